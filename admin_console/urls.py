@@ -6,12 +6,12 @@ A path's own words begin with `~`, which no topic or channel name may: `/topics/
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 from django.views import View
 
+from admin_console.message_views import acts, files, lists, topic_messages
 from admin_console.views import (
     accounts,
     audit,
     bulk_acts,
     cursors,
-    messages,
     pages,
     pipeline,
     rewind,
@@ -34,7 +34,20 @@ class NameConverter:
         return value
 
 
+class MessageConverter:
+    """A message's id of 16 hex digits, or its offset."""
+
+    regex = r"[0-9a-f]{16}|[0-9]{1,18}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
 register_converter(NameConverter, "name")
+register_converter(MessageConverter, "message")
 
 _TOPIC = "topics/<name:topic>"
 _CHANNEL = "topics/<name:topic>/<name:channel>"
@@ -60,8 +73,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("pipeline/", pages.pipeline, name="pipeline"),
     path("pipeline/replays/<slug:replay>/", pages.replay, name="replay"),
     path("audit/", audit.audit_list, name="audit"),
-    path(f"{_TOPIC}/~messages/", messages.topic_messages, name="topic_messages"),
-    path(f"{_CHANNEL}/~messages/", messages.channel_messages, name="channel_messages"),
+    path(f"{_TOPIC}/~messages/", topic_messages.topic_messages, name="topic_messages"),
+    # The messages of a channel.
+    path(f"{_CHANNEL}/~messages/", lists.channel_messages, name="channel_messages"),
+    path(f"{_CHANNEL}/~messages/~file/", files.message_file, name="message_file"),
+    path(f"{_CHANNEL}/~messages/<message:message>/", lists.channel_message, name="channel_message"),
+    path(f"{_CHANNEL}/~messages/<message:message>/body", files.message_body, name="message_body"),
     # Acts.
     _act("topics/~create/", safe_acts.CreateTopic, "create_topic"),
     _act(f"{_TOPIC}/~create-channel/", safe_acts.CreateChannel, "create_channel"),
@@ -98,5 +115,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
         )
         for action in bulk_acts.KINDS
     ),
+    # Acts on single messages.
+    _act(f"{_CHANNEL}/~messages/~finish/", acts.MessageAct, "finish_messages"),
+    _act(f"{_CHANNEL}/~messages/~requeue/", acts.MessageAct, "requeue_messages"),
+    _act(f"{_CHANNEL}/~messages/~release/", acts.MessageAct, "release_messages"),
+    _act(f"{_CHANNEL}/~messages/~publish-again/", acts.PublishAgain, "publish_again"),
     path("api/", include("admin_console.api.urls")),
 ]

@@ -77,14 +77,18 @@ CONSOLE_MAY_IMPORT = {
     "rings": "",
     "diagnosis": "vocabulary gateway rings",
     "hub": "gateway rings diagnosis",
+    "messages": "vocabulary gateway",
     "permissions": "vocabulary accounts audit gateway answers hub",
     "security": "pacing accounts audit answers",
     "screens": "vocabulary gateway rings diagnosis hub permissions",
     "history": "vocabulary pacing gateway rings hub screens",
     "live": "vocabulary accounts gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
-    "views": "vocabulary database pacing graphs accounts audit gateway answers hub permissions screens history",
-    "console": "vocabulary accounts audit permissions security live views",
+    "views": (
+        "vocabulary database pacing graphs accounts audit gateway answers hub messages permissions screens history"
+    ),
+    "message_views": "vocabulary audit gateway answers messages permissions views",
+    "console": "vocabulary accounts audit permissions security live views message_views",
     "management": "vocabulary accounts audit gateway views console",
     "management.commands": "vocabulary database pacing graphs accounts audit gateway hub console management",
 }

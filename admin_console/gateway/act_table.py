@@ -220,6 +220,9 @@ _TABLE = (
     Act("retry_channel", Role.OPERATOR, "acts.retry_channel", _retried_channel),
     Act("requeue_channel", Role.OPERATOR, "acts.requeue_channel", _requeued),
     Act("release_deferred", Role.OPERATOR, "acts.release_deferred", _released),
+    Act("requeue_messages", Role.OPERATOR, "message_acts.requeue_messages", _requeued_messages),
+    Act("release_messages", Role.OPERATOR, "message_acts.release_messages", _released_messages),
+    Act("publish_again", Role.OPERATOR, "message_acts.publish_again", _published_again),
     # The archive of a topic is the cursor of that name.
     Act("archive_on", Role.OPERATOR, "cursors.create", _switched_on),
     Act("stop_job", Role.OPERATOR),
@@ -229,6 +232,7 @@ _TABLE = (
     Act("run_replay", Role.OPERATOR),
     Act("cancel_replay", Role.OPERATOR),
     # These lose messages, or deliver them again.
+    Act("finish_messages", Role.ADMIN, "message_acts.finish_messages", _finished_messages),
     Act("rewind_channel", Role.ADMIN, "acts.rewind_channel", _rewound),
     Act("empty_topic", Role.ADMIN, "acts.empty_topic", _emptied),
     Act("empty_channel", Role.ADMIN, "acts.empty_channel", _emptied),
@@ -238,11 +242,6 @@ _TABLE = (
     Act("delete_trash", None, "trash.delete_trash", _deleted_trash),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
-    # Until a page offers them: an operator may do the first three, and an admin the last, which loses messages.
-    Act("requeue_messages", None, "message_acts.requeue_messages", _requeued_messages),
-    Act("release_messages", None, "message_acts.release_messages", _released_messages),
-    Act("publish_again", None, "message_acts.publish_again", _published_again),
-    Act("finish_messages", None, "message_acts.finish_messages", _finished_messages),
     # The server by itself.
     Act("expire_trash", None, "", _expired_trash),
     Act("give_up_trash", None, "", _gave_up_trash),

@@ -16,6 +16,9 @@ PAGES: Mapping[str, Role] = {
     "topics": Role.VIEWER,
     "topic": Role.VIEWER,
     "channel": Role.VIEWER,
+    # States of messages; bodies are shown there to those who may have them as a file ("message_body").
+    "channel_messages": Role.VIEWER,
+    "channel_message": Role.VIEWER,
     "pipeline": Role.VIEWER,
     "replay": Role.VIEWER,
     "password": Role.VIEWER,
@@ -23,8 +26,10 @@ PAGES: Mapping[str, Role] = {
     "audit": Role.OPERATOR,
     # Bodies may be anybody's data; every look is audited.
     "topic_messages": Role.OPERATOR,
-    "channel_messages": Role.OPERATOR,
 }
+
+# What is sent as a file; each is a look at bodies.
+FILES: Mapping[str, Role] = {"message_body": Role.OPERATOR, "message_file": Role.OPERATOR}
 
 ACTS: Mapping[str, Role] = {act.name: act.least for act in act_table.ACTS.values() if act.least is not None}
 
@@ -55,6 +60,6 @@ API: Mapping[str, Role] = {
     "channel_history": Role.VIEWER,
 }
 
-LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ALL_ACTS, **API}
+LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ALL_ACTS, **API, **FILES}
 
 SOCKETS: Mapping[str, Role] = {"/ws/live/": Role.VIEWER}

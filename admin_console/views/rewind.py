@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from admin_console.answers.refusal import wants_json
 from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
+from admin_console.messages.asked import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.act_page import ActPage, ComplaintError
-from admin_console.views.messages import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.next_page import next_page
 from admin_console.views.question import Choice, Field, Question, ask
 

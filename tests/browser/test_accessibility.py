@@ -24,7 +24,16 @@ pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.b
 WIDE: ViewportSize = {"width": 1440, "height": 1200}
 NARROW: ViewportSize = {"width": 360, "height": 2400}
 TOPIC, CHANNEL, REPLAY = "access", "lane", "20260301-143000-7f3a"
-ASKED = {"topic": TOPIC, "channel": CHANNEL, "job": "archive", "replay": REPLAY, "cursor": "archive"}
+KWARGS = (
+    (),
+    ("topic",),
+    ("topic", "channel"),
+    ("topic", "channel", "message"),
+    ("topic", "cursor"),
+    ("job",),
+    ("replay",),
+)
+ASKED = {"topic": TOPIC, "channel": CHANNEL, "job": "archive", "replay": REPLAY, "cursor": "archive", "message": "0"}
 # Every act's form is looked at in its dialog; the page that it is without scripts needs to be seen once.
 LOOKED_AT = tuple(
     page
@@ -49,8 +58,8 @@ def complaints_about(page: Page, within: str = "") -> list[str]:
 
 
 def path_of(name: str) -> str:
-    """The path of a page or an act: about the topic, channel, job, replay or cursor of ASKED."""
-    for names in ((), ("topic",), ("topic", "channel"), ("topic", "cursor"), ("job",), ("replay",)):
+    """The path of a page or an act: about the topic, channel, job, replay, cursor or message of ASKED."""
+    for names in KWARGS:
         try:
             return reverse(name, kwargs={each: ASKED[each] for each in names})
         except NoReverseMatch:

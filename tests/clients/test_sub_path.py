@@ -38,8 +38,9 @@ pytestmark = pytest.mark.slow(reason="starts real servers")
 KINDS = ("nginx", "nginx that takes the path off", "caddy")
 VARIANTS_MAX = 6  # queries of one path that a crawl follows
 PASSWORDS = {Role.VIEWER: "only looking, not touching", Role.OPERATOR: "pausing, and not emptying"}
-# A page links to the log-in for strangers alone, the log-out is a form, and no job is stopped that could be started.
-WITHOUT_LINK = {"login", "logout", "start_job"}
+# A page links to the log-in for strangers alone, the log-out and a selection's file are forms, and no job is stopped
+# that could be started.
+WITHOUT_LINK = {"login", "logout", "message_file", "start_job"}
 
 
 class Site:
@@ -153,8 +154,9 @@ class Crawl:
             if "data-subscribe" in page:
                 self.live.add(urlsplit(url).path)
             # A browser posts these; nothing is there to get.
-            posted = {f"{ROOT_PATH}logout/"}
-            self.note(url, links.of_page(page), left_out=posted)
+            found = links.of_page(page)
+            posted = {f"{ROOT_PATH}logout/"} | {link for link in found if link.endswith("/~file/")}
+            self.note(url, found, left_out=posted)
         elif kind in ("text/javascript", "application/javascript") and "plotly" not in url:
             self.note(url, links.of_script(answer.text))
         elif kind == "text/css":

@@ -39,6 +39,7 @@ def engine(tmp_path: Path) -> Iterator[None]:
         runner.submit("acts.create_topic", TOPIC).result(5)
         runner.submit("acts.create_channel", TOPIC, CHANNEL).result(5)
         runner.submit("cursors.create", TOPIC, cursor=CURSOR).result(5)
+        runner.submit("publish", TOPIC, [b"the message of the paths"]).result(5)
         planned_replay(tmp_path / "pipeline", REPLAY, topic=TOPIC)
         yield
 

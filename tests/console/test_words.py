@@ -14,11 +14,11 @@ from admin_console.permissions.table import ACTS
 
 ROOT = Path(__file__).parents[2]
 DOORS = ("", "accounts", "audit", "pacing", "views")
-SPOKEN = ("screens", "views", "diagnosis", "gateway", "history", "audit")
+SPOKEN = ("screens", "views", "messages", "message_views", "diagnosis", "gateway", "history", "audit")
 # Word that is not said → what is said, with what it may stand beside.
 UNSAID = {
     r"\bclients?\b(?! librar)": "consumer",
-    r"\b[Ww]aiting\b": "depth",
+    r"\bwaiting\b": "depth",  # Waiting, with a capital, is the state of a message
     r"\bmessages? waits?\b": "the depth is",
     r"\b[Ss]eek": "rewind",
     r"\b[Mm]ov\w+ (?:a |the )?channels?\b|\b[Mm]ove to\b": "rewind, not move",

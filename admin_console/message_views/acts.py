@@ -1,0 +1,188 @@
+"""Acts on single messages: one, or those that are selected. Each gets its own result; what failed stays selected."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.urls import reverse
+
+from admin_console.answers.refusal import wants_fragment, wants_json
+from admin_console.gateway.gateway import NAME_LENGTH_MAX, ActResult, MessageResult, is_valid_name
+from admin_console.gateway.sentences import counted
+from admin_console.message_views import lists
+from admin_console.messages.asked import asked_of, is_message_id, is_offset
+from admin_console.messages.place import Place, place_of
+from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence
+from admin_console.permissions.allowed import CheckedRequest
+from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.next_page import next_page
+from admin_console.views.question import Field, Question, ask
+
+SELECTED_MAX = 1_000  # as the engine takes at once
+SHOWN_MAX = 100  # results on a page
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A message to which nothing was done, and why: a sentence."""
+
+    asked: str
+    url: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What an act on several messages did not do."""
+
+    title: str
+    failed: tuple[Failed, ...]
+
+
+class MessageAct(ActPage):
+    """POST takes the messages of `id`, each given once or all in one field; `only` stands for a row's own button."""
+
+    @property
+    def place(self) -> Place:
+        found = place_of(self.gateway, self.topic, self.channel)
+        if found is None:
+            raise NotThereError(f"There is no channel {self.name}.")
+        return found
+
+    @property
+    def page_url(self) -> str:
+        return reverse("channel_messages", args=(self.topic, self.channel))
+
+    def question(self) -> Question:
+        one = SINGLE_ACTS[self.action]
+        place = self.place
+        wanted = self.wanted()
+        what = counted(len(wanted), "message") if wanted else "messages"
+        reason = place.why_not(self.action)
+        return self.pose(
+            f"{one.verb.removesuffix(' now')} {what} of {self.name}",
+            [f"Not possible: {reason}."] if reason else one.consequences,
+            [
+                Field(
+                    "id",
+                    "Messages",
+                    kind="area",
+                    value="\n".join(wanted),
+                    help=f"Ids or offsets, a line each; {SELECTED_MAX:,} at most.",
+                    is_required=True,
+                ),
+                *self.more_fields(),
+            ],
+            is_dangerous=one.asks,
+        )
+
+    def more_fields(self) -> list[Field]:
+        return []
+
+    def wanted(self) -> list[str]:
+        """What was named, as it was typed, each once."""
+        asked = self.request.POST if self.request.method == "POST" else self.request.GET
+        texts = [asked["only"]] if asked.get("only") else asked.getlist("id")
+        return list(dict.fromkeys(re.findall(r"[^\s,]+", " ".join(texts))))
+
+    def details(self) -> dict[str, Any]:
+        wanted = self.wanted()
+        if not wanted:
+            raise ComplaintError("Select the messages first, or name them: none was given. Nothing was done.")
+        if len(wanted) > SELECTED_MAX:
+            raise ComplaintError(
+                f"{len(wanted):,} messages are too many at once: the most is {SELECTED_MAX:,}. Nothing was done."
+            )
+        for one in wanted:
+            if not is_message_id(one) and not is_offset(one):
+                raise ComplaintError(
+                    f"{one[:40]!r} is neither a message id of 16 hex digits nor an offset. Nothing was done."
+                )
+        reason = self.place.why_not(self.action)
+        if reason:
+            raise ComplaintError(f"Nothing was done: {reason}.")
+        return {
+            "ids": [one for one in wanted if is_message_id(one)],
+            "offsets": [int(one) for one in wanted if not is_message_id(one)],
+        }
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        wanted = [*details["ids"], *map(str, details["offsets"])]
+        more = f" and {len(wanted) - 8} more" if len(wanted) > 8 else ""
+        return f"{'message' if len(wanted) == 1 else 'messages'} {', '.join(wanted[:8])}{more}"
+
+    def _answer(self, result: ActResult) -> HttpResponse:
+        """Back to the page with a sentence; where something was not done, the page again with a result for each."""
+        failed = [one for one in result.results if one.code]
+        if wants_json(self.request):
+            return self._json(result)
+        if not failed or wants_fragment(self.request):
+            return super()._answer(result)
+        return self._with_results(result, failed)
+
+    def _json(self, result: ActResult) -> HttpResponse:
+        answer = super()._answer(result)
+        body = json.loads(answer.content)
+        body["results"] = [
+            {"message": one.asked, "ok": not one.code, "code": one.code, "text": one.text, "was": one.was}
+            for one in result.results
+        ]
+        return JsonResponse(body, status=answer.status_code)
+
+    def _with_results(self, result: ActResult, failed: list[MessageResult]) -> HttpResponse:
+        """The page that the act was on, its list as it is now, with what was not done still selected."""
+        place = self.place
+        one = SINGLE_ACTS[self.action]
+        done = len(result.results) - len(failed)
+        title = f"{one.past} {done:,} of {counted(len(result.results), 'message')} of {self.name}."
+        shown = Results(
+            title,
+            tuple(
+                Failed(each.asked, place.message_url(each.asked), as_sentence(each.text)) for each in failed[:SHOWN_MAX]
+            ),
+        )
+        chosen = frozenset(each.asked for each in failed)
+        query = QueryDict(urlsplit(next_page(self.request)).query)
+        self.request.method = "GET"
+        return lists.answer_list(
+            cast(CheckedRequest, self.request),
+            place,
+            asked_of(query.dict()),
+            status=409,
+            results=shown,
+            chosen=chosen,
+            here=next_page(self.request) or place.list_url,
+        )
+
+
+class PublishAgain(MessageAct):
+    """The first form has the messages alone; the question asks for the topic that they are published to."""
+
+    def post(self, request: HttpRequest, **kwargs: str) -> HttpResponse:
+        if "to" not in request.POST and not wants_json(request):
+            return ask(request, self.question(), next_url=next_page(request))
+        return super().post(request, **kwargs)
+
+    def more_fields(self) -> list[Field]:
+        return [
+            Field(
+                "to",
+                "To the topic",
+                value=self.request.POST.get("to", "") or self.topic,
+                is_required=True,
+                length_max=NAME_LENGTH_MAX,
+                help="It must exist. All its channels get the new messages.",
+            )
+        ]
+
+    def details(self) -> dict[str, Any]:
+        to = self.request.POST.get("to", "").strip() or self.topic
+        if not is_valid_name(to):
+            raise ComplaintError(f"{to[:80]!r} is not a topic name. Nothing was done.")
+        return super().details() | {"to": to}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return f"to {details['to']}: {super().audit_detail(details)}"

@@ -1,0 +1,291 @@
+"""The messages of a channel, state by state, and one message. Nothing is consumed; every look at bodies is audited."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from admin_console.answers.refusal import refusal
+from admin_console.audit.record import NotAuditedError, record_look, require_room
+from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, ReadRefusedError, get_gateway
+from admin_console.gateway.sentences import counted
+from admin_console.messages import bodies
+from admin_console.messages.asked import SORTS, Asked, asked_of, is_message_id, is_offset
+from admin_console.messages.lines import MessageLine, columns_of, facts_of, now_ns
+from admin_console.messages.place import Place, place_of
+from admin_console.messages.single_acts import acts_in, as_sentence, likely_act
+from admin_console.messages.states import FINISHED, STATES, State
+from admin_console.permissions.allowed import CheckedRequest
+from admin_console.permissions.table import ACTS
+from admin_console.vocabulary import units
+
+PAGE_MESSAGES = 25
+PREVIEW_BYTES = 1_024  # of each body in the list
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A state above the list. count: its figure, "" where nothing counts it; why_not: why it can't be opened."""
+
+    label: str
+    url: str
+    count: str = ""
+    is_current: bool = False
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    value: str
+    label: str
+    is_chosen: bool
+    url: str = ""
+
+
+@require_safe
+def channel_messages(request: CheckedRequest, topic: str, channel: str) -> HttpResponse:
+    """`?state=` and the filters of `asked.py`, `?cursor=` of a page; `?find=` leads to the message of that id or
+    offset."""
+    place = place_of(get_gateway(), topic, channel)
+    if place is None:
+        return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
+    asked = asked_of(request.GET.dict())
+    if find := request.GET.get("find", "").strip()[:40]:
+        if is_message_id(find) or is_offset(find):
+            return HttpResponseRedirect(place.message_url(find))
+        complaint = f"{find!r} is neither a message id of 16 hex digits nor an offset, a whole number from 0."
+        asked = replace(asked, complaint=complaint)
+    return answer_list(request, place, asked)
+
+
+def answer_list(
+    request: CheckedRequest,
+    place: Place,
+    asked: Asked,
+    *,
+    chosen: frozenset[str] = frozenset(),
+    status: int = 200,
+    **more: Any,
+) -> HttpResponse:
+    """The list as it is at this moment. chosen: ids of messages that are selected; `more` is for the template."""
+    can_see = request.may["message_body"]
+    query = replace(asked.query, limit=PAGE_MESSAGES, preview_bytes=PREVIEW_BYTES if can_see else 0)
+    try:
+        found = get_gateway().message_rows(place.topic, place.channel, query)
+        if can_see and found.rows:
+            note_look(request, place, found.rows)
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
+    except NotAuditedError as exc:
+        return not_audited(request, exc)
+    state = STATES[asked.state]
+    columns = columns_of(state.name)
+    context = {
+        "topic": place.topic,
+        "channel": place.channel,
+        "state": state,
+        "tabs": _tabs(found, place, asked),
+        "asked": asked.fields,
+        "complaint": asked.complaint,
+        "forms": bodies.FORMS,
+        "form": asked.form,
+        "sorts": [
+            Choice(value, label, value == asked.query.sort)
+            for value, label in SORTS.items()
+            if value != "attempts" or state.name != FINISHED
+        ],
+        "has_offsets": found.storage == "log",
+        "has_filter": asked.has_filter,
+        "can_see_bodies": can_see,
+        "columns": columns,
+        "width": len(columns) + 3,
+        "lines": [
+            replace(line, is_chosen=line.message_id in chosen)
+            for line in _lines(place, found.rows, asked.form, with_body=can_see)
+        ],
+        **_acts(request, place, state),
+        "notes": _notes(found),
+        "empty": _empty(place, state, asked),
+        "here": request.get_full_path(),
+        "first_url": place.url_with(asked.address()) if asked.query.after else "",
+        "next_url": place.url_with(asked.address(cursor=found.next_cursor)) if found.next_cursor else "",
+        "refresh_url": place.url_with(asked.address(cursor=asked.query.after)),
+        "read_at": units.clock(now_ns() / 1e9),
+        **more,
+    }
+    return render(request, "pages/channel_messages.html", context, status=400 if asked.complaint else status)
+
+
+@require_safe
+def channel_message(request: CheckedRequest, topic: str, channel: str, message: str) -> HttpResponse:
+    """One message, by its id or offset: its state, and its body where the user may see it; `?whole=1` all of that."""
+    place = place_of(get_gateway(), topic, channel)
+    if place is None:
+        return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
+    return answer_one(request, place, message)
+
+
+def answer_one(request: CheckedRequest, place: Place, message: str, **more: Any) -> HttpResponse:
+    """The message's page as it is at this moment; `more` is for its template."""
+    can_see = request.may["message_body"]
+    try:
+        found = read_one(place, message)
+        if can_see:
+            note_look(request, place, (found.row,), detail=f"message {found.row.message_id}")
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=404)
+    except NotAuditedError as exc:
+        return not_audited(request, exc)
+    form, is_whole = request.GET.get("form", ""), request.GET.get("whole") == "1"
+    form = form if form in bodies.FORMS else bodies.FORMS[0]
+    [line] = _lines(place, (found.row,), form, with_body=False)
+    if can_see and not found.row.problem:
+        bytes_max = bodies.WHOLE_BYTES_MAX if is_whole else bodies.SHOWN_BYTES_MAX
+        line = replace(line, body=bodies.shown(found.body, form, bytes_max=bytes_max))
+    own = place.message_url(line.message_id)
+    context = {
+        "topic": place.topic,
+        "channel": place.channel,
+        "line": line,
+        "state": line.state,
+        **_acts(request, place, line.state),
+        "list_url": place.url_with(f"state={found.row.state}"),
+        "can_see_bodies": can_see,
+        "here": request.get_full_path(),
+        "form_choices": [
+            Choice(one, one, one == form, f"{own}?form={one}{'&whole=1' if is_whole else ''}") for one in bodies.FORMS
+        ],
+        "whole_url": "" if is_whole or line.body is None or not line.body.cut else f"{own}?form={form}&whole=1",
+        **more,
+    }
+    return render(request, "pages/channel_message.html", context)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedAct:
+    """An act as the page offers it. why_not: why it is disabled, "" where it is not."""
+
+    name: str
+    label: str
+    verb: str
+    url: str
+    consequences: tuple[str, ...]
+    asks: bool
+    why_not: str
+
+
+def _acts(request: CheckedRequest, place: Place, state: State | None) -> dict[str, Any]:
+    """What can be done to messages of this state, and the act that each row offers."""
+    assert state is not None, "only the page of a topic knows none"
+    offered = [
+        OfferedAct(
+            act.name,
+            act.label,
+            act.verb,
+            reverse(act.name, args=(place.topic, place.channel)),
+            act.consequences,
+            act.asks,
+            request.why_not[act.name] or place.why_not(act.name),
+        )
+        for act in acts_in(state.name)
+        if act.name in ACTS
+    ]
+    can = {act.name: act for act in offered if not act.why_not}
+    return {
+        "acts": offered,
+        "row_act": can.get(likely_act(state.name)),
+        "file_url": reverse("message_file", args=(place.topic, place.channel)) if request.may["message_file"] else "",
+        "why_nots": " ".join(dict.fromkeys(as_sentence(act.why_not) for act in offered if act.why_not)),
+    }
+
+
+def read_one(place: Place, message: str) -> OneMessage:
+    """The message of this id or offset. Raises ReadRefusedError."""
+    gateway = get_gateway()
+    if is_message_id(message):
+        return gateway.message(place.topic, place.channel, message_id=message)
+    return gateway.message(place.topic, place.channel, offset=int(message))
+
+
+def note_look(request: CheckedRequest, place: Place, rows: Sequence[MessageRow], *, detail: str = "") -> None:
+    """Audit that the bodies of these are looked at, before any is shown. Raises NotAuditedError."""
+    require_room()
+    offsets = [row.offset for row in rows if row.offset is not None]
+    counts = {"messages": len(rows)}
+    if offsets:
+        counts |= {"first_offset": min(offsets), "last_offset": max(offsets)}
+    record_look(
+        request,
+        "read_messages",
+        topic=place.topic,
+        channel=place.channel,
+        detail=detail or request.GET.urlencode()[:120],
+        message=f"Looked at {counted(len(rows), 'message')} of {place.name}.",
+        counts=counts,
+    )
+
+
+def not_audited(request: CheckedRequest, error: Exception) -> HttpResponse:
+    return refusal(request, f"No message was shown: {error}. Free space on its disk and try again.", status=503)
+
+
+def _lines(place: Place, rows: Sequence[MessageRow], form: str, *, with_body: bool) -> list[MessageLine]:
+    at_ns = now_ns()
+    return [
+        MessageLine(
+            row.message_id,
+            STATES[row.state],
+            place.message_url(row.message_id),
+            row.offset,
+            facts_of(row, at_ns),
+            bodies.shown(row.body_start, form, bytes_max=PREVIEW_BYTES, size=row.body_bytes)
+            if with_body and row.body_bytes is not None and not row.problem
+            else None,
+            place.message_url(row.message_id, "message_body"),
+            place.message_url(row.message_id),
+            problem=row.problem,
+        )
+        for row in rows
+    ]
+
+
+def _tabs(found: MessageRows, place: Place, asked: Asked) -> list[Tab]:
+    """The states that this server reports; each keeps the filters."""
+    tabs = []
+    for state in STATES.values():
+        if state.name not in found.counts:
+            continue
+        count = found.counts[state.name]
+        url = place.url_with(asked.address(state=state.name))
+        tabs.append(Tab(state.label, url, "" if count is None else units.number(count), state.name == asked.state))
+    return tabs
+
+
+def _notes(found: MessageRows) -> list[str]:
+    notes = [found.note] if found.note else []
+    if found.is_bounded:
+        notes.append("Only the first 10,000 messages of this state were looked at; what lies behind them is left out.")
+    return notes
+
+
+def _empty(place: Place, state: State, asked: Asked) -> dict[str, str]:
+    """Why there is no row: filtered out, gone meanwhile, or none there at all."""
+    if asked.has_filter:
+        return {
+            "title": "No message of this state passes the filters",
+            "text": "",
+            "href": place.url_with(f"state={state.name}"),
+            "link": "Clear the filters",
+        }
+    if asked.query.after:
+        return {
+            "title": "No more messages in this state",
+            "text": "Those that were here have moved on meanwhile.",
+            "href": place.url_with(f"state={state.name}"),
+            "link": "Back to the first page",
+        }
+    return {"title": state.empty[0], "text": state.empty[1]}

@@ -1,0 +1,1 @@
+"""Messages as pages show them: bodies in every form, the states of a channel's messages, what was asked for."""

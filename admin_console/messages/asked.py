@@ -1,0 +1,118 @@
+"""What a page of messages is asked for, out of its address. What is wrong with it is a sentence."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from admin_console.gateway.gateway import MessageQuery
+from admin_console.messages.bodies import FORMS
+from admin_console.messages.states import FINISHED, STATES, WAITING
+
+OFFSET_DIGITS_MAX = 18
+ATTEMPTS_MAX = 65_535  # as a message's frame counts them
+SORTS = {"": "the state's order", "attempts": "attempts, most first", "age": "age, oldest first"}
+_MESSAGE_ID = re.compile(r"[0-9a-f]{16}")
+_FIELDS = ("state", "sort", "form", "from", "to", "first", "last", "attempts")
+
+
+def is_offset(text: str) -> bool:
+    """Whether it is a whole number from 0, in ASCII: `isdigit` alone takes "²", too, which is none."""
+    return text.isascii() and text.isdigit() and len(text) <= OFFSET_DIGITS_MAX
+
+
+def is_message_id(text: str) -> bool:
+    """Whether it can be a message's id, of 16 hex digits. An offset of 16 digits can be one as well."""
+    return _MESSAGE_ID.fullmatch(text) is not None
+
+
+def time_ns_of(text: str) -> int:
+    """Unix ns of an ISO date and time; UTC unless it says otherwise. Raises ValueError with a sentence."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise ValueError(f"{text!r} is not a time such as 2026-03-01T14:30 (UTC).") from exc
+    return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1_000) * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """fields: the filters as they were typed; query: what they mean to the engine, without a page's size; complaint:
+    what is wrong with them, "" for nothing: then the query is that of the state alone."""
+
+    fields: Mapping[str, str]
+    query: MessageQuery
+    complaint: str = ""
+
+    @property
+    def state(self) -> str:
+        return self.query.state
+
+    @property
+    def form(self) -> str:
+        form = self.fields["form"]
+        return form if form in FORMS else FORMS[0]
+
+    @property
+    def has_filter(self) -> bool:
+        return any(self.fields[name] for name in ("from", "to", "first", "last", "attempts"))
+
+    def address(self, **others: str) -> str:
+        """The part of an address behind `?` that asks for the same, with these fields instead."""
+        return urlencode({name: value for name, value in {**self.fields, **others}.items() if value})
+
+
+def asked_of(given: Mapping[str, str]) -> Asked:
+    """given: the fields of an address."""
+    fields = {name: given.get(name, "").strip()[:40] for name in _FIELDS}
+    fields["state"] = fields["state"] or WAITING
+    query, complaints = MessageQuery(), []
+    for name, read in _READERS.items():
+        if fields[name]:
+            try:
+                query = replace(query, **read(fields[name]))
+            except ValueError as exc:
+                complaints.append(str(exc))
+    if query.state == FINISHED and query.sort == "attempts":
+        query, fields["sort"] = replace(query, sort=""), ""
+    cursor = given.get("cursor", "")[:200]
+    if complaints:
+        return Asked(fields, MessageQuery(state=query.state), " ".join(complaints))
+    return Asked(fields, replace(query, after=cursor))
+
+
+def _state(text: str) -> dict[str, Any]:
+    if text not in STATES:
+        raise ValueError(f"{text!r} is no state of a message: it can be {', '.join(STATES)}.")
+    return {"state": text}
+
+
+def _sort(text: str) -> dict[str, Any]:
+    if text not in SORTS:
+        raise ValueError(f"Messages can't be sorted by {text!r}: it can be {' or '.join(filter(None, SORTS))}.")
+    return {"sort": text}
+
+
+def _offset(text: str) -> int:
+    if not is_offset(text):
+        raise ValueError(f"{text!r} is not an offset: a whole number from 0.")
+    return int(text)
+
+
+def _attempts(text: str) -> dict[str, Any]:
+    if not is_offset(text) or int(text) > ATTEMPTS_MAX:
+        raise ValueError(f"{text!r} is not a number of attempts: a whole number from 0 to {ATTEMPTS_MAX:,}.")
+    return {"attempts_min": int(text)}
+
+
+_READERS = {
+    "state": _state,
+    "sort": _sort,
+    "from": lambda text: {"since_ns": time_ns_of(text)},
+    "to": lambda text: {"until_ns": time_ns_of(text)},
+    "first": lambda text: {"first_offset": _offset(text)},
+    "last": lambda text: {"end_offset": _offset(text) + 1},
+    "attempts": _attempts,
+}

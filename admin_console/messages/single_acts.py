@@ -1,0 +1,89 @@
+"""What can be done to single messages: the words of each act, and the states in which it can be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from admin_console.messages.states import DEFERRED, FINISHED, IN_FLIGHT, QUARANTINED, WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class SingleAct:
+    """name: as in the table of acts. verb: of its button; past: of its result.
+
+    states: of the messages that it is for; the first of them offers it in each row. consequences: sentences.
+    asks: that it is done only after a question, since it can't be taken back; opens: that it has more to fill in.
+    """
+
+    name: str
+    verb: str
+    past: str
+    states: tuple[str, ...]
+    consequences: tuple[str, ...]
+    asks: bool = False
+    opens: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.verb}…" if self.asks or self.opens else self.verb
+
+
+_TABLE = (
+    SingleAct(
+        "requeue_messages",
+        "Requeue now",
+        "Requeued",
+        (IN_FLIGHT,),
+        ("It goes back to the queue. It may be processed twice: its consumer may still be at work on it.",),
+    ),
+    SingleAct(
+        "release_messages",
+        "Release now",
+        "Released",
+        (DEFERRED,),
+        ("It is due at once, and goes to the next consumer that has room.",),
+    ),
+    SingleAct(
+        "quarantine_messages",
+        "Quarantine",
+        "Quarantined",
+        (WAITING, IN_FLIGHT, DEFERRED),
+        ("It is set aside and not delivered until it is redriven. It keeps its place in the log.",),
+    ),
+    SingleAct(
+        "publish_again",
+        "Publish again",
+        "Published again",
+        (FINISHED, WAITING, IN_FLIGHT, DEFERRED, QUARANTINED),
+        ("A new message with the same body is published. The one that is here stays as it is.",),
+        opens=True,
+    ),
+    SingleAct(
+        "finish_messages",
+        "Finish",
+        "Finished",
+        (WAITING, IN_FLIGHT, DEFERRED, QUARANTINED),
+        (
+            "This channel never delivers it again: the message is lost to its consumers.",
+            "Other channels of the topic keep theirs.",
+        ),
+        asks=True,
+    ),
+)
+SINGLE_ACTS: Mapping[str, SingleAct] = {act.name: act for act in _TABLE}
+
+
+def acts_in(state: str) -> tuple[SingleAct, ...]:
+    """The acts for messages of this state."""
+    return tuple(act for act in _TABLE if state in act.states)
+
+
+def likely_act(state: str) -> str:
+    """The act that each row offers."""
+    return {IN_FLIGHT: "requeue_messages", DEFERRED: "release_messages", FINISHED: "publish_again"}.get(
+        state, "finish_messages"
+    )
+
+
+def as_sentence(text: str) -> str:
+    """A reason, as the engine gives it, as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
