@@ -34,6 +34,9 @@ _NO_CURSORS = "only topics of the log have pipeline cursors, and can be archived
 _NO_TRASH = "what is emptied or deleted can't be restored, since its files are nsqd's own"
 _READ_ONCE = "only the log can be searched; the files of a disk queue are read once, from front to back"
 
+_NO_QUARANTINE = "a disk queue has nsqd's files, which can't say that a message is set aside"
+_NOT_KEPT = "it keeps nothing, so nothing can be set aside"
+
 _TABLE = (
     ActKinds("create_topic"),
     ActKinds("create_channel"),
@@ -69,6 +72,12 @@ _TABLE = (
     ActKinds("requeue_messages"),
     ActKinds("release_messages"),
     ActKinds("publish_again"),
+    # Quarantine.
+    ActKinds("set_max_attempts", diskqueue=_NO_QUARANTINE, ephemeral=_NOT_KEPT),
+    ActKinds("quarantine_messages", diskqueue=_NO_QUARANTINE, ephemeral=_NOT_KEPT),
+    ActKinds("redrive_channel", diskqueue=_NO_QUARANTINE, ephemeral=_NOT_KEPT),
+    ActKinds("redrive_messages", diskqueue=_NO_QUARANTINE, ephemeral=_NOT_KEPT),
+    ActKinds("cancel_redrive", diskqueue=_NO_QUARANTINE, ephemeral=_NOT_KEPT),
 )
 ACT_KINDS: Mapping[str, ActKinds] = {row.name: row for row in _TABLE}
 

@@ -150,6 +150,7 @@ class Catalog:
                 channel.set_paused(channel_entry.pause)
             elif channel_entry.ramp is not None:
                 channel.set_running(channel_entry.ramp)
+            channel.set_quarantine(channel_entry.max_attempts, channel_entry.redrive)
         if entry.paused:
             topic.set_paused(entry.pause)
 
@@ -459,22 +460,17 @@ class Catalog:
         """Drop a topic, its channels and all their messages; topology.json does not name it any more. trashed: they
         are kept, in the trash."""
         topic.flush()
-        depth, in_flight, deferred, clients = 0, 0, 0, 0
+        dropped = Outcome()
         try:
-            depth = topic.store.depth
+            dropped.depth = topic.store.depth
         except Exception as exc:
             logger.error("topic deleted uncounted topic=%s error=%s", topic.name, exc)
         channels = len(topic.channels)
         for name in list(topic.channels):
             try:
-                dropped = self._drop_channel(topic, name, is_kept=trashed is not None)
+                dropped.add(self._drop_channel(topic, name, is_kept=trashed is not None))
             except Exception:
                 logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
-                continue
-            depth += dropped.depth
-            in_flight += dropped.in_flight
-            deferred += dropped.deferred
-            clients += dropped.clients
         topic.is_deleted = True
         self.gone.add_topic(topic.message_count, topic.message_bytes)
         self.gone.deletion_count += 1
@@ -482,17 +478,17 @@ class Catalog:
         self._fences.lift(topic)
         del self.topics[topic.name]
         self._sorted_names = None
-        outcome = Outcome(depth=depth, in_flight=in_flight, deferred=deferred, channels=channels, clients=clients)
+        dropped.channels = channels
         if trashed is not None:
             self.trash.put_topic(topic, trashed)
-            outcome.trash = trashed.id
-            return outcome
+            dropped.trash = trashed.id
+            return dropped
         try:
             topic.store.delete()
         except Exception:
             # It has no name any more; the next start removes what is left of it on the disk.
             logger.exception("topic not deleted well topic=%s", topic.name)
-        return outcome
+        return dropped
 
     def delete_channel(self, channel: Channel, outcome: Outcome, by: str = "") -> Ticket:
         """Delete a channel, in the act's turn. The outcome counts what is lost with it, or can be restored. by: who

@@ -30,6 +30,7 @@ from queue_engine.message_acts import MessageActs
 from queue_engine.message_reads import MessageReads
 from queue_engine.message_search import MessageSearch
 from queue_engine.pauses import Pauses
+from queue_engine.quarantine_acts import QuarantineActs
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
@@ -58,7 +59,8 @@ class Engine:
     """All queue state of one process.
 
     catalog: its topics and channels. acts: acts on them. log: reads, leases and keyed writes of topics of the log.
-    pauses: those of topics and channels, which end by themselves where they have an end.
+    pauses: those of topics and channels, which end by themselves where they have an end. quarantine: acts on what
+    channels set aside.
     cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
     message_search: finds a text in their bodies. trash: restores what was deleted or emptied.
     stats: snapshots of all counts, and the health.
@@ -110,7 +112,8 @@ class Engine:
         )
         self.topics = self.catalog.topics
         self.pauses = Pauses(self.catalog, clock)
-        self.acts = TopicActs(self.catalog, self._workload, self.pauses)
+        self.quarantine = QuarantineActs(self.catalog, clock)
+        self.acts = TopicActs(self.catalog, self._workload, self.pauses, self.quarantine)
         self.log = LogActs(self.catalog, self._stores, self._sampler)
         self.cursors = CursorActs(self.catalog, self._stores)
         self.messages = MessageReads(self.catalog, self.clients, clock)
@@ -167,6 +170,7 @@ class Engine:
         self._backups.open()
         self.catalog.begin()
         self.pauses.open()
+        self.quarantine.open()
         if SAMPLES_TOPIC in self.topics:
             # From before the name was reserved. Nothing of it is lost, and nothing is mixed with it.
             logger.warning(
@@ -324,6 +328,7 @@ class Engine:
             ("looking after the trash", self.trash.tick),
             ("trying again what the disk refused", lambda _: self._workload.retry_stalled()),
             ("ending pauses", self.pauses.tick),
+            ("redriving quarantined messages", self.quarantine.tick),
             ("going on with ramps", lambda _: self._workload.wake_slow()),
             ("looking after the samples", self._sampler.tick),
             ("looking after backups", self._backups.tick),

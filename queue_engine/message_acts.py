@@ -30,6 +30,8 @@ from queue_engine.messages.rows import (
     NOT_FOUND,
     NOT_IN_FLIGHT,
     NOT_PASSED_ON,
+    NOT_QUARANTINED,
+    QUARANTINE_FULL,
     QUARANTINED,
     QUARANTINED_NOW,
     TOO_BIG,
@@ -43,7 +45,16 @@ from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import DONE, Ticket, or_unknown
 
 _WORDS = {WAITING: "it waits", IN_FLIGHT: "it is in flight", DEFERRED: "it is deferred"}
-_DID = {WAITING: "it waited", IN_FLIGHT: "it was in flight", DEFERRED: "it was deferred", FINISHED: "it was finished"}
+_DID = {
+    WAITING: "it waited",
+    IN_FLIGHT: "it was in flight",
+    DEFERRED: "it was deferred",
+    QUARANTINED: "it was quarantined",
+    FINISHED: "it was finished",
+}
+NO_ROOM = "the quarantine is full (--quarantine-max-count, --quarantine-max-bytes)"
+# Acts that may be done to a quarantined message.
+_ON_QUARANTINED = frozenset({"finish_messages", "redrive_messages"})
 
 
 @dataclass(slots=True)
@@ -85,7 +96,7 @@ class MessageActs:
 
         def finish(one: Channel, asked: _Asked) -> None:
             by_hand.finish_held(one, asked.in_state(IN_FLIGHT))
-            behind = [*asked.in_state(WAITING), *asked.in_state(DEFERRED)]
+            behind = [*asked.in_state(WAITING), *asked.in_state(DEFERRED), *asked.in_state(QUARANTINED)]
             if behind:
                 if asked.log is not None:
                     asked.log.finish(asked.offsets_of(behind))
@@ -96,6 +107,50 @@ class MessageActs:
                 by_hand.finished(one, len(behind))
 
         return self._act("finish_messages", topic, channel, (ids, offsets), _why_not_finished, finish)
+
+    @fence_on_failure
+    def quarantine_messages(
+        self, topic: str, channel: str, *, ids: Sequence[str] = (), offsets: Sequence[int] = ()
+    ) -> tuple[Outcome, Ticket]:
+        """Set messages aside that wait, are deferred or in flight: they are delivered again once they are redriven, and
+        a consumer's FIN, REQ or TOUCH comes too late. As `finish_messages`; InvalidStorageError where the kind has no
+        quarantine."""
+
+        def set_aside(one: Channel, asked: _Asked) -> None:
+            log = asked.log
+            assert log is not None
+            chosen = [*asked.in_state(IN_FLIGHT), *asked.in_state(WAITING), *asked.in_state(DEFERRED)]
+            left = log.set_aside(asked.offsets_of(chosen), lambda message_id: by_hand.take_held(one, message_id))
+            refused = {log.id_of(offset) for offset in left}
+            one.has_moved()
+            for text, message_id in asked.ids.items():
+                if message_id in refused:
+                    asked.results[text] = replace(asked.results[text], code=QUARANTINE_FULL, text=NO_ROOM)
+
+        return self._act("quarantine_messages", topic, channel, (ids, offsets), lambda state: ("", ""), set_aside)
+
+    @fence_on_failure
+    def redrive_messages(
+        self,
+        topic: str,
+        channel: str,
+        *,
+        ids: Sequence[str] = (),
+        offsets: Sequence[int] = (),
+        keeps_attempts: bool = False,
+    ) -> tuple[Outcome, Ticket]:
+        """Let quarantined messages wait again in their channel, at once, with their attempts counted anew unless
+        `keeps_attempts`. As `finish_messages`."""
+
+        def redrive(one: Channel, asked: _Asked) -> None:
+            assert asked.log is not None
+            asked.log.redrive(asked.offsets_of(asked.in_state(QUARANTINED)), keeps_attempts=keeps_attempts)
+            one.has_moved()
+
+        def why_not(state: str) -> tuple[str, str]:
+            return ("", "") if state == QUARANTINED else (NOT_QUARANTINED, f"it is not quarantined: {_WORDS[state]}")
+
+        return self._act("redrive_messages", topic, channel, (ids, offsets), why_not, redrive)
 
     @fence_on_failure
     def requeue_messages(
@@ -152,15 +207,18 @@ class MessageActs:
             asked = _looked_up(self._reads, owner, one, *named)
             for text, result in asked.results.items():
                 if not result.code:
-                    code, reason = _why_not_any(result.was) or why_not(result.was)
+                    code, reason = _why_not_any(act, result.was) or why_not(result.was)
                     asked.results[text] = replace(result, code=code, text=reason or _DID[result.was])
+            if any(not result.code for result in asked.results.values()):
+                change(one, asked)
+            # What an act came to only now, such as a full quarantine, is not counted.
             outcome.depth = len(asked.in_state(WAITING))
             outcome.in_flight = len(asked.in_state(IN_FLIGHT))
             outcome.deferred = len(asked.in_state(DEFERRED))
+            outcome.quarantined = len(asked.in_state(QUARANTINED))
             outcome.results = tuple(asked.results.values())
-            if not outcome.depth + outcome.in_flight + outcome.deferred:
+            if not outcome.depth + outcome.in_flight + outcome.deferred + outcome.quarantined:
                 return DONE
-            change(one, asked)
             return or_unknown(owner.store.synced(), "the messages were changed, and syncing that failed")
 
         return self._catalog.act(topic, begin)
@@ -305,11 +363,11 @@ def _in_memory(reads: MessageReads, channel: Channel, ids: Sequence[str], offset
     return found
 
 
-def _why_not_any(state: str) -> tuple[str, str] | None:
+def _why_not_any(act: str, state: str) -> tuple[str, str] | None:
     """The code and the reason for a message that no act can be done to."""
     if state == FINISHED:
         return FINISHED_ALREADY, "it is finished already"
-    if state == QUARANTINED:
+    if state == QUARANTINED and act not in _ON_QUARANTINED:
         return QUARANTINED_NOW, "it is quarantined: redrive it first"
     return None
 

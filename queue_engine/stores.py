@@ -22,6 +22,7 @@ from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
 from queue_engine.readers.leases import Leases
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.storage.quarantine_stats import QuarantineLimits
 from queue_engine.storage.recovery_report import RecoveryReport
 from queue_engine.storage.store import TopicStore
 from queue_engine.topology.entries import ChannelEntry, TopicEntry
@@ -102,6 +103,9 @@ class Stores:
             retention_bytes=options.log_retention_bytes,
             pipeline_retention_bytes=options.pipeline_retention_bytes,
             cache_bytes=options.log_cache_bytes,
+            quarantine=QuarantineLimits(
+                options.quarantine_max_count, options.quarantine_max_bytes, options.quarantine_max_age_ms
+            ),
         )
         log = LogStore(
             self._directory,

@@ -40,7 +40,7 @@ class Done:
     @property
     def dropped(self) -> str:
         outcome = self.outcome
-        return message_counts(outcome.depth, outcome.in_flight, outcome.deferred) or "no messages"
+        return message_counts(outcome.depth, outcome.in_flight, outcome.deferred, outcome.quarantined) or "no messages"
 
     @property
     def left_alone(self) -> str:
@@ -111,6 +111,27 @@ def _requeued(done: Done) -> str:
 
 def _released(done: Done) -> str:
     return f"Released {counted(done.outcome.deferred, 'deferred message')} of {done.name}."
+
+
+def _max_attempts_set(done: Done) -> str:
+    most = done.details["max_attempts"]
+    if not most:
+        return f"Switched the quarantine of {done.name} off: no message is set aside any more."
+    return f"Set max attempts of {done.name} to {most:,}: what fails so often is quarantined."
+
+
+def _redriven(done: Done) -> str:
+    count = done.outcome.quarantined
+    if not count:
+        return f"{done.name} has no quarantined message; nothing was changed."
+    return f"Redriving {counted(count, 'message')} of {done.name}, {done.details['rate']:,} a second."
+
+
+def _redrive_cancelled(done: Done) -> str:
+    if not done.outcome.channels:
+        return f"{done.name} is not being redriven; nothing was changed."
+    left = counted(done.outcome.quarantined, "message")
+    return f"Cancelled the redrive of {done.name}: {left} stay quarantined."
 
 
 def _switched_on(done: Done) -> str:
@@ -195,6 +216,14 @@ def _finished_messages(done: Done) -> str:
     return f"Finished {done.dropped} of {done.name}{done.left_alone}."
 
 
+def _quarantined_messages(done: Done) -> str:
+    return f"Quarantined {done.dropped} of {done.name}{done.left_alone}."
+
+
+def _redriven_messages(done: Done) -> str:
+    return f"Redrove {counted(done.outcome.quarantined, 'message')} of {done.name}{done.left_alone}."
+
+
 def _requeued_messages(done: Done) -> str:
     return f"Requeued {counted(done.outcome.in_flight, 'message')} of {done.name}{done.left_alone}."
 
@@ -223,6 +252,9 @@ _TABLE = (
     Act("requeue_messages", Role.OPERATOR, "message_acts.requeue_messages", _requeued_messages),
     Act("release_messages", Role.OPERATOR, "message_acts.release_messages", _released_messages),
     Act("publish_again", Role.OPERATOR, "message_acts.publish_again", _published_again),
+    Act("set_max_attempts", None, "acts.set_max_attempts", _max_attempts_set),
+    Act("redrive_channel", None, "acts.redrive_channel", _redriven),
+    Act("cancel_redrive", None, "acts.cancel_redrive", _redrive_cancelled),
     # The archive of a topic is the cursor of that name.
     Act("archive_on", Role.OPERATOR, "cursors.create", _switched_on),
     Act("stop_job", Role.OPERATOR),
@@ -242,6 +274,9 @@ _TABLE = (
     Act("delete_trash", None, "trash.delete_trash", _deleted_trash),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
+    # Until a page offers them.
+    Act("quarantine_messages", None, "message_acts.quarantine_messages", _quarantined_messages),
+    Act("redrive_messages", None, "message_acts.redrive_messages", _redriven_messages),
     # The server by itself.
     Act("expire_trash", None, "", _expired_trash),
     Act("give_up_trash", None, "", _gave_up_trash),

@@ -19,22 +19,23 @@ def and_list(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def message_counts(depth: int, in_flight: int, deferred: int) -> str:
+def message_counts(depth: int, in_flight: int, deferred: int, quarantined: int = 0) -> str:
     """`12,551 messages (depth 12,304, 17 in flight, 230 deferred)`, or the one kind that there is: `12,304 messages`,
     `17 messages in flight`, `230 messages deferred`; "" when there are none."""
     kinds = [f"depth {depth:,}"] if depth else []
-    kinds += [f"{number:,} {kind}" for number, kind in ((in_flight, "in flight"), (deferred, "deferred")) if number]
-    messages = counted(depth + in_flight + deferred, "message")
+    others = ((in_flight, "in flight"), (deferred, "deferred"), (quarantined, "quarantined"))
+    kinds += [f"{number:,} {kind}" for number, kind in others if number]
+    messages = counted(depth + in_flight + deferred + quarantined, "message")
     if len(kinds) > 1:
         return f"{messages} ({', '.join(kinds)})"
     if not kinds:
         return ""
-    return messages if depth else f"{messages} {'in flight' if in_flight else 'deferred'}"
+    return messages if depth else f"{messages} {next(kind for number, kind in others if number)}"
 
 
 def outcome_counts(outcome: Outcome) -> dict[str, int]:
     """The outcome's counts, without those that are 0."""
-    names = ("depth", "in_flight", "deferred", "channels", "clients")
+    names = ("depth", "in_flight", "deferred", "quarantined", "channels", "clients")
     return {name: number for name in names if (number := getattr(outcome, name))}
 
 

@@ -12,11 +12,15 @@ def refuse_fenced(channel: Channel) -> None:
         raise refusal(channel)
 
 
+def take_held(channel: Channel, message_id: bytes) -> None:
+    """Take a message in flight from its consumer, whose FIN, REQ and TOUCH come too late from now on."""
+    channel.held.remove(None, message_id).consumer.in_flight_count -= 1
+
+
 def finish_held(channel: Channel, ids: Sequence[bytes]) -> None:
-    """Finish messages in flight, each given once: their consumers' FIN, REQ and TOUCH come too late from now on."""
+    """Finish messages in flight, each given once, as `take_held`."""
     for message_id in ids:
-        delivery = channel.held.remove(None, message_id)
-        delivery.consumer.in_flight_count -= 1
+        take_held(channel, message_id)
     channel.backlog.settle(ids)
     finished(channel, len(ids))
 

@@ -16,11 +16,13 @@ from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.ramp_pace import RampPace
 from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats, Outcome
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import RequestError, StorageError
 from queue_engine.vocabulary.pause import Pause, Ramp
+from queue_engine.vocabulary.redrive import Redrive, RedriveState
 from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun
 
@@ -78,6 +80,7 @@ class Channel:
         self._pace: RampPace | None = None  # of the ramp, from the first delivery on
         self.is_deleted = False
         self.fence: Fence | None = None
+        self.redrive: RedriveState | None = None  # the last one
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
         self._time_ns = time_ns
@@ -453,6 +456,11 @@ class Channel:
         self.ramp, self._pace = ramp, None
         self._workload.wake(self)
 
+    def set_quarantine(self, max_attempts: int, redrive: Redrive | None) -> None:
+        """As topology.json has it. A kind without a quarantine has neither."""
+        self.backlog.set_max_attempts(max_attempts)
+        self.redrive = None if redrive is None else RedriveState(redrive, redrive.total)
+
     def empty(self) -> Outcome:
         """Drop all that waits, is deferred or is in flight."""
         in_flight = len(self._in_flight)
@@ -462,16 +470,19 @@ class Channel:
         dropped = self.backlog.empty()
         self._workload.schedule(self)  # nothing is due any more
         self._workload.wake(self)
-        return Outcome(depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred)
+        return Outcome(
+            depth=dropped.depth, in_flight=in_flight, deferred=dropped.deferred, quarantined=dropped.quarantined
+        )
 
     def counts(self) -> Outcome:
-        """What it holds: waiting, in flight, deferred; the last known ones where they can't be counted."""
+        """What it holds: waiting, in flight, deferred, quarantined; the last known ones where they can't be counted."""
         try:
             depth, deferred = self.backlog.depth, self.backlog.deferred_count
         except Exception as exc:
             depth, deferred = self._counts[0], self._counts[2]
             self.stop("counting what waits", exc)
-        return Outcome(depth=depth, in_flight=self.in_flight_count, deferred=deferred)
+        quarantined = self.backlog.quarantine_stats().count
+        return Outcome(depth=depth, in_flight=self.in_flight_count, deferred=deferred, quarantined=quarantined)
 
     def let_go(self) -> Outcome:
         """Count what it holds, and leave it to the backlog."""
@@ -573,7 +584,9 @@ class Channel:
             self.stop("counting what waits", exc)
         attempts, attempts_id = 0, b""
         oldest_ns = None
+        quarantine = NO_QUARANTINE
         try:
+            quarantine = backlog.quarantine_stats()
             oldest_ns = self._oldest_ns()
         except StorageError as exc:
             unreadable = unreadable or str(exc)
@@ -627,6 +640,9 @@ class Channel:
             unreadable=unreadable,
             attempts_max=attempts,
             attempts_max_id=most_id,
+            quarantined_count=quarantine.count,
+            quarantine=quarantine,
+            redrive=self.redrive,
             failures=self._failures.look(self.consumers.values(), failed_count, attempts, most_id),
         )
 

@@ -11,8 +11,10 @@ from typing import Any
 
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.histogram import NO_MESSAGES, HistogramCounts
 from queue_engine.vocabulary.pause import Pause, Ramp
+from queue_engine.vocabulary.redrive import RedriveState
 from queue_engine.wire.cursor import CursorStats
 
 HEALTHY = "OK"
@@ -99,6 +101,9 @@ class ChannelStats:
     unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
     attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
     attempts_max_id: str = ""  # which message that is
+    quarantined_count: int = 0  # set aside: in no other count
+    quarantine: QuarantineStats = NO_QUARANTINE
+    redrive: RedriveState | None = None  # the last one, under way or ended
     held: HistogramCounts = NO_MESSAGES  # messages finished, by time since their last delivery
     latest_due_ns: int | None = None  # as next_due_ns, of the latest that was deferred since none was
     failures: RecentFailures | None = None  # None when no consumer requeued anything or let anything time out
@@ -231,6 +236,7 @@ class Outcome:
     depth: int = 0  # waiting messages concerned
     in_flight: int = 0
     deferred: int = 0
+    quarantined: int = 0
     channels: int = 0
     clients: int = 0
     created: bool = False  # the thing did not exist before
@@ -242,6 +248,7 @@ class Outcome:
         self.depth += other.depth
         self.in_flight += other.in_flight
         self.deferred += other.deferred
+        self.quarantined += other.quarantined
         self.channels += other.channels
         self.clients += other.clients
         self.created = self.created or other.created

@@ -285,7 +285,13 @@ class Topic:
             dropped = Outcome()
         self._fences.lift(channel)
         (keep or self.store.delete_channel)(name)
-        return Outcome(depth=dropped.depth, in_flight=dropped.in_flight, deferred=dropped.deferred, clients=clients)
+        return Outcome(
+            depth=dropped.depth,
+            in_flight=dropped.in_flight,
+            deferred=dropped.deferred,
+            clients=clients,
+            quarantined=dropped.quarantined,
+        )
 
     def counts(self) -> Outcome:
         """What it holds with its channels: waiting, in flight, deferred; its channels and their consumers."""

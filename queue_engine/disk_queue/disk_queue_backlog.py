@@ -12,6 +12,7 @@ from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.disk_queue.run_line import RunLine
 from queue_engine.storage.most_attempts import MostAttempts
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.vocabulary.errors import StorageError
@@ -168,7 +169,11 @@ class DiskQueueBacklog:
         frames = [run.frame_at(index_of[one]) for one in ids]
         return [(unpack_attempts(one, ATTEMPTS_AT)[0], len(one) - FRAME_HEADER_BYTES) for one in frames]
 
-    quarantined_count = 0  # nsqd's files can't say so
+    def quarantine_stats(self) -> QuarantineStats:
+        return NO_QUARANTINE  # nsqd's files can't say so
+
+    def set_max_attempts(self, max_attempts: int) -> None:
+        pass
 
     def give_back(
         self,

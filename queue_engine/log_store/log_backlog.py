@@ -29,8 +29,9 @@ from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.joining import Joined
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journaled_progress import JournaledProgress
-from queue_engine.progress.quarantine import ChannelQuarantine, without
+from queue_engine.progress.quarantine import ChannelQuarantine, operator_event, without
 from queue_engine.progress.return_history import ReturnEvent
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.vocabulary.errors import StorageError
@@ -246,6 +247,17 @@ class LogBacklog:
     def quarantined_count(self) -> int:
         return len(self.progress.quarantined)
 
+    def quarantine_stats(self) -> QuarantineStats:
+        return NO_QUARANTINE if self.quarantine is None else self.quarantine.stats()
+
+    def set_max_attempts(self, max_attempts: int) -> None:
+        if self.quarantine is not None:
+            self.quarantine.max_attempts = max_attempts
+
+    def history_of(self, offset: int) -> tuple[ReturnEvent, ...]:
+        """How the last deliveries of a message ended, as far as that is known; oldest first."""
+        return () if self.quarantine is None else self.quarantine.history.of(offset)
+
     @property
     def next_offset(self) -> int:
         """The cursor's offset."""
@@ -409,9 +421,9 @@ class LogBacklog:
             return None
         return None if batch is None else len(batch.run.frame_at(offset - batch.first)) - FRAME_HEADER_BYTES
 
-    def _body_bytes_read(self, run: Run, offset: int) -> int:
+    def body_bytes_read(self, offset: int, run: Run | None = None) -> int:
         """The same for one message, whatever it costs; 0 when the disk refuses."""
-        size = self._body_bytes(run, offset)
+        size = None if run is None else self._body_bytes(run, offset)
         if size is not None:
             return size
         try:
@@ -435,7 +447,7 @@ class LogBacklog:
         ranges = ranges_of(offsets_of(ids, self._topic.id_base))
         if reason and self.quarantine is not None:
             event = ReturnEvent(self._topic.time_ns(), reason, consumer)
-            ranges = self.quarantine.came_back(ranges, event, lambda offset: self._body_bytes_read(run, offset))
+            ranges = self.quarantine.came_back(ranges, event, lambda offset: self.body_bytes_read(offset, run))
         if due_ns is not None:
             due_time_ns = self._topic.time_of(due_ns)
             for first, count in ranges:
@@ -455,6 +467,14 @@ class LogBacklog:
             for first, count in ranges_of(offsets_of(ids, self._topic.id_base)):
                 self._journaled.settled(first, count)
             self._topic.next_turn.request_log_work()
+
+    def has_room_to_quarantine(self, body_bytes: int) -> bool:
+        return self.quarantine is not None and self.quarantine.has_room_for(body_bytes)
+
+    def set_aside(self, offset: int, body_bytes: int) -> None:
+        """Quarantine a message for an operator; its place in a line, or its consumer, has let it go."""
+        assert self.quarantine is not None
+        self.quarantine.set_aside(offset, operator_event(self._topic.time_ns()), body_bytes)
 
     def redrive(self, offsets: Iterable[int], *, keeps_attempts: bool = False) -> int:
         """Let quarantined messages wait behind the others; returns how many of these were quarantined."""
@@ -560,7 +580,7 @@ class LogBacklog:
     # Acts.
 
     def empty(self) -> EmptyResult:
-        dropped = EmptyResult(self.depth, self._due.count)
+        dropped = EmptyResult(self.depth, self._due.count, self.quarantined_count)
         upto = self._topic.released
         self._forget_all()
         self._cursor.start_at(max(self._cursor.offset, upto))

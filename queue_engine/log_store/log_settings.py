@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from queue_engine.commit_log.holes import BLOCK_BYTES
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.progress.journal import RESERVE_BYTES
-from queue_engine.progress.quarantine import QuarantineLimits
+from queue_engine.storage.quarantine_stats import QuarantineLimits
 
 CACHE_BYTES_MAX = 16 << 20
 

@@ -15,6 +15,7 @@ from queue_engine.messages.rows import (
     FINISHED,
     IN_FLIGHT,
     IN_ORDER,
+    QUARANTINED,
     WAITING,
     InvalidQueryError,
     Listed,
@@ -28,6 +29,7 @@ from queue_engine.vocabulary.run import Run
 # A message: its id, its frame, and its due time (Unix ns) or None.
 Item = tuple[bytes, bytes, int | None]
 
+NO_QUARANTINE = "A disk queue has no quarantine: nsqd's files can't say that a message is set aside."
 NOT_KEPT = "A disk queue keeps nothing of finished messages."
 
 
@@ -73,13 +75,16 @@ class DiskQueueMessages:
     def counts(self, in_flight_count: int) -> dict[str, int | None]:
         backlog = self._backlog
         waiting, deferred = backlog.depth, backlog.deferred_count
-        return {WAITING: waiting, IN_FLIGHT: in_flight_count, DEFERRED: deferred, FINISHED: None}
+        counts = {WAITING: waiting, IN_FLIGHT: in_flight_count, DEFERRED: deferred, QUARANTINED: 0}
+        return {**counts, FINISHED: None}
 
     def listed(self, query: MessageQuery) -> Listed:
         """A page of messages that wait in memory or are deferred."""
         check_query(query)
         if query.state == FINISHED:
             return Listed((), note=NOT_KEPT)
+        if query.state == QUARANTINED:
+            return Listed((), note=NO_QUARANTINE)
         items = self._deferred() if query.state == DEFERRED else self._waiting()
         page = page_of(items, query, lambda item: _matches(query, item), _sort_key(query))
         rows = tuple(row_of(query.state, *item, query.preview_bytes) for item in page.items)

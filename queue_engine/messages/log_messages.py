@@ -25,9 +25,11 @@ from queue_engine.messages.rows import (
     Listed,
     MessageQuery,
     MessageRow,
+    Returned,
 )
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
+from queue_engine.vocabulary.return_reason import reason_text
 
 
 class LogMessages:
@@ -71,6 +73,7 @@ class LogMessages:
         store, places = self._store, self._places
         found: dict[int, str] = {}
         rest: list[int] = []
+        quarantined = self._progress.quarantined
         for offset in offsets:
             if offset < self._begin or store.next_present(offset) != offset:
                 found[offset] = NOT_FOUND
@@ -78,7 +81,7 @@ class LogMessages:
                 found[offset] = NOT_PASSED_ON
             elif self._progress.is_settled(offset):
                 found[offset] = FINISHED
-            elif offset in self._progress.quarantined:
+            elif offset in quarantined:
                 found[offset] = QUARANTINED
             elif self.id_of(offset) in self._held:
                 found[offset] = IN_FLIGHT
@@ -105,9 +108,15 @@ class LogMessages:
     def counts(self, in_flight_count: int) -> dict[str, int | None]:
         store, deferred = self._store, self._places.due.count
         all_of_them = store.count_between(self._begin, store.released)
-        set_aside = len(self._progress.quarantined)
-        finished = max(0, all_of_them - self._depth - deferred - in_flight_count - set_aside)
-        return {WAITING: self._depth, IN_FLIGHT: in_flight_count, DEFERRED: deferred, FINISHED: finished}
+        quarantined = len(self._progress.quarantined)
+        finished = max(0, all_of_them - self._depth - deferred - in_flight_count - quarantined)
+        return {
+            WAITING: self._depth,
+            IN_FLIGHT: in_flight_count,
+            DEFERRED: deferred,
+            QUARANTINED: quarantined,
+            FINISHED: finished,
+        }
 
     # Lists.
 
@@ -118,6 +127,9 @@ class LogMessages:
             return self._finished(query, first, end)
         if query.state == DEFERRED:
             found: Iterable[int] = (offset for offset, _ in self._places.due.earliest())
+        elif query.state == QUARANTINED:
+            held = self._progress.quarantined
+            found = sorted(held, key=lambda offset: (-held[offset].since_ns, offset))  # the newest first
         elif query.sort or query.has_filter:
             # What came back first: only there can a message have attempts.
             lines = (line.offsets() for line in (self._places.unsent, self._places.returned))
@@ -203,7 +215,17 @@ class LogMessages:
         return self._row(offset, state, preview_bytes, dues.get(offset))
 
     def _row(self, offset: int, state: str, preview_bytes: int, due_at_ns: int | None) -> MessageRow:
-        row = MessageRow(state, self.id_of(offset).decode(), offset, self.attempts(offset), due_at_ns=due_at_ns)
+        row = MessageRow(
+            state,
+            self.id_of(offset).decode(),
+            offset,
+            self.attempts(offset),
+            due_at_ns=due_at_ns,
+            history=self._history(offset),
+        )
+        held = self._progress.quarantined.get(offset)
+        if held is not None:
+            row = replace(row, quarantined_at_ns=held.since_ns, reason=reason_text(held.reason))
         try:
             batch = self._batch_of(offset)
         except StorageError as exc:
@@ -221,6 +243,10 @@ class LogMessages:
             key=batch.keys[index] if batch.keys is not None else b"",
             body_start=body[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + preview_bytes],
         )
+
+    def _history(self, offset: int) -> tuple[Returned, ...]:
+        events = self._backlog.history_of(offset)
+        return tuple(Returned(event.time_ns, reason_text(event.reason), event.consumer) for event in events)
 
     def _batch_of(self, offset: int) -> LoggedBatch | None:
         """The batch of a message; None when it is lost, or PAGE_BYTES_MAX are read."""
@@ -251,7 +277,7 @@ class LogMessages:
     # Acts.
 
     def finish(self, offsets: Sequence[int]) -> None:
-        """Finish messages that wait or are deferred, ascending and each given once."""
+        """Finish messages that wait, are deferred or quarantined, ascending and each given once."""
         places = self._places
         self._take_out(offsets)
         for first, count in ranges_of(offsets):
@@ -269,9 +295,33 @@ class LogMessages:
             places.returned.append(offset, 1)
         places.topic.next_turn.request_log_work()
 
+    def set_aside(self, offsets: Sequence[int], take_held: Callable[[bytes], object]) -> list[int]:
+        """Quarantine messages that wait, are deferred or in flight, ascending and each given once; returns those for
+        which there is no room, which stay as they are. take_held: takes one from its consumer."""
+        places, backlog = self._places, self._backlog
+        refused: list[int] = []
+        for offset in offsets:
+            size = backlog.body_bytes_read(offset)
+            if backlog.has_room_to_quarantine(size):
+                if (message_id := self.id_of(offset)) in self._held:
+                    take_held(message_id)
+                else:
+                    self._take_out([offset])
+                backlog.set_aside(offset, size)
+            else:
+                refused.append(offset)
+        places.topic.next_turn.request_log_work()
+        return refused
+
+    def redrive(self, offsets: Sequence[int], *, keeps_attempts: bool) -> None:
+        """Let quarantined messages wait again."""
+        self._backlog.redrive(offsets, keeps_attempts=keeps_attempts)
+
     def _take_out(self, offsets: Sequence[int]) -> None:
-        """Take messages that wait or are deferred out of the places where they stand."""
+        """Take messages that wait or are deferred out of the places where they stand; a quarantined one is in none."""
         places = self._places
+        aside = self._progress.quarantined
+        offsets = [offset for offset in offsets if offset not in aside] if aside else offsets
         ahead = places.cursor.those_ahead(offsets)
         behind = [offset for offset in offsets if offset not in ahead]
         in_line = places.unsent.those_in(behind) | places.returned.those_in(behind)

@@ -19,7 +19,7 @@ IN_FLIGHT = "in_flight"
 DEFERRED = "deferred"
 QUARANTINED = "quarantined"
 FINISHED = "finished"
-STATES = (WAITING, IN_FLIGHT, DEFERRED, FINISHED)
+STATES = (WAITING, IN_FLIGHT, DEFERRED, QUARANTINED, FINISHED)
 
 IN_ORDER = ""
 BY_ATTEMPTS = "attempts"
@@ -90,6 +90,15 @@ class MessageQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Returned:
+    """How one delivery of a message ended: when, Unix ns; how, in words; and whose it was, "" when unknown."""
+
+    time_ns: int
+    reason: str
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
 class MessageRow:
     """One message of a channel. attempts: deliveries made, the present one included.
 
@@ -98,7 +107,9 @@ class MessageRow:
 
     In flight: client_key names the connection, client_id and client_address are "" when it is gone; deadline_ms and
     held_ms: until its timeout, and since its delivery; touches: how often its consumer asked for more time. Deferred:
-    due_at_ns, Unix. problem: why it can't be read, "" for nothing.
+    due_at_ns, Unix. Quarantined: quarantined_at_ns, Unix; reason: how its last delivery ended, or that an operator did
+    it. history: how the last deliveries ended, oldest first, as far as it is known. problem: why it can't be read, ""
+    for nothing.
     """
 
     state: str
@@ -116,6 +127,9 @@ class MessageRow:
     held_ms: int | None = None
     touches: int = 0
     due_at_ns: int | None = None
+    quarantined_at_ns: int | None = None
+    reason: str = ""
+    history: tuple[Returned, ...] = ()
     problem: str = ""
 
 
@@ -215,6 +229,8 @@ NOT_IN_FLIGHT = "NOT_IN_FLIGHT"
 NOT_DEFERRED = "NOT_DEFERRED"
 NOT_PASSED_ON = "NOT_PASSED_ON"
 QUARANTINED_NOW = "QUARANTINED"
+NOT_QUARANTINED = "NOT_QUARANTINED"
+QUARANTINE_FULL = "QUARANTINE_FULL"
 TOO_BIG = "MSG_TOO_BIG"
 BODY_LOST = "BODY_LOST"
 

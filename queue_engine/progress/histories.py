@@ -19,8 +19,9 @@ from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
 from queue_engine.disk.replaced_file import Composed, ReplacedFile
 from queue_engine.progress.journaled_progress import JournaledProgress
-from queue_engine.progress.quarantine import ChannelQuarantine, QuarantineLimits, QuarantineTotals
+from queue_engine.progress.quarantine import ChannelQuarantine, QuarantineTotals
 from queue_engine.progress.return_history import ReturnEvent
+from queue_engine.storage.quarantine_stats import QuarantineLimits
 from queue_engine.vocabulary.clock import NS_PER_S
 
 logger = logging.getLogger(__name__)

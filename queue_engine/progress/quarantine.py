@@ -6,11 +6,11 @@ dropped: messages wait again as without a quarantine, and `is_full` says so.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from queue_engine.progress.channel_progress import Quarantined
 from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.return_history import BYTES_MAX, MADE_MIN, ReturnEvent, ReturnHistory
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineLimits, QuarantineStats
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.return_reason import COUNTS_AGAINST, ReturnReason
 
@@ -19,15 +19,6 @@ TOTAL_MAX = 200_000
 
 Range = tuple[int, int]
 """(first offset, count)."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantineLimits:
-    """Of one channel. age_ms_max: after which a quarantined message waits again; 0: never."""
-
-    count_max: int = 10_000
-    bytes_max: int = 256 << 20
-    age_ms_max: int = 0
 
 
 class QuarantineTotals:
@@ -52,6 +43,7 @@ class ChannelQuarantine:
         self._count = 0  # that `_bytes` is the sum of
         self._bytes = 0
         self._has_refused = False  # one that found no room, since one left
+        self._stats: tuple[tuple[int, int, int], QuarantineStats] | None = None  # and what they depend on
 
     # Figures.
 
@@ -65,10 +57,17 @@ class ChannelQuarantine:
         self._recount()
         return self._bytes
 
-    def oldest_ns(self) -> int | None:
-        """When the first of them was quarantined, Unix; None without one."""
-        held = self._journaled.progress.quarantined
-        return min(one.since_ns for one in held.values()) if held else None
+    def stats(self) -> QuarantineStats:
+        if not self.count and not self.max_attempts:
+            return NO_QUARANTINE
+        known = self._stats
+        key = self._totals.changes, self.count, self.max_attempts
+        if known is None or known[0] != key:
+            held = self._journaled.progress.quarantined
+            oldest_ns = min((one.since_ns for one in held.values()), default=None)
+            made = QuarantineStats(self.max_attempts, self.count, self.bytes, oldest_ns, self.full_reason())
+            known = self._stats = (self._totals.changes, self.count, self.max_attempts), made
+        return known[1]
 
     def _recount(self) -> None:
         """Messages also leave when they are finished or dropped: then the sum is made anew."""
@@ -136,6 +135,9 @@ class ChannelQuarantine:
                 count -= alike
         return left
 
+    def has_room_for(self, body_bytes: int) -> bool:
+        return self._has_room() and self.bytes + body_bytes <= self._totals.limits.bytes_max
+
     def set_aside(self, offset: int, event: ReturnEvent, body_bytes: int) -> bool:
         """Quarantine a message that its line, or delivery, has let go; False when there is no room for it."""
         self._recount()
@@ -143,6 +145,7 @@ class ChannelQuarantine:
             return False
         if self._bytes + body_bytes > self._totals.limits.bytes_max:
             self._has_refused = True
+            self._totals.changes += 1
             return False
         self._journaled.set_aside(offset, Quarantined(event.time_ns, event.reason, min(body_bytes, 0xFFFF_FFFF)))
         self._bytes += body_bytes

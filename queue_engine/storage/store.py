@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from queue_engine.storage.quarantine_stats import QuarantineStats
 from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.ticket import Ticket
@@ -20,6 +21,7 @@ class EmptyResult:
 
     depth: int
     deferred: int
+    quarantined: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,13 @@ class Backlog(Protocol):
     @property
     def deferred_count(self) -> int: ...
 
-    @property
-    def quarantined_count(self) -> int:
-        """Messages that are set aside until an operator redrives them; 0 for a kind without a quarantine."""
+    def quarantine_stats(self) -> QuarantineStats:
+        """What is set aside until an operator redrives it; NO_QUARANTINE for a kind without a quarantine."""
+        ...
+
+    def set_max_attempts(self, max_attempts: int) -> None:
+        """After how many deliveries a message that comes back is set aside; 0: never. Only for a kind with a
+        quarantine."""
         ...
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 from queue_engine.topology.trash_entry import TrashEntry, trash_of
 from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
+from queue_engine.vocabulary.redrive import Redrive, redrive_of
 
 
 @dataclass(slots=True)
@@ -17,6 +18,8 @@ class ChannelEntry:
     pause: Pause | None = None
     ramp: Ramp | None = None
     trash: TrashEntry | None = None  # why it has no name any more; `name` is the one it had
+    max_attempts: int = 0
+    redrive: Redrive | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ def topic_document(topic: TopicEntry) -> dict[str, Any]:
             "paused": channel.paused,
             "number": channel.number,
             **noted(channel.pause, channel.ramp, channel.trash),
+            **quarantine_noted(channel),
         }
         for channel in topic.channels.values()
     ]
@@ -68,6 +72,12 @@ def noted(pause: Pause | None, ramp: Ramp | None = None, trash: TrashEntry | Non
     return {key: one.document() for key, one in given.items() if one is not None}
 
 
+def quarantine_noted(channel: ChannelEntry) -> dict[str, Any]:
+    """The keys of a quarantine, where they say something."""
+    document: dict[str, Any] = {"max_attempts": channel.max_attempts} if channel.max_attempts else {}
+    return document if channel.redrive is None else {**document, "redrive": channel.redrive.document()}
+
+
 def topic_of(document: Mapping[str, Any]) -> TopicEntry:
     """What `topic_document` made. Channels without a number are kept under negative ones. Raises ValueError, KeyError
     or TypeError."""
@@ -82,6 +92,8 @@ def topic_of(document: Mapping[str, Any]) -> TopicEntry:
             pause=pause_of(one.get("pause")),
             ramp=ramp_of(one.get("ramp")),
             trash=trash_of(one.get("trash")),
+            max_attempts=number_of(one, "max_attempts", 0),
+            redrive=redrive_of(one.get("redrive")),
         )
         if number in channels:
             raise ValueError(f"number {number} stands twice")

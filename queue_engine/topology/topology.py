@@ -33,6 +33,8 @@ What is in the trash has a `trash` (`trash_entry.py`): who put it there by which
 how much it had. A topic that was deleted keeps all but its name; so does a channel, and one that was emptied leaves a
 channel without a name that has the progress it had. `name` then is the former one, and may be that of another; ""
 stands for what waited at the topic itself.
+A channel of the log may have `max_attempts` (1 to 1,000), and while it is redriven a `redrive`
+(`queue_engine/vocabulary/redrive.py`): {"rate": …, "total": …, "began_ms": …, "keeps_attempts": …, "by": …}.
 All keys that came with format 3 stand only where they say something.
 
 `checksum` is the CRC-32C of the document without it, written with sorted keys and no blanks. Format 2 lacks the keys
@@ -59,6 +61,7 @@ from queue_engine.topology.trash_entry import TrashEntry, trash_of
 from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
 from queue_engine.vocabulary.names import is_ephemeral, is_valid_name
 from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
+from queue_engine.vocabulary.redrive import Redrive, redrive_of
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -186,6 +189,17 @@ def channel_paused(
     return {"do": "pause_channel", "topic": topic, "number": number, "paused": paused, **noted(pause, ramp)}
 
 
+def max_attempts_set(topic: int, number: int, max_attempts: int) -> Change:
+    """After how many deliveries a message of the channel is quarantined; 0: never."""
+    return {"do": "max_attempts", "topic": topic, "number": number, "max_attempts": max_attempts}
+
+
+def channel_redriven(topic: int, number: int, redrive: Redrive | None) -> Change:
+    """A redrive begins; None: it is done or cancelled."""
+    document = None if redrive is None else redrive.document()
+    return {"do": "redrive", "topic": topic, "number": number, "redrive": document}
+
+
 def released_upto(number: int, offset: int | None) -> Change:
     """How far a topic's messages went on to its channels, None: they flow."""
     return {"do": "release", "number": number, "released": offset}
@@ -279,6 +293,16 @@ def _pause_channel(state: Topology, change: Change) -> None:
     channel.ramp = ramp_of(change.get("ramp"))
 
 
+def _set_max_attempts(state: Topology, change: Change) -> None:
+    state.topics[change["topic"]].channels[change["number"]].max_attempts = number_of(change, "max_attempts", 0)
+
+
+def _redrive(state: Topology, change: Change) -> None:
+    channel = state.topics[change["topic"]].channels.get(change["number"])
+    if channel is not None:  # else it was deleted while the end of its redrive was on its way
+        channel.redrive = redrive_of(change["redrive"])
+
+
 def _release(state: Topology, change: Change) -> None:
     state.topics[change["number"]].released = None if change["released"] is None else number_of(change, "released", 0)
 
@@ -323,6 +347,8 @@ _APPLY: dict[str, Callable[[Topology, Change], None]] = {
     "limit_trash": _limit_trash,
     "pause_topic": _pause_topic,
     "pause_channel": _pause_channel,
+    "max_attempts": _set_max_attempts,
+    "redrive": _redrive,
     "release": _release,
     "reserve": _reserve,
     "number": _reserve_numbers,

@@ -99,6 +99,10 @@ class PauseError(RequestError):
     """A pause can't have this reason or end, or a resume this ramp; the text names the value and the limit."""
 
 
+class QuarantineError(RequestError):
+    """A quarantine can't have this limit, or a redrive this rate, or there is one already, or none; the text says."""
+
+
 class NotInFlightError(RequestError):
     """The id is not in flight: never was, already finished, or timed out."""
 

@@ -243,6 +243,18 @@ class Options:
         True, "give a lost consumer's messages back at once (false: wait for their timeout, as nsqd)"
     )
 
+    # Quarantine: each message costs some 300 bytes of memory, and keeps its segment.
+    quarantine_max_count: int = _option(
+        10_000, "quarantined messages per channel; beyond, messages wait again as without a quarantine", low=1
+    )
+    quarantine_max_bytes: int = _option(
+        256 << 20, "bytes of quarantined messages per channel; beyond, messages wait again", low=1
+    )
+    # For ever would keep the log's segments for ever; a week is long enough to look.
+    quarantine_max_age_ms: int = _option(
+        7 * 24 * 3_600_000, "after how long a quarantined message waits again, attempts anew (0: never)", low=0
+    )
+
     # The scan loop: nsqd's shape; channels are picked by earliest deadline instead of at random.
     queue_scan_interval_ms: int = _option(100, "how often deadlines are checked", low=1)
     queue_scan_selection_count: int = _option(20, "channels handled per pass", low=1)

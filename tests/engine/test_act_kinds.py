@@ -47,6 +47,9 @@ def refusal_of(engine: Engine, act: str) -> str:
         "delete_trash": lambda: engine.trash.delete_trash("old", trash=1)[1],
         "create_cursor": lambda: engine.cursors.create("old", cursor="a"),
         "move_cursor": lambda: engine.cursors.move("old", cursor="a", number=1, offset=0),
+        "set_max_attempts": lambda: engine.quarantine.set_max_attempts("old", "c", max_attempts=3)[1],
+        "redrive_channel": lambda: engine.quarantine.redrive_channel("old", "c")[1],
+        "cancel_redrive": lambda: engine.quarantine.cancel_redrive("old", "c")[1],
         "delete_cursor": lambda: engine.cursors.delete("old", cursor="a"),
     }
     try:

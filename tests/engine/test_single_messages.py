@@ -12,6 +12,7 @@ from queue_engine.messages.rows import (
     DEFERRED,
     FINISHED,
     IN_FLIGHT,
+    QUARANTINED,
     WAITING,
     InvalidQueryError,
     MessageNotFoundError,
@@ -130,7 +131,8 @@ def test_each_state_lists_its_messages_and_the_counts_add_up(engine: Engine) -> 
     assert bodies(engine, DEFERRED) == [b"3", b"4"]
     assert bodies(engine, FINISHED) == ([b"0"] if is_log(engine) else [])
     finished = 1 if is_log(engine) else None
-    assert counts(engine) == {WAITING: 4, IN_FLIGHT: 1, DEFERRED: 2, FINISHED: finished}
+    assert counts(engine) == {WAITING: 4, IN_FLIGHT: 1, DEFERRED: 2, QUARANTINED: 0, FINISHED: finished}
+    assert bodies(engine, QUARANTINED) == []
 
 
 def test_waiting_messages_are_listed_in_the_order_in_which_they_are_delivered(engine: Engine) -> None:
@@ -193,7 +195,7 @@ def test_one_message_that_is_not_there_is_refused_with_the_reason(engine: Engine
 @pytest.mark.parametrize(
     ("query", "error"),
     [
-        ({"state": "lost"}, "state=lost can be waiting, in_flight, deferred, finished"),
+        ({"state": "lost"}, "state=lost can be waiting, in_flight, deferred, quarantined, finished"),
         ({"sort": "size"}, "sort=size can be attempts or age"),
         ({"limit": 101}, "limit=101 is above 100"),
         ({"limit": -1}, "limit=-1 is below 0"),

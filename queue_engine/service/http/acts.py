@@ -1,6 +1,7 @@
 """Answers requests for acts on topics and channels: nsqd's, rewinding a channel of the log, and retrying after a fence.
 
     POST /channel/create?topic=T&channel=C[&start=start|end | &start_time_ms=MS | &start_offset=N]
+    POST /channel/max_attempts?topic=T&channel=C&max_attempts=N     redrive?rate=R, redrive/cancel: the quarantine
     POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      rewinds the channel
 
 All acts are audited.
@@ -15,6 +16,7 @@ from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.log_queries import whole_number
 from queue_engine.service.http.pause_queries import pause_details, resume_details
+from queue_engine.service.http.quarantine_queries import QUARANTINE_ACTS, quarantine_details
 from queue_engine.service.http.query import Query, query_of
 from queue_engine.service.http.reference.parameters import EXPECTED, SEEK_PLACE, START_PLACE
 from queue_engine.service.http.refusals import Refusal, act_refusal
@@ -185,4 +187,6 @@ def _details(head: RequestHead, action: str, query: Query) -> dict[str, Any]:
     if action.startswith(("empty_", "delete_")):
         expected = {"expected": whole_number(query, EXPECTED)} if EXPECTED.name in query else {}
         return {"by": head.remote_address, **expected}
+    if action in QUARANTINE_ACTS:
+        return quarantine_details(action, query, head.remote_address)
     return resume_details(query) if action.startswith("unpause_") else {}

@@ -2,7 +2,8 @@
 
     GET  /channel/messages?topic=T&channel=C[&state=S][&sort=attempts|age][&after=CURSOR][&limit=N][filters]
     GET  /channel/message?topic=T&channel=C&id=ID | &offset=N
-    POST /channel/message/finish | requeue | release | republish   ?topic=T&channel=C&id=ID | &offset=N, or ids as body
+    POST /channel/message/finish | requeue | release | republish | quarantine | redrive
+                                                                   ?topic=T&channel=C&id=ID | &offset=N, or ids as body
     POST /channel/search?topic=T&channel=C&text=X, then GET /channel/search/state?search=S, POST /channel/search/cancel
 
 Looking is audited as reading messages is, acts as all acts are.
@@ -20,10 +21,11 @@ from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.log_answers import text_of
 from queue_engine.service.http.log_queries import QueryError, whole_number
+from queue_engine.service.http.quarantine_queries import keeps_attempts
 from queue_engine.service.http.query import Query, publish_topic, query_of
 from queue_engine.service.http.reference import parameters
 from queue_engine.service.http.reference.content_types import JSON
-from queue_engine.service.http.reference.parameters import WholeNumber, Word
+from queue_engine.service.http.reference.parameters import KEEP_ATTEMPTS, WholeNumber, Word
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -44,6 +46,8 @@ class MessageRoutes:
             "/channel/message/requeue": self._act,
             "/channel/message/release": self._act,
             "/channel/message/republish": self._act,
+            "/channel/message/quarantine": self._act,
+            "/channel/message/redrive": self._act,
             "/channel/search": self._search,
             "/channel/search/state": self._search_state,
             "/channel/search/cancel": self._search_cancel,
@@ -197,7 +201,9 @@ def _word(query: Query, parameter: Word) -> str:
 
 def _named(query: Query, body: bytes) -> dict[str, Any]:
     """The messages that an act names, as its arguments."""
-    to = {"to": query["to"]} if "to" in query else {}
+    to: dict[str, Any] = {"to": query["to"]} if "to" in query else {}
+    if KEEP_ATTEMPTS.name in query:
+        to["keeps_attempts"] = keeps_attempts(query)
     if "id" in query and "offset" in query:
         raise QueryError("id and offset name two messages: give one")
     if "id" in query:
@@ -220,6 +226,9 @@ def _row(row: MessageRow, body: bytes | None) -> dict[str, Any]:
         "timestamp": row.published_at_ns,
         "body_bytes": row.body_bytes,
         "due": row.due_at_ns,
+        "quarantined_at": row.quarantined_at_ns,
+        "reason": row.reason,
+        "history": [{"time": one.time_ns, "reason": one.reason, "consumer": one.consumer} for one in row.history],
         "client_key": row.client_key,
         "client_id": row.client_id,
         "client_address": row.client_address,

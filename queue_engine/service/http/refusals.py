@@ -14,6 +14,7 @@ from queue_engine.vocabulary.errors import (
     LimitError,
     OutcomeUnknownError,
     PauseError,
+    QuarantineError,
     RequestError,
     ReservedTopicError,
     TopicChangedError,
@@ -70,6 +71,7 @@ def act_refusal(error: Exception) -> Refusal:
             | InvalidQueryError
             | MessageNotFoundError
             | PauseError
+            | QuarantineError
             | ReservedTopicError
             | SearchNotFoundError
             | TrashNotFoundError

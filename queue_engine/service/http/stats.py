@@ -12,7 +12,9 @@ are:
   (why a pause whose end has come goes on; retried by itself)
 - topic alone: `storage`, `cursors`
 - channel alone: `finish_count`, `disconnect_count`, `ready_count`, `held_back` (why nothing is delivered though
-  messages wait), `ramp` (it was resumed and delivers slowly until then; null)
+  messages wait), `ramp` (it was resumed and delivers slowly until then; null); `quarantined_count` and `…_bytes` (set
+  aside, in no other count), `quarantined_since_ms` (the oldest), `quarantine_full` (why messages wait again instead),
+  `max_attempts` (0: off), `redrive` (the last one and how far it is; null)
 - client: `timeout_count`, `msg_timeout`
 - the whole: `connection_count`, and `log`: the stats of the log that all topics of that kind share (`LogStats`), null
   where there is none
@@ -200,6 +202,12 @@ def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
         "pause": channel.pause and channel.pause.document(),
         "resume_refused": channel.resume_refused,
         "ramp": channel.ramp and channel.ramp.document(),
+        "quarantined_count": channel.quarantined_count,
+        "quarantined_bytes": channel.quarantine.bytes,
+        "quarantined_since_ms": channel.quarantine.oldest_ns and channel.quarantine.oldest_ns // NS_PER_MS,
+        "quarantine_full": channel.quarantine.full,
+        "max_attempts": channel.quarantine.max_attempts,
+        "redrive": channel.redrive and channel.redrive.document(),
     }
 
 

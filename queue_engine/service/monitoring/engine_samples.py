@@ -8,6 +8,7 @@ from queue_engine.service.admission.refused_publishes import Reason
 from queue_engine.service.monitoring.exposition import Exposition, Sample, labels
 from queue_engine.service.monitoring.selection import Selection, SeriesCosts
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
 from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
@@ -27,6 +28,7 @@ _CHANNEL = {
     "penstock_channel_depth": "depth",
     "penstock_channel_in_flight": "in_flight_count",
     "penstock_channel_deferred": "deferred_count",
+    "penstock_channel_quarantined": "quarantined_count",
     "penstock_channel_messages_total": "message_count",
     "penstock_channel_finished_total": "finish_count",
     "penstock_channel_requeued_total": "requeue_count",
@@ -106,6 +108,11 @@ def add_topics(to: Exposition, selection: Selection, taken_at_ns: int, pause_lim
     ]
     to.add("penstock_channel_oldest_seconds", oldest)
     _add_pauses(to, "penstock_topic", listed, taken_at_ns // NS_PER_MS, pause_limit_ms)
+    # Of those with a quarantine alone, as with pauses.
+    used = [(of, channel.quarantine) for of, channel in channels if channel.quarantine is not NO_QUARANTINE]
+    to.add("penstock_channel_quarantined_bytes", [(of, float(one.bytes)) for of, one in used])
+    to.add("penstock_quarantine_full", [(of, float(bool(one.full))) for of, one in used])
+    to.add("penstock_channel_max_attempts", [(of, float(one.max_attempts)) for of, one in used])
     _add_pauses(to, "penstock_channel", channels, taken_at_ns // NS_PER_MS, pause_limit_ms)
     if selection.has_histograms:
         latencies = [(of, latency_counts(channel.latency)) for of, channel in channels]

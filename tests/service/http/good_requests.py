@@ -25,6 +25,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "/log/write": {**TOPIC, "batch_key": BATCH_KEY},
     "/topic/create": {"topic": "new"},
     "/channel/create": {**TOPIC, "channel": "new"},
+    "/channel/max_attempts": {**NAMES, "max_attempts": "5"},
     "/channel/seek": {**NAMES, "to": "start"},
     **{path: {**NAMES, "offset": "0"} for path in PATHS if path.startswith("/channel/message/")},
     "/channel/message": {**NAMES, "offset": "0"},

@@ -144,6 +144,12 @@ async def test_figures_under_nsqd_s_keys(tmp_path: Path) -> None:
             "pause": None,
             "resume_refused": "",
             "ramp": None,
+            "quarantined_count": 0,
+            "quarantined_bytes": 0,
+            "quarantined_since_ms": None,
+            "quarantine_full": "",
+            "max_attempts": 0,
+            "redrive": None,
         }
         assert client == {
             "client_id": "p",

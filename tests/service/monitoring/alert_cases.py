@@ -226,6 +226,24 @@ CASES = (
         "queue:4151: a pause of orders has outlived its time by 4m 0s",
     ),
     AlertCase(
+        "PenstockQuarantined",
+        10,
+        {f"penstock_channel_quarantined{{{_CHANNEL}}}": "0 0 3x60"},
+        {f"penstock_channel_quarantined{{{_CHANNEL}}}": "3x60"},
+        "warning",
+        _OF_CHANNEL,
+        "queue:4151: orders/billing has quarantined more messages in the last 15 minutes",
+    ),
+    AlertCase(
+        "PenstockQuarantineFull",
+        5,
+        {f"penstock_quarantine_full{{{_CHANNEL}}}": "0 0 1x60"},
+        {f"penstock_quarantine_full{{{_CHANNEL}}}": "0x60"},
+        "warning",
+        _OF_CHANNEL,
+        "queue:4151: the quarantine of orders/billing is full, and failing messages wait again",
+    ),
+    AlertCase(
         "PenstockTimeouts",
         30,
         {

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 
 from queue_engine.disk_queue.deferred import DeferredMessages
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import Clock, SystemClock
@@ -55,7 +56,12 @@ class ListBacklog:
 
     can_reread = False
     dropped_count = 0
-    quarantined_count = 0
+
+    def quarantine_stats(self) -> QuarantineStats:
+        return NO_QUARANTINE
+
+    def set_max_attempts(self, max_attempts: int) -> None:
+        pass
 
     def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         raise AssertionError("these tests ask for no messages in flight")

@@ -90,6 +90,21 @@ ACTS = {
         "Deliver messages of a channel again. Of one that delivers slowly, end the ramp.", parameters.RAMP
     ),
     "/channel/retry": _channel("Let a fenced channel go on; what is not finished waits again."),
+    "/channel/max_attempts": _channel(
+        "Set after how many deliveries a message that comes back is quarantined; of a channel of the log.",
+        parameters.MAX_ATTEMPTS,
+        errors_too=(errors.CHANNEL_NOT_FOUND, errors.STORAGE_INVALID),
+    ),
+    "/channel/redrive": _channel(
+        "Let all that is quarantined now wait again in its channel, so many a second. It goes on after a restart.",
+        parameters.REDRIVE_RATE,
+        parameters.KEEP_ATTEMPTS,
+        errors_too=(errors.CHANNEL_NOT_FOUND, errors.STORAGE_INVALID),
+    ),
+    "/channel/redrive/cancel": _channel(
+        "Stop a redrive; what it did not come to stays quarantined.",
+        errors_too=(errors.CHANNEL_NOT_FOUND, errors.STORAGE_INVALID),
+    ),
     "/channel/seek": Endpoint(
         "Rewind a channel of the log, back or forth; one of offset, time_ms and to says where.",
         (Success("Where the channel goes on.", JSON, shapes.ref("Seek")),),

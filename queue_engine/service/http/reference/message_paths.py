@@ -3,7 +3,7 @@
 from queue_engine.messages.rows import IDS_MAX
 from queue_engine.service.http.reference import errors, parameters
 from queue_engine.service.http.reference.content_types import JSON
-from queue_engine.service.http.reference.declarations import Endpoint, Success
+from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
 from queue_engine.service.http.reference.parameters import Parameter
 from queue_engine.service.http.reference.shapes import ref
 
@@ -17,13 +17,13 @@ _NAMED = (
 )
 
 
-def _act(text: str, *further: Parameter) -> Endpoint:
+def _act(text: str, *further: Parameter, errors_too: tuple[Error, ...] = ()) -> Endpoint:
     return Endpoint(
         text,
         (Success("What was done to each message, when it is durable.", JSON, ref("MessageResults")),),
         (*_NAMES, parameters.MESSAGE_ID, parameters.MESSAGE_OFFSET, *further),
         body=f"without id and offset: the messages' ids, one a line, at most {IDS_MAX:,}",
-        errors=(*_NAMED, *errors.ACT, errors.FENCED_ACT, errors.LIMIT_REACHED),
+        errors=(*_NAMED, *errors.ACT, errors.FENCED_ACT, errors.LIMIT_REACHED, *errors_too),
     )
 
 
@@ -60,6 +60,15 @@ MESSAGES = {
     "/channel/message/republish": _act(
         "Publish the bodies of messages once more, to the same topic or another; those messages stay as they are.",
         parameters.PUBLISH_TO,
+    ),
+    "/channel/message/quarantine": _act(
+        "Set messages aside that wait, are deferred or in flight, until they are redriven; of a channel of the log.",
+        errors_too=(errors.STORAGE_INVALID,),
+    ),
+    "/channel/message/redrive": _act(
+        "Let quarantined messages wait again in their channel now.",
+        parameters.KEEP_ATTEMPTS,
+        errors_too=(errors.STORAGE_INVALID,),
     ),
     "/channel/search": Endpoint(
         "Begin a search for a text in the bodies of a channel's messages. It ends when nobody asks for it for 15 s.",

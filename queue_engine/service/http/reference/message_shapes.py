@@ -12,6 +12,9 @@ MESSAGE_ROW = record(
         "timestamp": nullable(COUNT),
         "body_bytes": nullable(COUNT),
         "due": nullable(COUNT),
+        "quarantined_at": nullable(COUNT),
+        "reason": TEXT,
+        "history": array(record({"time": COUNT, "reason": TEXT, "consumer": TEXT})),
         "client_key": nullable(COUNT),
         "client_id": TEXT,
         "client_address": TEXT,
@@ -28,7 +31,9 @@ MESSAGE_ROW = record(
     text=(
         "A message of a channel. offset: null of a disk queue. attempts: deliveries so far. timestamp: of publishing, "
         "due: until when it is deferred, both Unix nanoseconds. client_key, client_id, client_address: who holds it; "
-        "deadline_ms, held_ms: until its timeout, and since its delivery. problem: why it can't be read. body, or "
+        "deadline_ms, held_ms: until its timeout, and since its delivery. quarantined_at, reason: since when "
+        "it is set aside, Unix nanoseconds, and why; history: how its last deliveries ended, oldest first. "
+        "problem: why it can't be read. body, or "
         "body_base64 where it is not UTF-8: as much of it as was asked for."
     ),
 )

@@ -20,6 +20,7 @@ from queue_engine.log_acts import (
 from queue_engine.messages.rows import BY_AGE, BY_ATTEMPTS, PREVIEW_BYTES_MAX, ROWS_MAX, STATES, TEXT_BYTES_MAX, WAITING
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX
 from queue_engine.vocabulary.pause import PAUSE_MS_MAX, RAMP_MS_MAX, REASON_CHARACTERS_MAX
+from queue_engine.vocabulary.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 
 NUMBER_MAX = (1 << 32) - 1
 OFFSET_MOST = (1 << 62) - 1
@@ -183,6 +184,15 @@ PAUSE_UNTIL = WholeNumber("until", "when it resumes by itself, Unix milliseconds
 RAMP = Duration(
     "ramp", "how long it delivers slowly first, ever faster; 0, and without it: all at once", most_ms=RAMP_MS_MAX
 )
+
+MAX_ATTEMPTS = WholeNumber(
+    "max_attempts",
+    "deliveries after which a message that comes back is quarantined; 0: never",
+    is_required=True,
+    most=MAX_ATTEMPTS_MOST,
+)
+REDRIVE_RATE = WholeNumber("rate", "messages a second", least=1, most=RATE_MAX, default=RATE_DEFAULT)
+KEEP_ATTEMPTS = Word("keep_attempts", "count the deliveries so far, too", words=("true", "false"), default="false")
 
 OFFSET = WholeNumber("offset", "an offset of the topic", most=OFFSET_MOST)
 TIME_MS = WholeNumber("time_ms", "the first message published then or later, Unix milliseconds", most=TIME_MS_MOST)

@@ -89,6 +89,28 @@ CHANNEL = record(
         "disconnect_count": COUNT,
         "ready_count": COUNT,
         "held_back": TEXT,
+        "quarantined_count": COUNT,
+        "quarantined_bytes": COUNT,
+        "quarantined_since_ms": nullable(COUNT),
+        "quarantine_full": TEXT,
+        "max_attempts": COUNT,
+        "redrive": {
+            "oneOf": [
+                record(
+                    {
+                        "rate": COUNT,
+                        "total": COUNT,
+                        "began_ms": COUNT,
+                        "keeps_attempts": YES_OR_NO,
+                        "by": TEXT,
+                        "done": COUNT,
+                        "left": COUNT,
+                        "ended": TEXT,
+                    }
+                ),
+                {"type": "null"},
+            ]
+        },
         "ramp": {"oneOf": [record({"from_ms": COUNT, "until_ms": COUNT}), {"type": "null"}]},
         **_PLACE,
     },
