@@ -92,6 +92,13 @@ CONSOLE_OPTIONS = (
         "most bytes of the audit list and the console's other tables; beyond, the oldest rows go (0: no limit)",
         limits=f"0, or {AUDIT_BYTES_MIN} to {AUDIT_BYTES_MAX}",
     ),
+    ConsoleOption(
+        "--pause-reason-required",
+        "false",
+        "true|false",
+        "whether the console refuses a pause without a reason",
+        limits="true, false",
+    ),
 )
 
 # Switches of `serve`. In the environment they are true or false.
@@ -172,6 +179,7 @@ class ConsoleOptions:
     idle_timeout_s: float
     audit_retention_ms: int  # 0 for ever
     audit_bytes_max: int  # 0 for no limit
+    pause_reason_required: bool
 
     @property
     def is_https(self) -> bool:
@@ -221,6 +229,9 @@ class ConsoleOptions:
             audit_bytes_max = _audit_bytes_max(texts["--audit-retention-bytes"])
         except ValueError as exc:
             complaints.append(f"--audit-retention-bytes: {exc}")
+        is_reason_required = texts["--pause-reason-required"]
+        if is_reason_required not in ("true", "false"):
+            complaints.append(f"--pause-reason-required: {is_reason_required!r} is neither true nor false")
         allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
             if not re.fullmatch(r"\.?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
@@ -238,6 +249,7 @@ class ConsoleOptions:
             idle_timeout_s=seconds["--console-idle-timeout"],
             audit_retention_ms=retention_ms,
             audit_bytes_max=audit_bytes_max,
+            pause_reason_required=is_reason_required == "true",
             allowed_hosts=_allowed_hosts(
                 host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
             ),

@@ -80,7 +80,7 @@ class Pauses:
 
     def pause(self, one: Topic | Channel, outcome: Outcome, asked: PauseAsked) -> Ticket:
         """Pause a topic or channel, or give its pause another reason or end. The outcome counts what waits and what is
-        in flight. Raises PauseError."""
+        in flight; `created` is whether it was not paused before. Raises PauseError."""
         now_ms = self._now_ms()
         _check(asked, now_ms)
         reason, until_ms = asked.reason, asked.until_ms
@@ -141,6 +141,7 @@ class Pauses:
 
     def _paused(self, one: Topic | Channel, outcome: Outcome, pause: Pause) -> None:
         try:
+            outcome.created = not one.paused
             one.set_paused(pause)
             _count(one, outcome)
         except Exception as exc:

@@ -64,8 +64,21 @@ function open(content, opener) {
     send(dialog, event.target, event.submitter);
   });
   document.body.append(dialog);
-  dialog.showModal();
+  show(dialog);
   dialog.querySelector("[autofocus]")?.focus();
+}
+
+// A small form is no obstacle: the page behind it stays in use, and goes on changing.
+function show(dialog) {
+  if (!dialog.querySelector("form[data-small]")) {
+    dialog.showModal();
+    return;
+  }
+  for (const other of document.querySelectorAll("dialog[open]")) if (other !== dialog) other.close();
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") dialog.close();
+  });
+  dialog.show();
 }
 
 // A fragment is our own server's, and the Content-Security-Policy runs nothing inline.

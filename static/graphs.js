@@ -5,6 +5,7 @@ import { bandTrace, countAxis, duration, highestOf, localMs, pastAxes, rate, sec
 import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
 
 const TABLE_ROWS_MAX = 96;
+const WORD_SHARE = 0.1; // of a graph's width: what the word at a pause takes
 const START_SECONDS = 120; // the shortest time a graph spans
 const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
 const graphs = new Map(); // name → Graph
@@ -253,13 +254,17 @@ class Graph {
       countAxis(layout, top, this.isRate);
       pastAxes(layout, range, this.isDuration, top);
       layout.shapes = range.paused.map(([first, last]) => pauseShape(first, last));
+      // Only beside a pause that is wide enough for the word.
+      const long = range.paused.filter(([first, last]) => last - first > WORD_SHARE * (range.to - range.from));
+      layout.annotations = long.map(([first]) => pauseWord(first, range.from, range.to));
       return layout;
     }
     const series = liveSeconds();
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
     // A server that has just started shows what it knows, not an empty quarter of an hour.
     const first = series.newest - SECONDS + 1 + Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
-    layout.annotations = series.paused.map(([begin]) => pauseWord(begin, first, series.newest));
+    const earliest = series.newest - SECONDS + 1;
+    layout.annotations = series.paused.map(([begin]) => pauseWord(Math.max(begin, earliest), first, series.newest));
     countAxis(layout, Math.max(0, ...shown.map((column) => highestOf(series.columns[column]))), this.isRate);
     layout.xaxis.range = [localMs(first), localMs(series.newest)];
     return layout;
@@ -381,7 +386,7 @@ function pauseWord(first, from, newest) {
   const isAtTheEnd = (first - from) / (newest - from) > 0.85;
   const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
   return {
-    xref: "x", yref: "paper", x: localMs(Math.max(first, newest - SECONDS + 1)), y: 1,
+    xref: "x", yref: "paper", x: localMs(first), y: 1,
     xanchor: isAtTheEnd ? "right" : "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },
   };
 }

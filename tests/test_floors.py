@@ -85,7 +85,8 @@ CONSOLE_MAY_IMPORT = {
     "live": "vocabulary accounts gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
     "views": (
-        "vocabulary database pacing graphs accounts audit gateway answers hub messages permissions screens history"
+        "vocabulary database pacing graphs accounts audit gateway answers diagnosis hub messages permissions screens"
+        " history"
     ),
     "message_views": "vocabulary audit gateway answers messages permissions views",
     "console": "vocabulary accounts audit permissions security live views message_views",

@@ -40,7 +40,6 @@ class Diagnosis:
 def diagnose_all(
     snapshot: "EngineSnapshot",
     rings_of: Callable[[Key], Rings | None],
-    paused_since: Mapping[Key, int],
     before: Mapping[Key, tuple[State, ...]],
 ) -> tuple[dict[Key, Diagnosis], dict[Key, tuple[State, ...]]]:
     """The diagnoses of all channels that are not idle, and the states to go on from with the next snapshot.
@@ -56,7 +55,7 @@ def diagnose_all(
             known = before.get(key, ())
             if not known and is_idle(topic, channel):
                 continue
-            vitals = take_vitals(topic, channel, rings_of(key), snapshot, paused_since_s=paused_since.get(key))
+            vitals = take_vitals(topic, channel, rings_of(key), snapshot)
             now = advance(known, find_all(vitals), now_s)
             if now:
                 states[key] = now

@@ -39,6 +39,7 @@ _FINDERS: tuple[tuple[Kind, Callable[[Vitals], Finding | None]], ...] = (
     (old_messages.OLD_MESSAGES, old_messages.find),
     (refusing.REFUSING, refusing.find),
     (deferred.DEFERRED, deferred.find),
+    (paused.RAMP, paused.find_ramp),
 )
 RANK = {kind: rank for rank, (kind, _) in enumerate(_FINDERS)}
 

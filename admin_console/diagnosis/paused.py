@@ -1,34 +1,60 @@
-"""The channel, or its topic, is paused."""
+"""The channel, or its topic, is paused: by whom, since when, until when, and why."""
 
-from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import HELD, Finding, Kind
+from admin_console.diagnosis import pause_words, words
+from admin_console.diagnosis.finding import CALM, HELD, WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.vocabulary import units
 
 PAUSED = Kind("paused", act="unpause_channel")
 TOPIC_PAUSED = Kind("topic paused", act="unpause_topic")
+RAMP = Kind("ramp", act="unpause_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:
-    if not vitals.stats.paused:
+    stats, now_ms = vitals.stats, vitals.taken_at_ms
+    if not stats.paused:
         return None
-    since = f" for {units.duration(vitals.paused_s)}" if vitals.paused_s is not None else ""
+    late = pause_words.overdue(stats.pause, stats.resume_refused, now_ms, vitals.pause_limit_ms)
+    told = (late, pause_words.details(stats.pause, now_ms), pause_words.grown(stats.pause, stats.depth))
     return Finding(
         PAUSED,
-        HELD,
-        "❚❚ paused",
-        f"Paused{since}: nothing is delivered.",
-        f"{words.depth(vitals)}.{words.growth(vitals)} Resume it to deliver them.",
+        WARNING if late else HELD,
+        pause_words.chip(stats.pause, now_ms, is_overdue=bool(late)),
+        f"Paused{pause_words.since(stats.pause, now_ms)}: nothing is delivered.",
+        f"{_joined(*told)}{words.depth(vitals)}.{words.growth(vitals)} Resume it to deliver them.",
     )
 
 
 def find_topic(vitals: Vitals) -> Finding | None:
-    if not vitals.topic_paused or vitals.stats.paused:
+    topic, now_ms = vitals.topic, vitals.taken_at_ms
+    if not topic.paused or vitals.stats.paused:
         return None
+    late = pause_words.overdue(topic.pause, topic.resume_refused, now_ms, vitals.pause_limit_ms)
     return Finding(
         TOPIC_PAUSED,
-        HELD,
-        "❚❚ topic paused",
-        f"The topic {vitals.topic_name} is paused: no new message comes to its channels.",
-        "What is here already is still delivered. Resume the topic to let the rest through.",
+        WARNING if late else HELD,
+        "▲ topic paused" if late else "❚❚ topic paused",
+        f"The topic {vitals.topic_name} is paused{pause_words.since(topic.pause, now_ms)}: no new message comes to its "
+        "channels.",
+        f"{_joined(late, pause_words.details(topic.pause, now_ms))}What is here already is still delivered. Resume the "
+        "topic to let the rest through.",
     )
+
+
+def find_ramp(vitals: Vitals) -> Finding | None:
+    """Resumed, and slow on purpose."""
+    ramp, now_ms = vitals.stats.ramp, vitals.taken_at_ms
+    if ramp is None or ramp.until_ms <= now_ms:
+        return None
+    return Finding(
+        RAMP,
+        CALM,
+        "▶ resuming slowly",
+        "Resuming slowly: it delivers ever faster until its ramp ends.",
+        f"{pause_words.ramp(ramp, now_ms)} {words.depth(vitals)}. Resume fully now to deliver all of it at once.",
+        also="it is resuming slowly",
+    )
+
+
+def _joined(*sentences: str) -> str:
+    """Those that are not empty, with a space behind each."""
+    return "".join(f"{sentence} " for sentence in sentences if sentence)

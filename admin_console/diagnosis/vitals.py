@@ -28,14 +28,14 @@ class Vitals:
         *,
         taken_at_ns: int,
         monotonic_ns: int,
-        paused_since_s: int | None,
+        pause_limit_ms: int,
     ) -> None:
         self.topic = topic
         self.stats = stats
         self._rings = rings
         self._taken_at_ns = taken_at_ns
         self._monotonic_ns = monotonic_ns
-        self._paused_since_s = paused_since_s
+        self.pause_limit_ms = pause_limit_ms  # a pause without an end has outlived its time after so long
 
     @property
     def topic_name(self) -> str:
@@ -108,10 +108,9 @@ class Vitals:
         return None if oldest_ns is None else max(0.0, (self._taken_at_ns - oldest_ns) / 1e9)
 
     @property
-    def paused_s(self) -> float | None:
-        """For how long it has been paused."""
-        since_s = self._paused_since_s
-        return None if since_s is None else max(0.0, self._taken_at_ns / 1e9 - since_s)
+    def taken_at_ms(self) -> int:
+        """When the figures were taken, Unix milliseconds."""
+        return self._taken_at_ns // 1_000_000
 
     @property
     def next_due_s(self) -> float | None:
@@ -161,15 +160,13 @@ def take_vitals(
     channel: "ChannelStats",
     rings: Rings | None,
     snapshot: "EngineSnapshot",
-    *,
-    paused_since_s: int | None = None,
 ) -> Vitals:
-    """The vitals of one channel at one snapshot. paused_since_s: Unix."""
+    """The vitals of one channel at one snapshot."""
     return Vitals(
         topic,
         channel,
         rings,
         taken_at_ns=snapshot.taken_at_ns,
         monotonic_ns=snapshot.monotonic_ns,
-        paused_since_s=paused_since_s,
+        pause_limit_ms=snapshot.pause_limit_ms,
     )

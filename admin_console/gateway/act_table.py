@@ -78,12 +78,23 @@ def _published(done: Done) -> str:
     return f"Published 1 message of {counted(size, 'byte')} to {done.name}{later}."
 
 
+def _changed_pause(done: Done) -> str:
+    if not {"reason", "for_ms", "until_ms"} & done.details.keys():
+        return f"{done.name} was paused already; nothing was changed."
+    until = paused_until(done.details)
+    return f"Changed the pause of {done.name}: it is paused{until or ' until it is resumed'}."
+
+
 def _paused_topic(done: Done) -> str:
+    if not done.outcome.created:
+        return _changed_pause(done)
     until = paused_until(done.details)
     return f"Paused {done.name}{until}: its messages stay at the topic, {done.outcome.depth:,} so far."
 
 
 def _paused_channel(done: Done) -> str:
+    if not done.outcome.created:
+        return _changed_pause(done)
     held = message_counts(done.outcome.depth, done.outcome.in_flight, 0) or "no messages"
     until = paused_until(done.details)
     return f"Paused {done.name}{until}: its consumers get nothing until it is resumed. It holds {held} now."

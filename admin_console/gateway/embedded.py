@@ -167,7 +167,9 @@ class EmbeddedGateway:
             )
         outcome = answer if isinstance(answer, Outcome) else Outcome()
         sentence = sentence_of(action, topic, channel, details, outcome)
-        return ActResult(DONE, sentence, counts=outcome_counts(outcome), results=outcome.results)
+        return ActResult(
+            DONE, sentence, counts=outcome_counts(outcome), results=outcome.results, created=outcome.created
+        )
 
     def _read(self, method: str, topic: str, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -23,6 +23,7 @@ from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.options import format_duration, parse_duration_ms
+from queue_engine.vocabulary.pause import Pause, Ramp
 from queue_engine.wire.cursor import CursorStats
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
     "MessageRows",
     "NodeInfo",
     "OneMessage",
+    "Pause",
+    "Ramp",
     "ReadMessage",
     "ReadRefusedError",
     "RecentFailures",
@@ -96,7 +99,7 @@ class ActResult:
     verdict: done, failed (nothing was changed), or unknown (it had begun when the wait ended).
     code: the HTTP API's word for a failure, such as TOPIC_NOT_FOUND; "" otherwise.
     counts: how much the act changed: depth, in_flight, deferred, channels, clients. results: of an act on single
-    messages, one for each.
+    messages, one for each. created: the thing, or the pause, was not there before.
     """
 
     verdict: str
@@ -104,6 +107,7 @@ class ActResult:
     code: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     results: tuple[MessageResult, ...] = ()
+    created: bool = False
 
 
 class Gateway(Protocol):

@@ -40,22 +40,20 @@ class LiveState:
     """One snapshot, the rings up to it, and what is wrong with its channels. Screens keep in `derived` what they
     work out from it."""
 
-    __slots__ = ("channels", "derived", "diagnoses", "paused_since", "rings", "second", "snapshot", "states", "topics")
+    __slots__ = ("channels", "derived", "diagnoses", "rings", "second", "snapshot", "states", "topics")
 
     def __init__(
         self,
         snapshot: "EngineSnapshot",
         rings: dict[Key, Rings],
-        paused_since: dict[Key, int],
         second: int | None = None,
         states: Mapping[Key, tuple[State, ...]] | None = None,
     ) -> None:
         """states: of the channels at the snapshot before. Without them, only facts such as a pause are diagnosed."""
         self.snapshot = snapshot
         self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
-        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, paused_since, states or {})
+        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {})
         self.rings = rings
-        self.paused_since = paused_since  # Unix second at which the hub saw the pause begin
         self.second = second  # the rings' newest second, Unix; None without rings
         self.topics: dict[str, TopicStats] = {topic.topic_name: topic for topic in snapshot.topics}
         self.channels: dict[Key, ChannelStats] = {
@@ -83,9 +81,7 @@ class Hub:
         """Drop all history, as for another engine; listeners stay."""
         self.clock = Clock()
         self.rings: dict[Key, Rings] = {}
-        self.paused_since: dict[Key, int] = {}
         self.live: LiveState | None = None
-        self._was_paused: set[Key] = set()
         self._counts: dict[Key, DepthCounts] = {}
 
     def note_act(self) -> None:
@@ -134,9 +130,8 @@ class Hub:
                 for rings in self.rings.values():
                     rings.forget(missed)
             self._write_second(snapshot, second)
-        self._note_pauses(snapshot)
         states = self.live.states if self.live else None
-        self.live = LiveState(snapshot, self.rings, dict(self.paused_since), self.clock.newest, states)
+        self.live = LiveState(snapshot, self.rings, self.clock.newest, states)
 
     def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
         is_first = not self.rings
@@ -200,18 +195,6 @@ class Hub:
                 return None
             rings = self.rings[key] = Rings(self.clock, GAUGES, COUNTERS)
         return rings
-
-    def _note_pauses(self, snapshot: "EngineSnapshot") -> None:
-        paused = {(topic.topic_name, "") for topic in snapshot.topics if topic.paused}
-        for topic in snapshot.topics:
-            paused.update((topic.topic_name, channel.channel_name) for channel in topic.channels if channel.paused)
-        # A pause that was there before the hub looked has no known beginning.
-        if self.live is not None:
-            for key in paused - self._was_paused:
-                self.paused_since[key] = snapshot.taken_at_ns // 1_000_000_000
-        for key in self.paused_since.keys() - paused:
-            del self.paused_since[key]
-        self._was_paused = paused
 
 
 def _depth_counts(snapshot: "EngineSnapshot") -> dict[Key, DepthCounts]:

@@ -18,6 +18,7 @@ from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.links import act_cell, consumer_anchor
 from admin_console.screens.overview import TREND_SPAN_S, depth_note
 from admin_console.screens.parts import Column, Empty, Stat, Table
+from admin_console.screens.pauses import panel_texts, ramp_text
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -99,8 +100,11 @@ def parts(
             "has_in_flight": stats.in_flight_count > 0,
             "has_deferred": stats.deferred_count > 0,
             "stopped": bool(stats.fenced or stats.unreadable),
+            "ramping": bool(ramp_text(live, stats)),
         },
         "texts": {
+            **panel_texts(live, stats),
+            "ramp": ramp_text(live, stats),
             "in_flight_count": _shown(in_flight, stats.in_flight_count),
             "clients_count": units.number(stats.client_count),
         },

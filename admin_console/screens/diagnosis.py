@@ -1,9 +1,8 @@
 """The banner of a page: the gravest finding, whose sentence `admin_console/diagnosis` makes, and what can be done."""
 
-import time
 from collections.abc import Sequence
 
-from admin_console.diagnosis import refusing, words
+from admin_console.diagnosis import pause_words, refusing, words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import DANGER, TONES, WARNING, Finding
 from admin_console.hub.hub import LiveState
@@ -117,10 +116,18 @@ def topic_banner(live: LiveState, name: str) -> Banner | None:
             f"{words.sentence(topic.unreadable)} It is tried again by itself, and everything else goes on.",
         )
     if topic.paused:
+        now_ms = live.snapshot.taken_at_ns // 1_000_000
+        late = pause_words.overdue(topic.pause, topic.resume_refused, now_ms, live.snapshot.pause_limit_ms)
+        told = (late, pause_words.details(topic.pause, now_ms), pause_words.grown(topic.pause, topic.depth))
         return Banner(
-            "held",
-            f"Paused{_since(live.paused_since.get((name, '')))}: no message goes on to the channels.",
-            f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
+            "warning" if late else "held",
+            f"Paused{pause_words.since(topic.pause, now_ms)}: no message goes on to the channels.",
+            " ".join(
+                (
+                    *filter(None, told),
+                    f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
+                )
+            ),
         )
     if not topic.channels and topic.depth:
         return Banner(
@@ -129,7 +136,3 @@ def topic_banner(live: LiveState, name: str) -> Banner | None:
             f"{words.sentence(depth)} The first channel that is created gets them all.",
         )
     return None
-
-
-def _since(since_s: int | None) -> str:
-    return f" for {units.duration(time.time() - since_s)}" if since_s else ""

@@ -19,6 +19,7 @@ from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of, topic_cell
 from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
+from admin_console.screens.pauses import paused_table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -55,7 +56,7 @@ def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, An
         "points": points,
         "tables": {
             "urgent": _urgent_table(live, urgent, role, http_address),
-            "paused": _paused_table(live),
+            "paused": paused_table(live),
             "unconsumed": _unconsumed_table(urgent),
             "unchannelled": _unchannelled_table(live),
             "log": log_table(live),
@@ -258,32 +259,6 @@ def first_run(http_address: str) -> Empty:
         "Publishing creates the topic. Use any NSQ client library, or this:",
         f"curl -d hello 'http://{http_address or '127.0.0.1:4151'}/pub?topic=greetings'",
     )
-
-
-def _paused_table(live: LiveState | None) -> Table:
-    rows = []
-    for topic in live.snapshot.topics if live else ():
-        if topic.paused:
-            oldest = age_s(live, topic.oldest_ns) if live else None
-            rows.append(
-                (
-                    topic.topic_name,
-                    (topic_cell(topic.topic_name), Cell(units.number(topic.depth)), Cell(units.duration(oldest))),
-                )
-            )
-        rows.extend(
-            (
-                f"{topic.topic_name}/{channel.channel_name}",
-                (
-                    channel_cell(topic.topic_name, channel.channel_name),
-                    Cell(units.number(channel.depth), units.exact(channel.depth)),
-                    Cell(units.duration(age_s(live, channel.oldest_ns)) if live else units.UNKNOWN),
-                ),
-            )
-            for channel in topic.channels
-            if channel.paused
-        )
-    return Table.build("paused", "Paused", _SIDE_COLUMNS, rows[:SIDE_ROWS_MAX], Empty("", "Nothing is paused."))
 
 
 def _unconsumed_table(urgent: list[Diagnosis]) -> Table:

@@ -13,6 +13,7 @@ from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
 from admin_console.screens.overview import depth_stat, growth_cell
 from admin_console.screens.parts import Column, Empty, Stat, Table
+from admin_console.screens.pauses import panel_texts, paused_chip
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -63,7 +64,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
         }
     return {
         "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
-        "chips": _chips(topic),
+        "chips": _chips(live, topic),
         "banner": topic_banner(live, name),
         "stats": _stats(live, topic),
         "graphs": graphs.graphs_of(plans, points),
@@ -83,17 +84,18 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
             "archived": is_archived(topic),
             "unarchived": not is_archived(topic),
         },
+        "texts": panel_texts(live, topic),
     }
 
 
-def _chips(topic: "TopicStats") -> tuple[Chip, ...]:
+def _chips(live: LiveState, topic: "TopicStats") -> tuple[Chip, ...]:
     chips: list[Chip] = []
     if topic.fenced:
         chips.append(Chip("■ fenced", "danger", "A fault stopped it until an operator lets it try again"))
     if topic.unreadable:
         chips.append(Chip("▲ unreadable", "danger", topic.unreadable))
     if topic.paused:
-        chips.append(Chip("❚❚ paused", "held"))
+        chips.append(paused_chip(live, topic))
     return tuple(chips)
 
 

@@ -13,6 +13,7 @@ from admin_console.screens.channel_rows import chips_of, diagnosis_of, peak_dept
 from admin_console.screens.links import pause_cell, selection_of, topic_cell, url_of
 from admin_console.screens.overview import first_run
 from admin_console.screens.parts import NOTHING, Column, Empty, Table
+from admin_console.screens.pauses import paused_chip
 from admin_console.screens.topic_groups import SEPARATOR, grouped, level_above, total
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -253,7 +254,7 @@ def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
     if line.members > 1:
         return _group_chips(line, live)
     if line.stats.paused:
-        return (Chip("❚❚ paused", "held", "No message goes on to the channels until the topic is resumed"),)
+        return (paused_chip(live, line.stats),)
     chips: list[Chip] = []
     gravest = _gravest(line, live)
     if gravest is not None:

@@ -26,7 +26,7 @@ from admin_console.gateway.gateway import (
     is_valid_name,
 )
 from admin_console.gateway.sentences import counted, message_counts
-from admin_console.views import risky_acts, safe_acts
+from admin_console.views import pausing, risky_acts
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Question, ask, reason_field, typed_name_field
 
@@ -51,10 +51,10 @@ class Kind:
 
 KINDS = {
     "pause_topic": Kind(
-        safe_acts.Pause, "Pause", "Paused", "Their messages stay at the topics until they are resumed.", True
+        pausing.PausePage, "Pause", "Paused", "Their messages stay at the topics until they are resumed.", True
     ),
     "unpause_topic": Kind(
-        safe_acts.Unpause, "Resume", "Resumed", "What waits at the topics goes on to their channels.", True
+        pausing.ResumePage, "Resume", "Resumed", "What waits at the topics goes on to their channels.", True
     ),
     "empty_topic": Kind(
         risky_acts.EmptyTopic,
@@ -71,10 +71,10 @@ KINDS = {
         is_dangerous=True,
     ),
     "pause_channel": Kind(
-        safe_acts.Pause, "Pause", "Paused", "Their consumers get nothing until they are resumed.", True
+        pausing.PausePage, "Pause", "Paused", "Their consumers get nothing until they are resumed.", True
     ),
     "unpause_channel": Kind(
-        safe_acts.Unpause, "Resume", "Resumed", "Their consumers get what waits, as fast as they take it.", True
+        pausing.ResumePage, "Resume", "Resumed", "Their consumers get what waits, as fast as they take it.", True
     ),
     "empty_channel": Kind(
         risky_acts.EmptyChannel,

@@ -137,7 +137,7 @@ def _newest(gateway: Gateway) -> LiveState | None:
     if live is not None:
         return live
     snapshot = gateway.snapshot()
-    return LiveState(snapshot, {}, {}) if snapshot else None
+    return LiveState(snapshot, {}) if snapshot else None
 
 
 def _fresh(gateway: Gateway, asked: Request) -> LiveState | None:
@@ -151,8 +151,8 @@ def _fresh(gateway: Gateway, asked: Request) -> LiveState | None:
     except EngineUnavailableError:
         return newest
     if newest is None:
-        return LiveState(exact, {}, {})
-    return LiveState(_with_clients(exact, newest), newest.rings, newest.paused_since, newest.second, newest.states)
+        return LiveState(exact, {})
+    return LiveState(_with_clients(exact, newest), newest.rings, newest.second, newest.states)
 
 
 def _with_clients(exact: EngineSnapshot, newest: LiveState) -> EngineSnapshot:

@@ -45,6 +45,7 @@ class Question:
     consequences: list[str] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
     is_dangerous: bool = False
+    is_small: bool = False  # asked beside the page, which stays in use
     selected: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
 

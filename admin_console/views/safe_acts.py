@@ -1,11 +1,11 @@
-"""Acts that lose nothing: create, publish, pause, unpause, retry, release deferred."""
+"""Acts that lose nothing: create, publish, retry, release deferred; pausing is in `admin_console/views/pausing.py`."""
 
 from typing import Any
 
 from django.urls import reverse
 
 from admin_console.gateway.gateway import NAME_LENGTH_MAX, format_duration, is_valid_name, parse_duration_ms
-from admin_console.gateway.sentences import counted, message_counts
+from admin_console.gateway.sentences import counted
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
@@ -139,39 +139,6 @@ class Publish(ActPage):
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return counted(len(details["bodies"][0]), "byte")
-
-
-class Pause(ActPage):
-    def question(self) -> Question:
-        if self.channel:
-            channel = self.channel_stats()
-            held = message_counts(channel.depth, channel.in_flight_count, channel.deferred_count)
-            consequences = [
-                f"Its {counted(channel.client_count, 'consumer')} will get no further messages until it is resumed.",
-                f"It holds {held} now." if held else "It is empty now.",
-                "What is in flight can still be finished.",
-            ]
-        else:
-            channels = counted(len(self.topic_stats().channels), "channel")
-            consequences = [
-                f"New messages will stay at the topic and reach none of its {channels} until it is resumed.",
-                "Its channels go on delivering what they have.",
-            ]
-        return self.pose(f"Pause {self.name}", consequences)
-
-    def undo_url(self) -> str:
-        return self.url.replace("/~pause/", "/~unpause/")
-
-
-class Unpause(ActPage):
-    def question(self) -> Question:
-        if self.channel:
-            channel = self.channel_stats()
-            consequence = f"{counted(channel.depth, 'message')} will go to {counted(channel.client_count, 'consumer')}."
-        else:
-            topic = self.topic_stats()
-            consequence = f"{counted(topic.depth, 'message')} will go to {counted(len(topic.channels), 'channel')}."
-        return self.pose(f"Resume {self.name}", [consequence])
 
 
 class Retry(ActPage):

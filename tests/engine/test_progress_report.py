@@ -39,7 +39,7 @@ def log_stats(engine: Engine) -> dict[str, object]:
 
 def page(engine: Engine) -> dict[str, tuple[str, str]]:
     """Row → what it says, and its tone."""
-    table = log_table(LiveState(engine.stats.now(include_clients=False), {}, {}))
+    table = log_table(LiveState(engine.stats.now(include_clients=False), {}))
     cells = {row.key: row.cells[1][1] for row in table.rows}
     return {key: (cell.text, cell.tone) for key, cell in cells.items() if isinstance(cell, Cell)}
 

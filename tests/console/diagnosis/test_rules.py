@@ -27,6 +27,7 @@ from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Hub
 from admin_console.vocabulary import units
+from queue_engine.vocabulary.pause import Ramp
 from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
 
 Rule = Callable[[Vitals], Finding | None]
@@ -79,6 +80,13 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         [vitals(**DRAINS)],
     ),
     "paused": (paused.find, vitals(**DRAINS, paused=True), HELD, "Paused", [vitals(**DRAINS)]),
+    "resuming slowly": (
+        paused.find_ramp,
+        vitals(**DRAINS, ramp=Ramp(0, (START_S + NEWEST + 60) * 1000)),
+        CALM,
+        "Resuming slowly",
+        [vitals(**DRAINS), vitals(**DRAINS, ramp=Ramp(0, START_S * 1000))],
+    ),
     "topic paused": (
         paused.find_topic,
         vitals(**DRAINS, topic_figures={"paused": True}),

@@ -127,23 +127,14 @@ def test_figures_of_the_same_second_only_renew_the_reading() -> None:
     assert clock.accept(START_S + 0.05) is None
 
 
-def test_a_pause_is_known_from_when_it_was_seen_to_begin() -> None:
+def test_a_pause_is_a_span_of_the_seconds_that_had_it() -> None:
     hub = Hub()
     feed(hub, START_S, messages=0)
     feed(hub, START_S + 1, messages=0, paused=True)
     feed(hub, START_S + 2, messages=0, paused=True)
-    assert hub.paused_since == {("orders", "billing"): START_S + 1}
     feed(hub, START_S + 3, messages=0)
-    assert hub.paused_since == {}
     series = hub.rings["orders", "billing"].series("paused")
     assert spans(series, START_S + 3) == [(START_S + 1, START_S + 3)]
-
-
-def test_a_pause_before_the_first_look_has_no_known_beginning() -> None:
-    hub = Hub()
-    feed(hub, START_S, messages=0, paused=True)
-    feed(hub, START_S + 1, messages=0, paused=True)
-    assert hub.paused_since == {}
 
 
 def test_a_gap_neither_ends_nor_begins_a_pause() -> None:

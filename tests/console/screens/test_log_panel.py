@@ -15,7 +15,7 @@ DAY_MS = 86_400_000
 
 def live(aside: AsideStats) -> LiveState:
     """An engine without topics, and so without a log."""
-    return LiveState(EngineSnapshot(1, 10**18, 0, "1", HEALTHY, 0, 0, (), aside=aside), {}, {})
+    return LiveState(EngineSnapshot(1, 10**18, 0, "1", HEALTHY, 0, 0, (), aside=aside), {})
 
 
 @pytest.mark.parametrize(

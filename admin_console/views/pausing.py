@@ -1,0 +1,215 @@
+"""Pausing and resuming topics and channels: why and until when, what a resume releases, and how slowly it begins."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from math import isnan
+from typing import Any
+
+from django.conf import settings
+
+from admin_console.diagnosis import pause_words
+from admin_console.gateway.gateway import ActResult, ChannelStats, Pause, TopicStats, parse_duration_ms
+from admin_console.gateway.history import HistoryUnreadableError
+from admin_console.gateway.sentences import counted, message_counts
+from admin_console.history.ranges import HOUR_S, Range
+from admin_console.history.series import channel_history
+from admin_console.hub.hub import get_hub
+from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.question import Choice, Field, Question, reason_field
+from admin_console.vocabulary import units
+
+REASON_CHARACTERS_MAX = 200
+_AS_IT_IS, _NO_END, _UNTIL = "as it is", "none", "until"
+_ENDS = (("15m", "after 15 minutes"), ("1h", "after 1 hour"), ("4h", "after 4 hours"))
+_RAMPS = (("", "at once"), ("1m", "slowly first, for 1 minute"), ("5m", "for 5 minutes"), ("15m", "for 15 minutes"))
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+
+
+class _PauseAct(ActPage):
+    """Asked in a small form beside the page: nothing is lost by either act, and each takes the other back."""
+
+    def _stats(self) -> TopicStats | ChannelStats:
+        return self.channel_stats() if self.channel else self.topic_stats()
+
+    def _small(self, title: str, consequences: list[str], fields: list[Field]) -> Question:
+        return replace(self.pose(title, consequences, fields), is_small=True)
+
+
+class PausePage(_PauseAct):
+    """Pause, or give a pause that is there another reason or end."""
+
+    _is_new = False  # done, and it was not paused before
+
+    def question(self) -> Question:
+        one = self._stats()
+        known = one.pause if one.paused else None
+        consequences = self._about_pause(one) if one.paused else self._about(one)
+        title = f"Change the pause of {self.name}" if one.paused else f"Pause {self.name}"
+        small = self._small(title, consequences, [self._end_field(one.paused, known), self._until_field()])
+        reason = self.request.POST.get("reason", known.reason if known else "")
+        return replace(small, fields=[_reason_field(reason), *small.fields[:-1]])
+
+    def _about(self, one: TopicStats | ChannelStats) -> list[str]:
+        if isinstance(one, TopicStats):
+            channels = counted(len(one.channels), "channel")
+            return [
+                f"New messages will stay at the topic and reach none of its {channels} until it is resumed.",
+                "Its channels go on delivering what they have.",
+            ]
+        held = message_counts(one.depth, one.in_flight_count, one.deferred_count)
+        return [
+            f"Its {counted(one.client_count, 'consumer')} will get no further messages until it is resumed.",
+            f"It holds {held} now." if held else "It is empty now.",
+            "What is in flight can still be finished.",
+        ]
+
+    def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
+        now_ms = units.now_ms()
+        end = pause_words.left(one.pause, now_ms) or "it has no end"
+        return [f"Paused{pause_words.since(one.pause, now_ms)}; {end}.", "Who paused it and since when stays as it is."]
+
+    def _end_field(self, is_paused: bool, known: Pause | None) -> Field:
+        chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)
+        choices = [(_AS_IT_IS, "as it is")] if is_paused else []
+        choices += [(_NO_END, "when somebody resumes it"), *_ENDS, (_UNTIL, "at the time below")]
+        return Field(
+            "for",
+            "It resumes",
+            kind="select",
+            choices=tuple(Choice(value, label, value == chosen) for value, label in choices),
+        )
+
+    def _until_field(self) -> Field:
+        return Field(
+            "until",
+            "Time, UTC",
+            value=self.request.POST.get("until", ""),
+            length_max=16,
+            help="Such as 14:30, today or tomorrow, or 2026-03-01 14:30. Only for “at the time below”.",
+        )
+
+    def details(self) -> dict[str, Any]:
+        posted, complaints = self.request.POST, []
+        details: dict[str, Any] = {"by": self.request.user.get_username()}
+        reason, end, until = posted.get("reason"), posted.get("for", ""), posted.get("until", "").strip()
+        if reason is not None and (reason.strip() or not self.is_confirmed):
+            details["reason"] = reason.strip()  # of several at once, none given leaves each its own
+        if settings.CONSOLE.pause_reason_required and not details.get("reason"):
+            complaints.append("Reason: this server wants one for each pause. Nothing was done.")
+        if len(details.get("reason", "")) > REASON_CHARACTERS_MAX:
+            complaints.append(f"Reason: it has {len(details['reason'])} characters, at most {REASON_CHARACTERS_MAX}.")
+        if end == _UNTIL or (until and not end):
+            try:
+                details["until_ms"] = _moment_ms(until, datetime.now(UTC))
+            except ValueError as exc:
+                complaints.append(f"Time: {exc}")
+        elif end == _NO_END:
+            details["for_ms"] = 0
+        elif end not in ("", _AS_IT_IS):
+            try:
+                details["for_ms"] = parse_duration_ms(end)
+            except ValueError as exc:
+                complaints.append(f"It resumes: {exc}.")
+        if complaints:
+            raise ComplaintError(*complaints)
+        return details
+
+    def do(self, details: dict[str, Any]) -> ActResult:
+        result = super().do(details)
+        self._is_new = result.created
+        return result
+
+    def undo_url(self) -> str:
+        # To resume it would not take back what was changed of a pause.
+        return self.url.replace("/~pause/", "/~unpause/") if self._is_new else ""
+
+
+class ResumePage(_PauseAct):
+    """Resume what is paused; of a channel that delivers slowly, end the ramp."""
+
+    def question(self) -> Question:
+        one = self._stats()
+        if isinstance(one, ChannelStats) and not one.paused and one.ramp is not None:
+            consequences = [
+                pause_words.ramp(one.ramp, units.now_ms()),
+                f"All of {_messages(one.depth)} may go at once.",
+            ]
+            return self._small(f"Resume {self.name} fully now", consequences, [])
+        return self._small(f"Resume {self.name}", self._releases(one), [self._ramp_field()])
+
+    def _releases(self, one: TopicStats | ChannelStats) -> list[str]:
+        grown = [text] if (text := pause_words.grown(one.pause, one.depth)) else []
+        if isinstance(one, TopicStats):
+            to = counted(len(one.channels), "channel")
+            return [f"It releases {_messages(one.depth)} to {to}.", *grown]
+        return [f"It releases {_messages(one.depth)}{self._time_to_drain(one)}.", _ready(one), *grown]
+
+    def _time_to_drain(self, one: ChannelStats) -> str:
+        """`, about 3 min to drain at the rate of the hour before the pause (68/s)`; "" where that is not known."""
+        rate_s = self._rate_before(one) if one.depth else None
+        if not rate_s:
+            return ""
+        took = units.about(one.depth / rate_s)
+        return f", {took} to drain at the rate of the hour before the pause ({units.rate(rate_s)})"
+
+    def _rate_before(self, one: ChannelStats) -> float | None:
+        """Messages finished a second in the hour before the pause; None when that is not known."""
+        end_s = (one.pause.since_ms if one.pause and one.pause.since_ms else units.now_ms()) // 1000 // 60 * 60 + 60
+        asked = Range("", end_s - HOUR_S, end_s, False)
+        try:
+            found = channel_history(self.gateway.history(), get_hub().live, self.topic, self.channel, asked)
+        except HistoryUnreadableError:
+            return None
+        known = [float(value) for value in found.columns["finished"] if not isnan(value)]
+        return sum(known) / len(known) if known else None
+
+    def _ramp_field(self) -> Field:
+        chosen = self.request.POST.get("ramp", "")
+        return Field(
+            "ramp",
+            "It delivers",
+            kind="select",
+            choices=tuple(Choice(value, label, value == chosen) for value, label in _RAMPS),
+        )
+
+    def details(self) -> dict[str, Any]:
+        ramp = self.request.POST.get("ramp", "")
+        if not ramp:
+            return {}
+        try:
+            return {"ramp_ms": parse_duration_ms(ramp)}
+        except ValueError as exc:
+            raise ComplaintError(f"It delivers: {exc}. Nothing was done.") from exc
+
+
+def _reason_field(value: str) -> Field:
+    is_required = settings.CONSOLE.pause_reason_required
+    text = "Shown to all while it is paused, and kept in the audit list."
+    return replace(reason_field(value), help=text if is_required else f"Optional. {text}", is_required=is_required)
+
+
+def _messages(depth: int) -> str:
+    return counted(depth, "message")
+
+
+def _ready(one: ChannelStats) -> str:
+    ready = sum(1 for client in one.clients or () if client.ready_count)
+    if not one.client_count:
+        return "No consumer is connected: they wait for one."
+    are = "is" if one.client_count == 1 else "are"
+    return f"{ready:,} of {counted(one.client_count, 'consumer')} {are} ready (RDY {units.number(one.ready_count)})."
+
+
+def _moment_ms(text: str, now: datetime) -> int:
+    """Unix milliseconds of `14:30`, the next one, or of `2026-03-01 14:30`, in UTC. Raises ValueError, a sentence."""
+    if clock := _CLOCK.fullmatch(text):
+        found = now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
+        return int((found if found > now else found + timedelta(days=1)).timestamp() * 1000)
+    try:
+        found = datetime.strptime(text.replace("T", " "), "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no time such as 14:30 or 2026-03-01 14:30. Nothing was done.") from None
+    if found <= now:
+        raise ValueError(f"{text} UTC has passed: it is {now:%Y-%m-%d %H:%M} now. Nothing was done.")
+    return int(found.timestamp() * 1000)

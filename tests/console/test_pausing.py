@@ -1,0 +1,204 @@
+"""Pausing and resuming on pages: the form, what it does, and what pages say of a pause."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from admin_console.audit.models import AuditRow
+from admin_console.hub.hub import LiveState
+from admin_console.screens.diagnosis import topic_banner
+from admin_console.screens.pauses import paused_table
+from admin_console.views.pausing import _moment_ms
+from queue_engine.delivery.stats import ChannelStats
+from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.pause import Pause
+from tests.console.test_acts import channel_stats, post, subscribed, topic_stats
+from tests.console.test_pages import page, words
+from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.pages.snapshots import START_S, channel, snapshot, topic
+
+pytestmark = pytest.mark.django_db
+
+PAUSE, RESUME = "/topics/orders/billing/~pause/", "/topics/orders/billing/~unpause/"
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    """Topic orders with the channel billing, and 5 messages published."""
+    with console_engine(tmp_path) as runner:
+        runner.submit("acts.create_topic", "orders").result(5)
+        runner.submit("acts.create_channel", "orders", "billing").result(5)
+        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
+        see(runner)
+        yield runner
+
+
+@pytest.fixture
+def client(engine: EngineRunner) -> Client:
+    return client_of(make_user())
+
+
+def billing(engine: EngineRunner) -> ChannelStats:
+    found = channel_stats(engine)
+    assert found is not None
+    return found
+
+
+def test_a_pause_with_a_reason_and_an_end_is_on_every_page(client: Client, engine: EngineRunner) -> None:
+    answer = post(client, PAUSE, reason="bad deploy", **{"for": "15m"})
+    assert answer["message"].startswith("Paused orders/billing for 15m: its consumers get nothing until")
+    assert answer["undo"] == RESUME
+    pause = billing(engine).pause
+    assert pause is not None
+    assert (pause.by, pause.reason, pause.depth) == ("ada", "bad deploy", 5)
+    assert pause.until_ms - pause.since_ms == 15 * MINUTE_MS
+    assert AuditRow.objects.filter(phase="result").get().reason == "bad deploy"
+    see(engine)
+    for path in ("/", "/topics/orders/", "/topics/orders/billing/"):
+        text = words(page(client, path))
+        assert "❚❚ paused by ada for" in text, path
+        assert "resumes in" in text, path
+    for fact in ("Paused by ada", "Reason bad deploy", "Depth when it began 5, unchanged since"):
+        assert fact in text
+
+
+def test_the_form_changes_a_pause_that_is_there(client: Client, engine: EngineRunner) -> None:
+    post(client, PAUSE, reason="bad deploy", **{"for": "15m"})
+    before = billing(engine).pause
+    see(engine)
+    assert before is not None
+    form = words(page(client, PAUSE))
+    assert "Change the pause of orders/billing" in form
+    assert 'value="bad deploy"' in client.get(PAUSE).content.decode()
+    other = client_of(make_user("ben"))
+    answer = post(other, PAUSE, reason="bad deploy", **{"for": "none"})
+    assert answer["message"] == "Changed the pause of orders/billing: it is paused until it is resumed."
+    assert answer["undo"] == "", "to resume it would not take that back"
+    after = billing(engine).pause
+    assert after == replace(before, until_ms=0, changed_by="ben", changed_ms=after.changed_ms if after else 0)
+    see(engine)
+    assert "ada; changed by ben at" in words(page(client, "/topics/orders/billing/"))
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ({"for": "until", "until": "soon"}, "Time: 'soon' is no time such as 14:30 or 2026-03-01 14:30"),
+        ({"for": "until", "until": "2020-01-01 10:00"}, "Time: 2020-01-01 10:00 UTC has passed"),
+        ({"for": "15"}, "It resumes: '15' is not a duration"),
+        ({"for": "9000h"}, "is not between 0 and 8784h"),
+        ({"reason": "x" * 201}, "Reason: it has 201 characters, at most 200"),
+    ],
+)
+def test_wrong_values_are_named_and_nothing_is_paused(
+    client: Client, engine: EngineRunner, form: dict[str, str], told: str
+) -> None:
+    answer = post(client, PAUSE, **form)
+    assert (answer["ok"], answer["status"]) == (False, 400)
+    assert told in answer["message"]
+    assert not billing(engine).paused
+
+
+def test_a_server_may_want_a_reason(client: Client, engine: EngineRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "CONSOLE", replace(settings.CONSOLE, pause_reason_required=True))
+    answer = post(client, PAUSE, reason=" ")
+    assert answer["message"] == "Reason: this server wants one for each pause. Nothing was done."
+    assert not billing(engine).paused
+    assert post(client, PAUSE, reason="repair")["ok"]
+
+
+def test_a_resume_says_what_it_releases_and_may_be_slow(client: Client, engine: EngineRunner) -> None:
+    post(client, PAUSE)
+    consumer = subscribed(engine, 1)
+    see(engine)
+    form = words(page(client, RESUME))
+    assert "It releases 5 messages" in form
+    assert "1 of 1 consumer is ready (RDY 1)." in form
+    assert "The depth was 5 when it began, and is the same now." in form
+    answer = post(client, RESUME, ramp="5m")
+    assert answer["message"].startswith("Resumed orders/billing, slowly at first, for 5m: its depth was")
+    assert billing(engine).ramp is not None
+    see(engine)
+    assert "Resume fully now" in words(page(client, "/topics/orders/billing/"))
+    assert "Resume orders/billing fully now" in words(page(client, RESUME))
+    post(client, RESUME)
+    assert billing(engine).ramp is None
+    assert post(client, RESUME, ramp="soon")["message"].startswith("It delivers: 'soon' is not a duration")
+    consumer.close()
+
+
+def test_a_topic_is_paused_with_an_end_too(client: Client, engine: EngineRunner) -> None:
+    assert post(client, "/topics/orders/~pause/", reason="repair", **{"for": "1h"})["ok"]
+    found = topic_stats(engine)
+    assert found is not None
+    assert found.pause is not None
+    assert (found.pause.by, found.pause.reason) == ("ada", "repair")
+    see(engine)
+    assert "Reason: repair." in words(page(client, "/topics/orders/"))
+    assert "It releases 0 messages to 1 channel." in words(page(client, "/topics/orders/~unpause/"))
+
+
+def live_of(pause: Pause | None, *, limit_ms: int = 0, refused: str = "") -> LiveState:
+    paused = {"paused": True, "pause": pause, "resume_refused": refused}
+    orders = topic("orders", channel("orders", "billing", depth=9, **paused), **paused)
+    return LiveState(snapshot(orders, pause_limit_ms=limit_ms), {})
+
+
+NOW_MS = START_S * 1000
+BY_ADA = Pause("ada", "repair", NOW_MS - 90 * MINUTE_MS, 0, 4)
+
+
+def chip_and_level(live: LiveState) -> tuple[str, str]:
+    diagnosis = live.diagnoses["orders", "billing"]
+    return diagnosis.states[0].finding.chip, diagnosis.tone
+
+
+def test_a_pause_that_outlives_its_time_is_a_warning() -> None:
+    assert chip_and_level(live_of(BY_ADA, limit_ms=120 * MINUTE_MS)) == ("❚❚ paused by ada for 90m", "held")
+    late = live_of(BY_ADA, limit_ms=60 * MINUTE_MS)
+    assert chip_and_level(late) == ("▲ paused by ada for 90m", "warning")
+    finding = late.diagnoses["orders", "billing"].states[0].finding
+    assert "It has no end, and lasts longer than 60m. Reason: repair." in finding.text
+    assert "The depth was 4 when it began, and is 5 more now." in finding.text
+    banner = topic_banner(late, "orders")
+    assert banner is not None
+    assert banner.tone == "warning"
+
+
+def test_an_end_that_the_disk_refuses_is_told() -> None:
+    live = live_of(replace(BY_ADA, until_ms=NOW_MS - MINUTE_MS), refused="no space left")
+    assert chip_and_level(live)[1] == "warning"
+    assert "the disk refuses to resume it: no space left" in live.diagnoses["orders", "billing"].states[0].finding.text
+
+
+def test_what_ends_first_is_listed_first_and_what_is_overdue_before_it() -> None:
+    def one(name: str, until_ms: int = 0, since_ms: int = NOW_MS - MINUTE_MS) -> ChannelStats:
+        return channel("orders", name, paused=True, pause=Pause("ada", "", since_ms, until_ms))
+
+    channels = (
+        one("endless"),
+        one("late", since_ms=NOW_MS - 90 * MINUTE_MS),
+        one("later", NOW_MS + 9 * MINUTE_MS),
+        one("soon", NOW_MS + MINUTE_MS),
+        channel("orders", "unknown", paused=True),
+    )
+    table = paused_table(LiveState(snapshot(topic("orders", *channels), pause_limit_ms=60 * MINUTE_MS), {}))
+    assert [row.key.partition("/")[2] for row in table.rows] == ["late", "soon", "later", "endless", "unknown"]
+    assert [row.cells[3][1].html for row in table.rows] == ["overdue", "1m", "9m", "no end", "no end"]
+
+
+def test_a_time_of_day_is_the_next_one() -> None:
+    now = datetime(2026, 3, 1, 14, 0, 30, tzinfo=UTC)
+    times = {text: datetime.fromtimestamp(_moment_ms(text, now) / 1000, UTC) for text in ("14:30", "14:00", "9:05")}
+    assert {text: f"{time:%d %H:%M}" for text, time in times.items()} == {
+        "14:30": "01 14:30",
+        "14:00": "02 14:00",
+        "9:05": "02 09:05",
+    }
+    assert _moment_ms("2026-03-02 09:05", now) == _moment_ms("9:05", now)
