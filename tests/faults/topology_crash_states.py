@@ -2,8 +2,8 @@
 
     python -m tests.faults.topology_crash_states --states 200000 --seed 7
 
-Topics are made, deleted and merged on a disk in memory. Before each operation of the disk the process or the power
-ends, and a real start is judged by what it finds to exist:
+Topics are made, deleted, paused with an author and an end, resumed and merged on a disk in memory. Before each
+operation of the disk the process or the power ends, and a real start is judged by what it finds to exist:
 
 - exactly what is in force; while an act is being written, that with it or without it
 - after an act whose outcome is unknown, that with it or without it, until the disk has been written anew
@@ -20,8 +20,9 @@ from queue_engine.disk.background import InlineBackground
 from queue_engine.topology.change_log import RETRY_NS, ChangeLog
 from queue_engine.topology.entries import TopicEntry
 from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.topology import Change, topic_created, topic_deleted
+from queue_engine.topology.topology import Change, topic_created, topic_deleted, topic_paused
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
+from queue_engine.vocabulary.pause import Pause
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.support.disks.simulated_disk import SimulatedFiles
 
@@ -29,7 +30,7 @@ STEPS = 40
 DIRECTORY = "/data"
 ERRORS = (errno.ENOSPC, errno.EIO)
 
-Names = frozenset[str]
+Names = frozenset[str]  # what exists: the names of topics, with what is known of the pause of each
 
 
 class TopologyScript:
@@ -74,9 +75,17 @@ class TopologyScript:
             pass
 
     def _act(self) -> None:
-        if self.in_force and self.rng.random() < 0.4:
-            name = self.rng.choice(sorted(self.in_force))
-            change, then = topic_deleted(self.numbers[name]), self.in_force - {name}
+        chance = self.rng.random()
+        if self.in_force and chance < 0.3:
+            listed = self.rng.choice(sorted(self.in_force))
+            change, then = topic_deleted(self.numbers[_name_of(listed)]), self.in_force - {listed}
+        elif self.in_force and chance < 0.6:
+            listed = self.rng.choice(sorted(self.in_force))
+            name = _name_of(listed)
+            # Paused, paused for longer, or resumed.
+            pause = Pause("ada", "a repair", 1, self.rng.randrange(2, 9)) if self.rng.random() < 0.7 else None
+            change = topic_paused(self.numbers[name], pause is not None, pause)
+            then = self.in_force - {listed} | {_listed(TopicEntry(name, paused=pause is not None, pause=pause))}
         else:
             number = len(self.numbers) + 1
             name = f"t{number}"
@@ -158,7 +167,15 @@ class TopologyScript:
 
 def names_on(disk: SimulatedFiles) -> Names:
     """The topics a start on this disk would find. Raises TopologyError."""
-    return frozenset(topic.name for topic in TopologyFiles(DIRECTORY, disk).read().state.topics.values())
+    return frozenset(map(_listed, TopologyFiles(DIRECTORY, disk).read().state.topics.values()))
+
+
+def _listed(topic: TopicEntry) -> str:
+    return f"{topic.name} {topic.pause}" if topic.paused else topic.name
+
+
+def _name_of(listed: str) -> str:
+    return listed.partition(" ")[0]
 
 
 def explore(states: int, seed: int) -> Tally:

@@ -207,7 +207,9 @@ class Acts:
             channel.paused = False
             world.act("/channel/unpause", topic=name, channel=channel_name)
         else:
-            world.act("/channel/pause", topic=name, channel=channel_name)
+            # With an end that the run does not reach: it is to last through every restart.
+            channel.pause_reason = f"repair-{self._rng.randrange(1_000)}"
+            world.act("/channel/pause", topic=name, channel=channel_name, reason=channel.pause_reason, **{"for": "5h"})
             world.clear()
             channel.paused = True
         return f"{verb} {name}/{channel_name}"

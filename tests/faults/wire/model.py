@@ -88,6 +88,7 @@ class ModelChannel:
     that has left."""
 
     paused: bool = False
+    pause_reason: str = ""
     is_unsettled: bool = False
     has_leavers: bool = False
     copies: dict[int, Copy] = field(default_factory=dict)

@@ -321,6 +321,8 @@ class World:
             if stats[figure] < sure:
                 raise BrokenPromiseError(f"{place}: {figure} is {stats[figure]}, and should be {sure} at least")
         _compare(place, "paused", stats["paused"], channel.paused)
+        if channel.paused:
+            _compare(place, "reason of its pause", stats["pause"]["reason"], channel.pause_reason)
         for figure, value in channel.counters.exact().items():
             _compare(place, figure, stats[figure], value)
 
