@@ -12,10 +12,10 @@ from admin_console.diagnosis.vitals import Vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
-from admin_console.screens.cells import AnchorCell, Cell
+from admin_console.screens.cells import AnchorCell, Cell, NameCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
-from admin_console.screens.links import act_cell, consumer_anchor
+from admin_console.screens.links import act_cell, consumer_anchor, message_url
 from admin_console.screens.overview import TREND_SPAN_S, depth_note
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.pauses import panel_texts, ramp_text
@@ -247,7 +247,7 @@ def _in_flight_table(
             (
                 held.message_id,
                 (
-                    Cell(held.message_id),
+                    NameCell(held.message_id, message_url(topic, name, held.message_id)),
                     Cell(owners.get(held.client_key, f"consumer {held.client_key}")),
                     Cell(units.number(held.attempts), tone="warning" if held.attempts > 5 else ""),
                     Cell(units.byte_count(held.body_bytes)),

@@ -65,8 +65,7 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
         label = f"Requeue what {finding.client_name} holds…" if of_client else _LABELS[act]
         acts.append(act_cell(label, act, role, *(names[:1] if act.endswith("_topic") else names), query=of_client))
     if finding.message_id:
-        link = message_cell(*names, finding.message_id, role, diagnosis.vitals.topic.storage)
-        acts += [link] if link else []
+        acts.append(message_cell(*names, finding.message_id))
     if finding.client_key:
         acts.append(LinkCell(f"Show {finding.client_name}", consumer_url(*names, finding.client_key)))
     return tuple(acts)

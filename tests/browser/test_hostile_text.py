@@ -1,10 +1,14 @@
 """What strangers may write is text on every page: nothing of it runs, and nothing breaks the layout."""
 
+import json
+from urllib.parse import quote
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import create_channel, message, open_act, wait_for_figure, wait_until_live
 from tests.support.processes.server import ServerProcess
 
@@ -94,6 +98,40 @@ def hostile_client(server: ServerProcess, payload: str) -> NsqSocket:
     client.subscribe("wild", "west", rdy=1)
     client.read_message()
     return client
+
+
+def test_bodies_and_their_keys_are_only_text(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("find=.*400")
+    create_channel(server, "jungle", "path")
+    for payload in PAYLOADS:
+        server.http("POST", "/pub?topic=jungle", payload.encode())
+    server.http("POST", "/pub?topic=jungle", json.dumps({payload: [payload] for payload in PAYLOADS}).encode())
+    server.http("POST", "/pub?topic=jungle", b'["\\ud800", "\\u202e", "\\u0000"]')
+    server.http("POST", "/pub?topic=jungle", b"\xff<script>window.ran=1</script>")
+    key = quote(PAYLOADS[0])
+    server.http("POST", f"/pub?topic=jungle&key={key}", b"with a key")
+    client = NsqSocket(server.tcp_port)
+    try:
+        client.identify(client_id=PAYLOADS[0], msg_timeout=60_000)
+        client.subscribe("jungle", "path", rdy=1)
+        client.read_message()
+        page = open_page("/topics/jungle/path/~messages/", graphs=False)
+        # An id or a text that a link of a stranger asks for.
+        wild = quote('"><script>window.ran=1</script>')
+        for path in ("", "?form=text", "?form=hex", "?state=in_flight", "17/", "17/?form=text", f"?find={wild}"):
+            page.goto(f"/topics/jungle/path/~messages/{path}")
+            page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+            expect_harmless(page)
+            page.set_viewport_size({"width": 360, "height": 740})
+            expect_harmless(page)
+            page.set_viewport_size({"width": 1280, "height": 740})
+        page.goto("/topics/jungle/path/~messages/?form=text")
+        text = page.locator("main").inner_text()
+        assert "⟨202E⟩evil␀␇" in text, "what can't be seen is made visible"
+    finally:
+        client.close()
 
 
 def test_producers_names_are_only_text_on_the_topic_page(server: ServerProcess, open_page: OpenPage) -> None:

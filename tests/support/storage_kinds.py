@@ -142,6 +142,7 @@ ONCE: dict[str, str] = {
     "browser/test_history.py": "the past is in the pipeline's files, outside of both",
     "browser/test_hostile_text.py": "names and what clients say of themselves are kept outside of both",
     "browser/test_https_proxy.py": "cookies, addresses and the socket's way through a proxy",
+    "browser/test_messages.py": "what each kind lists and does is told in console/",
     "browser/test_login.py": "users and sessions are in the console's own database",
     "browser/test_looks.py": "widths and colours; with the log the pages have more on them, not less",
     "browser/test_lost_server.py": "has a server of each kind, which are lost at the same time",

@@ -1,0 +1,117 @@
+"""The messages of a channel in a real browser: unfolded, selected, finished, counted down; by finger and by keys."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.browser.conftest import OpenPage
+from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.console_page import audit_row, create_channel, message
+from tests.support.processes.server import ServerProcess
+
+pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
+
+NARROW: ViewportSize = {"width": 360, "height": 740}
+HELD_MS = 600_000
+
+
+def row(page: Page, text: str) -> str:
+    """The id of the message whose body has this text."""
+    found = page.locator("tbody[data-message]").filter(has_text=text).get_attribute("data-message")
+    assert found is not None
+    return found
+
+
+def seconds_left(page: Page) -> float:
+    """Of the first deadline on the page: "9m 58s" is 598."""
+    text = page.locator("[data-left-ms]").first.inner_text()
+    minutes, seconds = re.fullmatch(r"(?:(\d+)m )?([\d.]+)s?", text.replace(" s", "s")).groups()  # type: ignore[union-attr]
+    return 60 * int(minutes or 0) + float(seconds)
+
+
+def test_a_message_is_found_looked_at_and_finished_with_a_finger(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "harbour", "crane")
+    for body in (b'{"ship": "Ada", "crates": [1, 2]}', b'{"ship": "Poison"}', b"plain words"):
+        server.http("POST", "/pub?topic=harbour", body)
+    page = open_page("/topics/harbour/crane/~messages/", graphs=False, viewport=NARROW)
+    poison = row(page, "Poison")
+    ada = page.locator(f'tbody[data-message="{row(page, "Ada")}"]')
+    tree = ada.locator(".json")
+    expect(tree).to_be_hidden()
+    ada.locator("details.unfold > summary").click()
+    expect(tree).to_contain_text('"ship": "Ada"')
+    tree.get_by_text('"crates"').click()
+    expect(tree.get_by_text("2", exact=True)).to_be_hidden()
+
+    # Nothing is selected, so nothing is offered for a selection.
+    bar = page.locator(".message-acts")
+    expect(bar.get_by_text("Finish…")).to_be_hidden()
+    page.get_by_label(f"Select message {poison}").check()
+    expect(bar).to_contain_text("1 selected")
+    bar.get_by_text("Finish…").click()
+    expect(bar).to_contain_text("This channel never delivers it again")
+    for button in bar.locator(".button:visible").all():
+        box = button.bounding_box()
+        assert box is not None
+        assert box["height"] >= 44, button.inner_text()
+    bar.get_by_role("button", name="Finish the selected messages").click()
+    assert message(page) == "Finished 1 message of harbour/crane."
+    expect(page.locator("tbody[data-message]")).to_have_count(2)
+    assert server.channel_stats("harbour", "crane")["depth"] == 2
+    assert audit_row(page, "harbour/crane")["What happened"].count(poison) == 1
+
+
+def test_deadlines_count_down_and_the_keyboard_selects_and_unfolds(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "locks", "gate")
+    server.http("POST", "/mpub?topic=locks", b"first\nsecond\nthird")
+    page = open_page("/topics/locks/gate/~messages/", graphs=False)
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.identify(client_id="keeper", msg_timeout=HELD_MS)
+        consumer.subscribe("locks", "gate", rdy=2)
+        held = [consumer.read_message().id.decode() for _ in range(2)]
+        consumer.send(b"RDY 0\n")
+        page.goto("/topics/locks/gate/")
+        page.get_by_role("table", name="Messages in flight").get_by_role("link", name=held[0]).click()
+        expect(page.locator("h1")).to_have_text(held[0])
+        expect(page.locator("dl.facts")).to_contain_text("keeper")
+        page.goto("/topics/locks/gate/~messages/?state=in_flight")
+        before = seconds_left(page)
+        page.wait_for_function(
+            "(was) => document.querySelector('[data-left-ms]').textContent !== was",
+            arg=page.locator("[data-left-ms]").first.inner_text(),
+        )
+        assert seconds_left(page) < before
+
+        rows = page.locator("tbody[data-message]")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        expect(rows.nth(0).locator("pre.body")).to_be_visible()
+        page.keyboard.press("j")
+        page.keyboard.press("x")
+        expect(rows.nth(1).locator('input[name="id"]')).to_be_checked()
+        expect(page.locator("[data-chosen]")).to_have_text("1 selected")
+        page.keyboard.press("k")
+        page.keyboard.press("x")
+        expect(page.get_by_label("All of this page")).to_be_checked()
+        # Not while typing.
+        page.get_by_label("Id or offset").focus()
+        page.keyboard.type("xj")
+        expect(page.locator("[data-chosen]")).to_have_text("2 selected")
+
+        page.get_by_role("button", name="Requeue now").first.click()
+        assert message(page) == "Requeued 2 messages of locks/gate."
+        expect(page.get_by_text("No message is in flight")).to_be_visible()
+
+
+def test_without_a_script_it_is_unfolded_and_finished_all_the_same(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "quarry", "cart")
+    server.http("POST", "/mpub?topic=quarry", b"one stone\ntwo stones")
+    page = open_page("/topics/quarry/cart/~messages/", java_script_enabled=False)
+    one = page.locator("tbody[data-message]").first
+    one.locator("details.unfold > summary").click()
+    expect(one.locator("pre.body")).to_have_text("one stone")
+    one.get_by_text("Finish…").click()
+    one.get_by_role("button", name="Finish this message").click()
+    assert message(page) == "Finished 1 message of quarry/cart."
+    assert server.channel_stats("quarry", "cart")["depth"] == 1
