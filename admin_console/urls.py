@@ -15,6 +15,7 @@ from admin_console.views import (
     pages,
     pausing,
     pipeline,
+    quarantine,
     rewind,
     risky_acts,
     safe_acts,
@@ -91,6 +92,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act(f"{_CHANNEL}/~pause/", pausing.PausePage, "pause_channel"),
     _act(f"{_CHANNEL}/~unpause/", pausing.ResumePage, "unpause_channel"),
     _act(f"{_CHANNEL}/~retry/", safe_acts.Retry, "retry_channel"),
+    _act(f"{_CHANNEL}/~max-attempts/", quarantine.SetMaxAttempts, "set_max_attempts"),
+    _act(f"{_CHANNEL}/~redrive/", quarantine.RedriveChannel, "redrive_channel"),
+    _act(f"{_CHANNEL}/~cancel-redrive/", quarantine.CancelRedrive, "cancel_redrive"),
     # Acts on the pipeline.
     _act("pipeline/jobs/<slug:job>/~stop/", pipeline.StopJob, "stop_job"),
     _act("pipeline/jobs/<slug:job>/~start/", pipeline.StartJob, "start_job"),
@@ -120,6 +124,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act(f"{_CHANNEL}/~messages/~finish/", acts.MessageAct, "finish_messages"),
     _act(f"{_CHANNEL}/~messages/~requeue/", acts.MessageAct, "requeue_messages"),
     _act(f"{_CHANNEL}/~messages/~release/", acts.MessageAct, "release_messages"),
+    _act(f"{_CHANNEL}/~messages/~quarantine/", acts.MessageAct, "quarantine_messages"),
+    _act(f"{_CHANNEL}/~messages/~redrive/", acts.MessageAct, "redrive_messages"),
     _act(f"{_CHANNEL}/~messages/~publish-again/", acts.PublishAgain, "publish_again"),
     path("api/", include("admin_console.api.urls")),
 ]

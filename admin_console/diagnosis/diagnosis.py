@@ -75,6 +75,7 @@ def is_idle(topic: "TopicStats", channel: "ChannelStats") -> bool:
         channel.depth
         or channel.in_flight_count
         or channel.deferred_count
+        or channel.quarantined_count
         or channel.paused
         or channel.fenced
         or channel.unreadable

@@ -135,7 +135,7 @@ def _redriven(done: Done) -> str:
     count = done.outcome.quarantined
     if not count:
         return f"{done.name} has no quarantined message; nothing was changed."
-    return f"Redriving {counted(count, 'message')} of {done.name}, {done.details['rate']:,} a second."
+    return f"Redriving {counted(count, 'message')} of {done.name} at {done.details['rate']:,} messages/s."
 
 
 def _redrive_cancelled(done: Done) -> str:
@@ -263,9 +263,9 @@ _TABLE = (
     Act("requeue_messages", Role.OPERATOR, "message_acts.requeue_messages", _requeued_messages),
     Act("release_messages", Role.OPERATOR, "message_acts.release_messages", _released_messages),
     Act("publish_again", Role.OPERATOR, "message_acts.publish_again", _published_again),
-    Act("set_max_attempts", None, "acts.set_max_attempts", _max_attempts_set),
-    Act("redrive_channel", None, "acts.redrive_channel", _redriven),
-    Act("cancel_redrive", None, "acts.cancel_redrive", _redrive_cancelled),
+    Act("set_max_attempts", Role.OPERATOR, "acts.set_max_attempts", _max_attempts_set),
+    Act("redrive_channel", Role.OPERATOR, "acts.redrive_channel", _redriven),
+    Act("cancel_redrive", Role.OPERATOR, "acts.cancel_redrive", _redrive_cancelled),
     # The archive of a topic is the cursor of that name.
     Act("archive_on", Role.OPERATOR, "cursors.create", _switched_on),
     Act("stop_job", Role.OPERATOR),
@@ -285,9 +285,8 @@ _TABLE = (
     Act("delete_trash", None, "trash.delete_trash", _deleted_trash),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
-    # Until a page offers them.
-    Act("quarantine_messages", None, "message_acts.quarantine_messages", _quarantined_messages),
-    Act("redrive_messages", None, "message_acts.redrive_messages", _redriven_messages),
+    Act("quarantine_messages", Role.OPERATOR, "message_acts.quarantine_messages", _quarantined_messages),
+    Act("redrive_messages", Role.OPERATOR, "message_acts.redrive_messages", _redriven_messages),
     # The server by itself.
     Act("expire_trash", None, "", _expired_trash),
     Act("give_up_trash", None, "", _gave_up_trash),

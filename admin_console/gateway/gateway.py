@@ -24,10 +24,14 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.options import format_duration, parse_duration_ms
 from queue_engine.vocabulary.pause import Pause, Ramp
+from queue_engine.vocabulary.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.wire.cursor import CursorStats
 
 __all__ = [
+    "MAX_ATTEMPTS_MOST",
     "NAME_LENGTH_MAX",
+    "RATE_DEFAULT",
+    "RATE_MAX",
     "ActResult",
     "AsideStats",
     "ChannelStats",

@@ -204,7 +204,7 @@ def _depth_counts(snapshot: "EngineSnapshot") -> dict[Key, DepthCounts]:
     }
     for topic in snapshot.topics:
         for channel in topic.channels:
-            unfinished = channel.depth + channel.in_flight_count + channel.deferred_count
+            unfinished = channel.depth + channel.in_flight_count + channel.deferred_count + channel.quarantined_count
             key = (topic.topic_name, channel.channel_name)
             counts[key] = DepthCounts(channel.depth, unfinished, channel.dropped_count)
     return counts

@@ -65,6 +65,8 @@ _COLUMN_LIST = (
     Column("held", "Held"),
     Column("touches", "Touches"),
     Column("due", "Due in"),
+    Column("why", "Why", is_number=False),
+    Column("set_aside", "Set aside"),
     Column("size", "Size"),
     Column("age", "Published"),
     Column("key", "Key", is_number=False),
@@ -75,7 +77,7 @@ _NAMES_OF = {
     WAITING: ("attempts", "size", "age", "key"),
     IN_FLIGHT: ("owner", "attempts", "deadline", "held", "touches", "size", "age", "key"),
     DEFERRED: ("attempts", "due", "size", "age", "key"),
-    QUARANTINED: ("attempts", "size", "age", "key"),
+    QUARANTINED: ("why", "attempts", "set_aside", "size", "age", "key"),
     FINISHED: ("size", "age", "key"),
 }
 
@@ -109,6 +111,10 @@ def _fact(column: Column, row: MessageRow, now_ns: int) -> Fact:
             return Fact(column, units.number(row.touches))
         case "due":
             return _countdown(column, None if row.due_at_ns is None else (row.due_at_ns - now_ns) // 1_000_000)
+        case "why":
+            return Fact(column, row.reason or units.UNKNOWN, _history(row))
+        case "set_aside":
+            return _age(column, row.quarantined_at_ns, now_ns)
         case "size":
             size = row.body_bytes
             return Fact(column, units.byte_count(size), "" if size is None or size < 1_024 else f"{size:,} bytes")
@@ -128,6 +134,12 @@ def _owner(row: MessageRow) -> str:
     if not row.client_address:
         return f"consumer {row.client_key}, gone"
     return visible(f"{row.client_id} {row.client_address}".strip())
+
+
+def _history(row: MessageRow) -> str:
+    """How the last deliveries ended, oldest first."""
+    ends = (f"{utc(one.time_ns)} UTC {one.reason} {one.consumer}".strip() for one in row.history)
+    return visible("; ".join(ends))
 
 
 def _countdown(column: Column, left_ms: int | None) -> Fact:

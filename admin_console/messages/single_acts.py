@@ -50,6 +50,13 @@ _TABLE = (
         ("It is set aside and not delivered until it is redriven. It keeps its place in the log.",),
     ),
     SingleAct(
+        "redrive_messages",
+        "Redrive now",
+        "Redrove",
+        (QUARANTINED,),
+        ("It goes back to the queue of this channel alone, and its attempts are counted anew.",),
+    ),
+    SingleAct(
         "publish_again",
         "Publish again",
         "Published again",
@@ -79,9 +86,13 @@ def acts_in(state: str) -> tuple[SingleAct, ...]:
 
 def likely_act(state: str) -> str:
     """The act that each row offers."""
-    return {IN_FLIGHT: "requeue_messages", DEFERRED: "release_messages", FINISHED: "publish_again"}.get(
-        state, "finish_messages"
-    )
+    likely = {
+        IN_FLIGHT: "requeue_messages",
+        DEFERRED: "release_messages",
+        QUARANTINED: "redrive_messages",
+        FINISHED: "publish_again",
+    }
+    return likely.get(state, "finish_messages")
 
 
 def as_sentence(text: str) -> str:

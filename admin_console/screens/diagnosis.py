@@ -21,6 +21,7 @@ _LABELS = {
     "retry_topic": "Try the topic again…",
     "requeue_channel": "Requeue in flight…",
     "release_deferred": "Release deferred…",
+    "redrive_channel": "Redrive…",
 }
 
 

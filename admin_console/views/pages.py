@@ -28,8 +28,12 @@ from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
 
+QUARANTINE_ACTS = ("set_max_attempts", "redrive_channel", "cancel_redrive")
 # What a topic's kind may be unable to do, by the page that has a button for it.
-_KIND_ACTS = {"topic": ("read_messages", "archive_on"), "channel": ("rewind_channel",)}
+_KIND_ACTS = {
+    "topic": ("read_messages", "archive_on"),
+    "channel": ("rewind_channel", *QUARANTINE_ACTS),
+}
 
 # The acts that a page offers, in the order of its buttons.
 _ACTS = {
@@ -41,6 +45,7 @@ _ACTS = {
         "release_deferred",
         "pause_channel",
         "rewind_channel",
+        *QUARANTINE_ACTS,
         "empty_channel",
         "delete_channel",
     ),

@@ -13,18 +13,19 @@ from admin_console.views.question import Choice, Field, Question, typed_name_fie
 _MESSAGE_ID = re.compile(r"[0-9A-Za-z]{16}")
 
 
-def _dropped(depth: int, in_flight: int, deferred: int) -> str:
+def _dropped(depth: int, in_flight: int, deferred: int, quarantined: int = 0) -> str:
     """`12,551 messages (depth 12,304, 17 in flight, 230 deferred) will be dropped.`"""
-    counts = message_counts(depth, in_flight, deferred)
+    counts = message_counts(depth, in_flight, deferred, quarantined)
     return f"{counts} will be dropped." if counts else "It holds no message now."
 
 
-def _of_channels(topic: TopicStats) -> tuple[int, int, int]:
-    """Depth, in flight and deferred of all channels of a topic."""
+def _of_channels(topic: TopicStats) -> tuple[int, int, int, int]:
+    """Depth, in flight, deferred and quarantined of all channels of a topic."""
     return (
         sum(channel.depth for channel in topic.channels),
         sum(channel.in_flight_count for channel in topic.channels),
         sum(channel.deferred_count for channel in topic.channels),
+        sum(channel.quarantined_count for channel in topic.channels),
     )
 
 
@@ -96,13 +97,13 @@ class EmptyTopic(ActPage):
 class DeleteTopic(ActPage):
     def question(self) -> Question:
         topic = self.topic_stats()
-        depth, in_flight, deferred = _of_channels(topic)
+        depth, in_flight, deferred, quarantined = _of_channels(topic)
         clients = sum(channel.client_count for channel in topic.channels)
         return self.pose(
             f"Delete {self.name}",
             [
                 f"The topic and its {counted(len(topic.channels), 'channel')} will be deleted.",
-                _dropped(topic.depth + depth, in_flight, deferred),
+                _dropped(topic.depth + depth, in_flight, deferred, quarantined),
                 *_given_up(topic),
                 *_disconnected(clients),
                 "Its messages are gone for good: a deleted topic can't be rewound.",
@@ -128,7 +129,7 @@ class _ChannelAct(ActPage):
         return {}
 
     def _dropped(self, channel: ChannelStats) -> str:
-        return _dropped(channel.depth, channel.in_flight_count, channel.deferred_count)
+        return _dropped(channel.depth, channel.in_flight_count, channel.deferred_count, channel.quarantined_count)
 
 
 class EmptyChannel(_ChannelAct):

@@ -5,6 +5,7 @@ its segment. Which ones they are is in the progress, so it is durable as a FIN i
 dropped: messages wait again as without a quarantine, and `is_full` says so.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from queue_engine.progress.channel_progress import Quarantined
@@ -12,7 +13,7 @@ from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.return_history import BYTES_MAX, MADE_MIN, ReturnEvent, ReturnHistory
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineLimits, QuarantineStats
 from queue_engine.vocabulary.byte_budget import ByteBudget
-from queue_engine.vocabulary.return_reason import COUNTS_AGAINST, ReturnReason
+from queue_engine.vocabulary.return_reason import COUNTS_AGAINST, ReturnReason, reason_text
 
 # Of all channels of one log: each takes some 300 bytes of memory.
 TOTAL_MAX = 200_000
@@ -65,7 +66,9 @@ class ChannelQuarantine:
         if known is None or known[0] != key:
             held = self._journaled.progress.quarantined
             oldest_ns = min((one.since_ns for one in held.values()), default=None)
-            made = QuarantineStats(self.max_attempts, self.count, self.bytes, oldest_ns, self.full_reason())
+            counts = Counter(one.reason for one in held.values()).most_common()
+            reasons = tuple((reason_text(reason), count) for reason, count in counts)
+            made = QuarantineStats(self.max_attempts, self.count, self.bytes, oldest_ns, self.full_reason(), reasons)
             known = self._stats = (self._totals.changes, self.count, self.max_attempts), made
         return known[1]
 

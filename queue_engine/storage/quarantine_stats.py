@@ -16,13 +16,14 @@ class QuarantineLimits:
 class QuarantineStats:
     """max_attempts: deliveries after which a message that comes back is quarantined; 0: off. bytes: of the bodies.
     oldest_ns: since when the first of them is, Unix. full: which limit is reached, so that messages wait again instead;
-    "" while there is room."""
+    "" while there is room. reasons: how their last deliveries ended, in words, and how many of each, most first."""
 
     max_attempts: int = 0
     count: int = 0
     bytes: int = 0
     oldest_ns: int | None = None
     full: str = ""
+    reasons: tuple[tuple[str, int], ...] = ()
 
 
 NO_QUARANTINE = QuarantineStats()

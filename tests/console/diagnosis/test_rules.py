@@ -16,6 +16,7 @@ from admin_console.diagnosis import (
     old_messages,
     paused,
     poison,
+    quarantined,
     refusing,
     saturated,
     stuck,
@@ -27,6 +28,7 @@ from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Hub
 from admin_console.vocabulary import units
+from queue_engine.storage.quarantine_stats import QuarantineStats
 from queue_engine.vocabulary.pause import Ramp
 from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
 
@@ -114,6 +116,20 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         WARNING,
         "RDY is 0",
         [vitals(**DRAINS), vitals(depth=5), vitals(client_count=2)],
+    ),
+    "quarantined messages": (
+        quarantined.find,
+        vitals(**DRAINS, quarantined_count=2, quarantine=QuarantineStats(5, 2, 40, 1, reasons=(("timed out", 2),))),
+        HELD,
+        "2 messages are quarantined.",
+        [vitals(**DRAINS), vitals(**DRAINS, quarantine=QuarantineStats(5))],
+    ),
+    "a full quarantine": (
+        quarantined.find_full,
+        vitals(**DRAINS, quarantine=QuarantineStats(5, 9, 40, 1, "9 messages are quarantined and the most is 9")),
+        WARNING,
+        "The quarantine is full",
+        [vitals(**DRAINS), vitals(**DRAINS, quarantine=QuarantineStats(5, 9, 40, 1))],
     ),
     "held back": (
         held_back.find,

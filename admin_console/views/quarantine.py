@@ -1,0 +1,101 @@
+"""Acts on the quarantine of a channel: max attempts, redrive, cancel a redrive."""
+
+from typing import Any
+
+from admin_console.gateway.gateway import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
+from admin_console.gateway.sentences import counted
+from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.question import Choice, Field, Question
+
+_ATTEMPTS = {
+    "anew": "Count their attempts anew: they are tried as often as new messages",
+    "keep": "Keep their attempts: the next failure quarantines them again",
+}
+
+
+class SetMaxAttempts(ActPage):
+    def question(self) -> Question:
+        now = self.channel_stats().quarantine.max_attempts
+        value = self.request.POST.get("max_attempts", str(now))
+        return self.pose(
+            f"Set max attempts of {self.name}",
+            [
+                f"It is {now:,} now." if now else "It is off now.",
+                "A message that comes back after so many deliveries is set aside, and blocks no other.",
+                "It comes back when it is requeued, times out, or its consumer's connection is lost.",
+                "What client libraries finish by themselves after their own number of attempts never comes back.",
+            ],
+            [
+                Field(
+                    "max_attempts",
+                    "Max attempts",
+                    value=value,
+                    help=f"1 to {MAX_ATTEMPTS_MOST:,}; 0 for off.",
+                    is_required=True,
+                    length_max=5,
+                )
+            ],
+        )
+
+    def details(self) -> dict[str, Any]:
+        most = _number(self.request.POST.get("max_attempts", ""), "Max attempts", 0, MAX_ATTEMPTS_MOST)
+        return {"max_attempts": most}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return str(details["max_attempts"])
+
+
+class RedriveChannel(ActPage):
+    def question(self) -> Question:
+        channel = self.channel_stats()
+        chosen = self.request.POST.get("attempts", "anew")
+        return self.pose(
+            f"Redrive {self.name}",
+            [
+                f"{counted(channel.quarantined_count, 'quarantined message')} will wait again in this channel alone.",
+                "It goes on after a restart, and can be cancelled.",
+                "What fails again is quarantined again, and not redriven a second time.",
+            ],
+            [
+                Field(
+                    "rate",
+                    "Rate, messages/s",
+                    value=self.request.POST.get("rate", str(RATE_DEFAULT)),
+                    help=f"1 to {RATE_MAX:,}.",
+                    is_required=True,
+                    length_max=6,
+                ),
+                Field(
+                    "attempts",
+                    "Attempts",
+                    kind="radio",
+                    choices=tuple(Choice(value, label, value == chosen) for value, label in _ATTEMPTS.items()),
+                ),
+            ],
+        )
+
+    def details(self) -> dict[str, Any]:
+        rate = _number(self.request.POST.get("rate", ""), "Rate", 1, RATE_MAX)
+        keeps = self.request.POST.get("attempts", "anew") == "keep"
+        return {"rate": rate, "keeps_attempts": keeps, "by": self.request.user.get_username()}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return f"{details['rate']:,} messages/s"
+
+
+class CancelRedrive(ActPage):
+    def question(self) -> Question:
+        state = self.channel_stats().redrive
+        left = state.left if state is not None and not state.ended else 0
+        return self.pose(
+            f"Cancel the redrive of {self.name}",
+            [f"{counted(left, 'message')} that it has not come to will stay quarantined. The others wait already."],
+            button="Cancel the redrive",
+        )
+
+
+def _number(text: str, label: str, least: int, most: int) -> int:
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 8 and least <= int(text) <= most):
+        raise ComplaintError(f"{label}: {text[:20]!r} is not a whole number from {least:,} to {most:,}.")
+    return int(text)

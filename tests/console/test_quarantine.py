@@ -1,0 +1,98 @@
+"""The quarantine on a channel's page: its figures, its acts as forms, and what a role or a kind can't do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from admin_console.audit.models import AuditRow
+from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import ChannelStats
+from queue_engine.service.runner import EngineRunner
+from tests.support.pages.console import client_of, console_engine, make_user
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/topics/orders/billing/"
+JSON = {"Accept": "application/json"}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    """Topic orders of the log with the channel billing, and 5 messages, the first three of them quarantined."""
+    with console_engine(tmp_path) as runner:
+        runner.submit("acts.create_topic", "orders", storage="log").result(5)
+        runner.submit("acts.create_channel", "orders", "billing").result(5)
+        runner.submit("acts.create_topic", "files", storage="diskqueue").result(5)
+        runner.submit("acts.create_channel", "files", "billing").result(5)
+        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
+        runner.submit("message_acts.quarantine_messages", "orders", "billing", offsets=[0, 1, 2]).result(5)
+        yield runner
+
+
+@pytest.fixture
+def client(engine: EngineRunner) -> Client:
+    return client_of(make_user())
+
+
+def stats_of(engine: EngineRunner) -> ChannelStats:
+    (topic,) = engine.submit("stats.now", topic="orders").result(5).topics
+    channel: ChannelStats = topic.channels[0]
+    return channel
+
+
+def message_of(client: Client, act: str, **form: str) -> str:
+    message: str = client.post(f"{PAGE}~{act}/", form, headers=JSON).json()["message"]
+    return message
+
+
+def test_the_page_shows_what_is_set_aside_and_why(client: Client) -> None:
+    page = client.get(PAGE).content.decode()
+    assert "3 messages are quarantined." in page
+    assert "3 quarantined" in page
+    assert "3 by an operator" in page
+    assert "3 messages, 6 B, the oldest for" in page
+    assert "6 messages (depth 2, 3 quarantined" not in page
+    assert "5 messages (depth 2, 3 quarantined) will be dropped." in client.get(f"{PAGE}~empty/").content.decode()
+
+
+def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_rows(
+    client: Client, engine: EngineRunner
+) -> None:
+    assert "It is off now." in client.get(f"{PAGE}~max-attempts/").content.decode()
+    sentence = "Set max attempts of orders/billing to 5: what fails so often is quarantined."
+    assert message_of(client, "max-attempts", max_attempts="5") == sentence
+    assert stats_of(engine).quarantine.max_attempts == 5
+    question = client.get(f"{PAGE}~redrive/").content.decode()
+    assert "3 quarantined messages will wait again in this channel alone." in question
+    assert message_of(client, "redrive", rate="1") == "Redriving 3 messages of orders/billing at 1 messages/s."
+    page = client.get(PAGE).content.decode()
+    assert "under way: " in page
+    assert message_of(client, "cancel-redrive").startswith("Cancelled the redrive of orders/billing: ")
+    assert "cancelled: " in client.get(PAGE).content.decode()
+    actions = list(AuditRow.objects.order_by("id").values_list("action", flat=True).distinct())
+    assert {"set_max_attempts", "redrive_channel", "cancel_redrive"} <= set(actions)
+
+
+@pytest.mark.parametrize(
+    ("act", "form", "told"),
+    [
+        ("max-attempts", {"max_attempts": "x"}, "is not a whole number from 0 to 1,000."),
+        ("max-attempts", {"max_attempts": "1001"}, "is not a whole number from 0 to 1,000."),
+        ("redrive", {"rate": "0"}, "is not a whole number from 1 to 10,000."),
+    ],
+)
+def test_what_can_not_be_is_named_and_nothing_is_done(
+    client: Client, engine: EngineRunner, act: str, form: dict[str, str], told: str
+) -> None:
+    assert told in message_of(client, act, **form)
+    assert (stats_of(engine).quarantine.max_attempts, stats_of(engine).redrive) == (0, None)
+    assert not AuditRow.objects.exists()
+
+
+def test_a_viewer_and_a_disk_queue_have_disabled_buttons_with_the_reason(client: Client, engine: EngineRunner) -> None:
+    viewer = client_of(make_user("vera", Role.VIEWER))
+    assert viewer.post(f"{PAGE}~redrive/", {"rate": "1"}).status_code == 403
+    page = client.get("/topics/files/billing/").content.decode()
+    assert page.count("which can&#x27;t say that a message is set aside") >= 2
