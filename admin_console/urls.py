@@ -19,6 +19,7 @@ from admin_console.views import (
     rewind,
     risky_acts,
     safe_acts,
+    trash,
 )
 
 
@@ -74,6 +75,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_CHANNEL}/", pages.channel, name="channel"),
     path("pipeline/", pages.pipeline, name="pipeline"),
     path("pipeline/replays/<slug:replay>/", pages.replay, name="replay"),
+    path("trash/", trash.trash_page, name="trash"),
     path("audit/", audit.audit_list, name="audit"),
     path(f"{_TOPIC}/~messages/", topic_messages.topic_messages, name="topic_messages"),
     # The messages of a channel.
@@ -106,6 +108,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act(f"{_TOPIC}/~delete/", risky_acts.DeleteTopic, "delete_topic"),
     _act(f"{_TOPIC}/~archive-off/", cursors.ArchiveOff, "archive_off"),
     _act(f"{_TOPIC}/~cursors/<name:cursor>/~delete/", cursors.DeleteCursor, "delete_cursor"),
+    _act(f"{_TOPIC}/~trash/<int:trash>/~restore/", trash.RestoreTrash, "restore_trash"),
+    _act(f"{_TOPIC}/~trash/<int:trash>/~delete/", trash.DeleteTrash, "delete_trash"),
     _act(f"{_CHANNEL}/~empty/", risky_acts.EmptyChannel, "empty_channel"),
     _act(f"{_CHANNEL}/~delete/", risky_acts.DeleteChannel, "delete_channel"),
     _act(f"{_CHANNEL}/~requeue/", risky_acts.RequeueChannel, "requeue_channel"),

@@ -61,6 +61,11 @@ class TrashItem:
         return not self.channels
 
     @property
+    def name(self) -> str:
+        """orders, or orders/billing."""
+        return f"{self.store.name}/{self.channel}" if self.channel else self.store.name
+
+    @property
     def channel(self) -> str:
         """The name of the channel that was emptied or deleted; "" for a topic."""
         if self.is_topic or self.entry.act == "empty_topic":

@@ -18,7 +18,7 @@ from queue_engine.pauses import Pauses
 from queue_engine.progress.joining import Joined, join
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.stores import Stores
-from queue_engine.topology.topology import channel_paused
+from queue_engine.topology.topology import Change, channel_paused, max_attempts_set
 from queue_engine.trash import Trash, TrashItem, channel_backlog, log_store
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, StorageError, TrashConflictError, TrashNotFoundError
@@ -135,7 +135,7 @@ class TrashActs:
             item = self.item(trash, topic)
             entry = item.entry
             outcome.depth, outcome.in_flight, outcome.deferred = entry.waiting, entry.in_flight, entry.deferred
-            outcome.channels = entry.channels
+            outcome.channels, outcome.name = entry.channels, item.name
             return self._trash.delete(item)
 
         return self._catalog.act(topic, act)
@@ -202,6 +202,7 @@ class TrashActs:
         def in_force(done: Ticket) -> None:
             if done.error is None:
                 outcome.depth += store.take_back_to(first)
+                outcome.name = item.name
                 self._trash.drop(item)
 
         written = self._catalog.write(*self._trash.deletion(item), *released_change(owner, first))
@@ -217,23 +218,31 @@ class TrashActs:
         return owner
 
     def _make(self, owner: Topic, one: TrashedChannel) -> Ticket:
-        """Create the channel when it is gone; paused when it was."""
+        """Create the channel when it is gone: paused when it was, and with its quarantine."""
         if one.name in owner.channels:
             return DONE
         before = self._catalog.entry_of(owner, one.number)
 
-        def pause() -> Ticket:
+        def set_up() -> Ticket:
             channel = owner.channels[one.name]
-            written = self._catalog.write(channel_paused(owner.number, channel.number, True, before.pause))
+            changes: list[Change] = []
+            if before.paused:
+                changes.append(channel_paused(owner.number, channel.number, True, before.pause))
+            if before.max_attempts:
+                changes.append(max_attempts_set(owner.number, channel.number, before.max_attempts))
+            if not changes:
+                return DONE
+            written = self._catalog.write(*changes)
             written.when_done(lambda done: in_force(channel) if done.error is None else None)
             return written
 
         def in_force(channel: Channel) -> None:
-            channel.set_paused(before.pause)
-            self._pauses.note(channel)
+            channel.set_quarantine(before.max_attempts, None)
+            if before.paused:
+                channel.set_paused(before.pause)
+                self._pauses.note(channel)
 
-        created = self._catalog.create_channel(owner, one.name)
-        return after(created, pause) if before.paused else created
+        return after(self._catalog.create_channel(owner, one.name), set_up)
 
     def _join(self, owner: Topic, item: TrashItem, outcome: Outcome) -> Ticket:
         store = log_store(owner)
@@ -258,7 +267,7 @@ class TrashActs:
                 backlog.join(of_both)
                 store.trash.note_restored(backlog.number, backlog.progress, one)
                 channel.has_moved()
-            outcome.channels = len(pairs)
+            outcome.channels, outcome.name = len(pairs), item.name
             return or_unknown(store.synced(), "the messages came back, and syncing that failed")
 
         # Its number goes last: until then a start still finds what it had.

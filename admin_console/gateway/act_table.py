@@ -177,25 +177,28 @@ def _deleted_channel(done: Done) -> str:
 
 
 def _restored(done: Done) -> str:
-    back = message_counts(done.outcome.depth, done.outcome.in_flight, done.outcome.deferred) or "no messages"
-    if not done.outcome.name:
-        return f"Restored {done.name} from the trash: {back} came back."
-    name = f" as {done.outcome.name}" if done.outcome.name != done.topic else ""
-    channels = counted(done.outcome.channels, "channel")
-    swapped = " The topic of that name went to the trash." if done.outcome.trash else ""
-    return f"Restored {done.name}{name} from the trash, with {channels}: {back} came back.{swapped}"
+    outcome = done.outcome
+    back = message_counts(outcome.depth, outcome.in_flight, outcome.deferred) or "no messages"
+    now = outcome.name or done.name
+    what = now if now.split("/")[0] == done.topic else f"{done.topic} as {now}"
+    swapped = " The topic of that name went to the trash." if outcome.trash else ""
+    return f"Restored {what} from the trash: {back} came back.{swapped}"
+
+
+def _of_trash(done: Done) -> str:
+    return f"what the trash had of {done.outcome.name or done.name}"
 
 
 def _deleted_trash(done: Done) -> str:
-    return f"Deleted what the trash had of {done.name} for good: {done.dropped}."
+    return f"Deleted {_of_trash(done)} for good: {done.dropped}."
 
 
 def _expired_trash(done: Done) -> str:
-    return f"What the trash had of {done.name} expired: {done.dropped}."
+    return f"The time was over for {_of_trash(done)}: {done.dropped}."
 
 
 def _gave_up_trash(done: Done) -> str:
-    return f"Gave up what the trash had of {done.name}, since it took too much of the disk: {done.dropped}."
+    return f"Gave up {_of_trash(done)}, since it took too much of the disk: {done.dropped}."
 
 
 def _deleted_cursor(done: Done) -> str:
@@ -281,8 +284,8 @@ _TABLE = (
     Act("empty_channel", Role.ADMIN, "acts.empty_channel", _emptied),
     Act("delete_topic", Role.ADMIN, "acts.delete_topic", _deleted_topic),
     Act("delete_channel", Role.ADMIN, "acts.delete_channel", _deleted_channel),
-    Act("restore_trash", None, "trash.restore_trash", _restored),
-    Act("delete_trash", None, "trash.delete_trash", _deleted_trash),
+    Act("restore_trash", Role.ADMIN, "trash.restore_trash", _restored),
+    Act("delete_trash", Role.ADMIN, "trash.delete_trash", _deleted_trash),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
     Act("quarantine_messages", Role.OPERATOR, "message_acts.quarantine_messages", _quarantined_messages),

@@ -23,6 +23,7 @@ from admin_console.gateway.gateway import (
     SearchState,
     SeekPreview,
     Target,
+    TrashStats,
 )
 from admin_console.gateway.history import LakeHistory
 from admin_console.gateway.sentences import outcome_counts
@@ -68,6 +69,10 @@ class EmbeddedGateway:
             return tuple(self._ask("stats.in_flight", topic, channel, limit=limit))
         except RequestError:
             return ()
+
+    def trash(self) -> tuple[TrashStats, ...]:
+        found: tuple[TrashStats, ...] = self._ask("trash.list")
+        return found
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
         try:
@@ -126,6 +131,7 @@ class EmbeddedGateway:
             max_defer_ms=self._options.max_req_timeout_ms,
             storage=self._options.storage,
             sync=self._options.sync,
+            trash_age_ms=self._options.trash_age_ms,
             capabilities=CAPABILITIES,
         )
 
@@ -168,7 +174,12 @@ class EmbeddedGateway:
         outcome = answer if isinstance(answer, Outcome) else Outcome()
         sentence = sentence_of(action, topic, channel, details, outcome)
         return ActResult(
-            DONE, sentence, counts=outcome_counts(outcome), results=outcome.results, created=outcome.created
+            DONE,
+            sentence,
+            counts=outcome_counts(outcome),
+            results=outcome.results,
+            created=outcome.created,
+            trash=outcome.trash,
         )
 
     def _read(self, method: str, topic: str, *args: Any, **kwargs: Any) -> Any:

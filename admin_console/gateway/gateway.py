@@ -26,6 +26,7 @@ from queue_engine.vocabulary.options import format_duration, parse_duration_ms
 from queue_engine.vocabulary.pause import Pause, Ramp
 from queue_engine.vocabulary.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.wire.cursor import CursorStats
+from queue_engine.wire.trash import TrashStats
 
 __all__ = [
     "MAX_ATTEMPTS_MOST",
@@ -60,6 +61,7 @@ __all__ = [
     "SeekPreview",
     "Target",
     "TopicStats",
+    "TrashStats",
     "format_duration",
     "get_gateway",
     "is_ephemeral",
@@ -93,6 +95,7 @@ class NodeInfo:
     max_defer_ms: int
     storage: str = ""  # the kind that a new topic gets
     sync: str = ""  # when the log is on the disk: always, interval or os
+    trash_age_ms: int = 0  # how long what is emptied or deleted of the log can be restored; 0: not at all
     capabilities: frozenset[str] = frozenset()  # names of the acts and reads that the node has, as in act_kinds.py
 
 
@@ -104,6 +107,7 @@ class ActResult:
     code: the HTTP API's word for a failure, such as TOPIC_NOT_FOUND; "" otherwise.
     counts: how much the act changed: depth, in_flight, deferred, channels, clients. results: of an act on single
     messages, one for each. created: the thing, or the pause, was not there before.
+    messages, one for each. trash: the id in the trash of what was removed; 0 when it can't be restored.
     """
 
     verdict: str
@@ -112,6 +116,7 @@ class ActResult:
     counts: Mapping[str, int] = field(default_factory=dict)
     results: tuple[MessageResult, ...] = ()
     created: bool = False
+    trash: int = 0
 
 
 class Gateway(Protocol):
@@ -137,6 +142,10 @@ class Gateway(Protocol):
 
         Raises EngineUnavailableError.
         """
+        ...
+
+    def trash(self) -> tuple[TrashStats, ...]:
+        """What can be restored, newest first. Raises EngineUnavailableError."""
         ...
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:

@@ -21,6 +21,7 @@ PAGES: Mapping[str, Role] = {
     "channel_message": Role.VIEWER,
     "pipeline": Role.VIEWER,
     "replay": Role.VIEWER,
+    "trash": Role.VIEWER,
     "password": Role.VIEWER,
     "logout": Role.VIEWER,
     "audit": Role.OPERATOR,

@@ -14,6 +14,7 @@ from admin_console.views.notices import notices
 _PLACES = (
     ("overview", "Overview", "o"),
     ("topics", "Topics", "t"),
+    ("trash", "Trash", "x"),
     ("pipeline", "Pipeline", "p"),
     ("audit", "Audit", "a"),
 )
@@ -23,6 +24,7 @@ _UNDER = {
     "channel": "topics",
     "replay": "pipeline",
     **{act.name: "topics" if act.method else "pipeline" for act in ACTS.values() if act.least is not None},
+    **{name: "trash" for name in ACTS if name.endswith("_trash")},
 }
 
 

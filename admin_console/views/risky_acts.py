@@ -5,7 +5,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from admin_console.gateway.gateway import ChannelStats, ClientStats, TopicStats
+from admin_console.gateway.gateway import ActResult, ChannelStats, ClientStats, TopicStats, format_duration, why_not
 from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
@@ -42,29 +42,58 @@ def _given_up(topic: TopicStats) -> list[str]:
     ]
 
 
-def _afterwards(storage: str) -> str:
-    """What becomes of messages that a channel or topic drops, by the topic's storage kind."""
-    if storage == "log":
+class _Removal(ActPage):
+    """An act that removes messages: its form has how many the user was told of, and the engine counts again."""
+
+    trashed = 0  # the id in the trash of what was removed
+
+    def afterwards(self, storage: str) -> str:
+        """What can be undone, and until when, by the topic's storage kind."""
+        reason = why_not("restore_trash", storage, *[name for name in (self.topic, self.channel) if name])
+        if reason:
+            return f"This can't be undone: {reason}."
+        age_ms = self.gateway.node().trash_age_ms
+        if not age_ms:
+            return "This can't be undone: the trash is off (--trash-age 0)."
         return (
-            "Rewind can bring dropped messages back while the log keeps them: until nothing in their segment is needed "
-            "by a channel, a cursor or the retention."
+            f"This can be undone for {format_duration(age_ms)}: all of it goes to the trash. A full disk may need that "
+            "room sooner."
         )
-    return f"Dropped messages are gone for good: storage kind {storage} keeps none of them."
+
+    @staticmethod
+    def expected(count: int) -> Field:
+        return Field("expected", "", kind="hidden", value=str(count))
+
+    def details(self) -> dict[str, Any]:
+        self.check_typed_name()
+        given = self.request.POST.get("expected", "")
+        found = {"expected": int(given)} if re.fullmatch(r"[0-9]{1,15}", given) else {}
+        return {"by": self.request.user.get_username(), **found}
+
+    def do(self, details: dict[str, Any]) -> ActResult:
+        result = super().do(details)
+        self.trashed = result.trash
+        return result
+
+    def undo_url(self) -> str:
+        return reverse("restore_trash", args=(self.topic, self.trashed)) if self.trashed else ""
 
 
-class EmptyTopic(ActPage):
+class EmptyTopic(_Removal):
     def question(self) -> Question:
         topic = self.topic_stats()
         in_channels = message_counts(*_of_channels(topic)) or "no messages"
         channels_too = self.request.POST.get("scope") == "channels_too"
+        in_all = topic.depth + sum(_of_channels(topic))
         return self.pose(
             f"Empty {self.name}",
             [
                 f"Emptying a topic drops only what is at the topic itself: {counted(topic.depth, 'message')}.",
                 f"What its {counted(len(topic.channels), 'channel')} already took stays there unless you choose so.",
-                _afterwards(topic.storage),
+                self.afterwards(topic.storage),
             ],
             [
+                self.expected(in_all),
                 Field(
                     "scope",
                     "What to drop",
@@ -84,17 +113,17 @@ class EmptyTopic(ActPage):
         )
 
     def details(self) -> dict[str, Any]:
-        self.check_typed_name()
+        details = super().details()
         scope = self.request.POST.get("scope", "topic")
         if scope not in ("topic", "channels_too"):
             raise ComplaintError(f"{scope[:40]!r} is neither topic nor channels_too. Nothing was done.")
-        return {"channels_too": scope == "channels_too"}
+        return {"channels_too": scope == "channels_too", **details}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return "its channels too" if details["channels_too"] else ""
 
 
-class DeleteTopic(ActPage):
+class DeleteTopic(_Removal):
     def question(self) -> Question:
         topic = self.topic_stats()
         depth, in_flight, deferred, quarantined = _of_channels(topic)
@@ -106,27 +135,23 @@ class DeleteTopic(ActPage):
                 _dropped(topic.depth + depth, in_flight, deferred, quarantined),
                 *_given_up(topic),
                 *_disconnected(clients),
-                "Its messages are gone for good: a deleted topic can't be rewound.",
+                self.afterwards(topic.storage),
                 "A producer or consumer that comes again makes the topic anew, and empty.",
             ],
-            [typed_name_field(self.name)],
+            [self.expected(topic.depth + depth + in_flight + deferred), typed_name_field(self.name)],
             is_dangerous=True,
         )
-
-    def details(self) -> dict[str, Any]:
-        self.check_typed_name()
-        return {}
 
     def after_url(self) -> str:
         return reverse("topics")
 
 
-class _ChannelAct(ActPage):
+class _ChannelAct(_Removal):
     """An act on one channel whose name has to be typed."""
 
-    def details(self) -> dict[str, Any]:
-        self.check_typed_name()
-        return {}
+    def fields(self, channel: ChannelStats) -> list[Field]:
+        count = channel.depth + channel.in_flight_count + channel.deferred_count
+        return [self.expected(count), typed_name_field(self.name)]
 
     def _dropped(self, channel: ChannelStats) -> str:
         return _dropped(channel.depth, channel.in_flight_count, channel.deferred_count, channel.quarantined_count)
@@ -140,20 +165,16 @@ class EmptyChannel(_ChannelAct):
             [
                 self._dropped(channel),
                 "A consumer that still works on one of them can't finish it any more.",
-                _afterwards(self.topic_stats().storage),
+                self.afterwards(self.topic_stats().storage),
             ],
-            [typed_name_field(self.name)],
+            self.fields(channel),
             is_dangerous=True,
         )
-
-
-_REWOUND_ANEW = "Such a new channel can be rewound to what the log still keeps."
 
 
 class DeleteChannel(_ChannelAct):
     def question(self) -> Question:
         channel = self.channel_stats()
-        storage = self.topic_stats().storage
         return self.pose(
             f"Delete {self.name}",
             [
@@ -161,9 +182,9 @@ class DeleteChannel(_ChannelAct):
                 *_disconnected(channel.client_count),
                 "Other channels of the topic keep their copies.",
                 "A consumer that comes again makes the channel anew, and empty.",
-                _REWOUND_ANEW if storage == "log" else _afterwards(storage),
+                self.afterwards(self.topic_stats().storage),
             ],
-            [typed_name_field(self.name)],
+            self.fields(channel),
             is_dangerous=True,
         )
 

@@ -241,7 +241,7 @@ class Outcome:
     clients: int = 0
     created: bool = False  # the thing did not exist before
     results: tuple[MessageResult, ...] = ()  # of an act on single messages: one for each
-    name: str = ""  # of the topic that was restored
+    name: str = ""  # of the topic or channel that was restored, or was in the trash
     trash: int = 0  # the id in the trash of what was removed; 0: it can't be restored
 
     def add(self, other: "Outcome") -> None:

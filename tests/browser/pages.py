@@ -31,6 +31,7 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("message", f"{channel_path}~messages/0/"),
         ConsolePage("channel-viewer", channel_path, user="vera"),
         ConsolePage("gone", f"{topic_path}nothing-is-called-so/"),
+        ConsolePage("trash", "/trash/"),
         ConsolePage("pipeline", "/pipeline/"),
         ConsolePage("confirm-replay", "/pipeline/~replay/"),
         ConsolePage("confirm-stop-job", "/pipeline/jobs/archive/~stop/"),

@@ -216,10 +216,10 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
     is_logged = storage == "log"
     for path in ("/topics/kept/", "/topics/kept/reader/"):
         page = client.get(f"{path}~empty/").content.decode()
-        assert ("Rewind can bring dropped messages back while the log keeps them" in page) == is_logged
-        assert ("Dropped messages are gone for good: storage kind diskqueue" in page) != is_logged
-    assert ("can be rewound" in client.get("/topics/kept/reader/~delete/").content.decode()) == is_logged
-    assert "a deleted topic can&#x27;t be rewound" in client.get("/topics/kept/~delete/").content.decode()
+        assert ("This can be undone for 24h: all of it goes to the trash" in page) == is_logged
+        assert ("its files are nsqd&#x27;s own" in page) != is_logged
+    assert ("This can be undone for 24h" in client.get("/topics/kept/reader/~delete/").content.decode()) == is_logged
+    assert ("This can be undone for 24h" in client.get("/topics/kept/~delete/").content.decode()) == is_logged
     assert post(client, "/topics/kept/reader/~empty/", typed_name="kept/reader")["ok"]
     rewind = client.post("/topics/kept/reader/~rewind/", {"place": "start", "confirmed": "0"})
     assert rewind.status_code == (302 if is_logged else 400)

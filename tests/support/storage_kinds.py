@@ -61,6 +61,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "engine/test_progress_report.py": (LOG, "a disk queue keeps no progress: what is taken is gone from it"),
     "clients/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
     "engine/test_full_disk.py": (LOG, "a disk queue keeps in memory what it can't write"),
+    "console/test_trash.py": (LOG, "a disk queue has no trash; a test tells that it says so"),
     "console/test_cursors.py": (LOG, "a disk queue has no cursors; a test tells that it says so"),
     "console/test_messages.py": (
         LOG,

@@ -196,10 +196,12 @@ def test_emptied_twice_and_restored_in_any_order(engine: Engine, clock: ManualCl
 def test_a_channel_deleted_while_paused_is_restored_paused(engine: Engine, clock: ManualClock) -> None:
     fill(engine, clock)
     engine.acts.pause_channel("orders", "billing")
+    engine.acts.set_max_attempts("orders", "billing", max_attempts=7)
     engine.acts.delete_channel("orders", "billing")
     settle(engine)
     restore(engine)
     assert engine.topics["orders"].channels["billing"].paused
+    assert engine.stats.now().topics[0].channels[0].quarantine.max_attempts == 7
     assert received(engine) == {}
 
 

@@ -6,11 +6,20 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 TOPIC, CHANNEL, CURSOR, JOB, REPLAY = "orders", "billing", "archive", "archive", "20260301-143000-7f3a"
 MESSAGE = "0"  # its offset
+TRASH = 999_999  # an id that no entry has
 
 
 def all_urls() -> list[tuple[str, str]]:
     """Name and path of every URL, its names filled in."""
-    values = {"topic": TOPIC, "channel": CHANNEL, "cursor": CURSOR, "job": JOB, "replay": REPLAY, "message": MESSAGE}
+    values = {
+        "topic": TOPIC,
+        "channel": CHANNEL,
+        "cursor": CURSOR,
+        "job": JOB,
+        "replay": REPLAY,
+        "message": MESSAGE,
+        "trash": TRASH,
+    }
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
         for name, pattern in _patterns(get_resolver().url_patterns)

@@ -1,0 +1,156 @@
+"""The trash: what was emptied or deleted of topics of the log, to be restored or deleted for good."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from admin_console.gateway.gateway import TrashStats, format_duration, get_gateway
+from admin_console.gateway.sentences import counted, message_counts
+from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.question import Choice, Field, Question
+from admin_console.vocabulary import units
+
+# Entries that the page lists; the oldest go first, so the others are reached as these are dealt with.
+ENTRIES_SHOWN_MAX = 500
+_ACT_WORDS = {
+    "empty_topic": "Emptied",
+    "empty_channel": "Emptied",
+    "delete_topic": "Deleted",
+    "delete_channel": "Deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrashLine:
+    """One entry as the page shows it. what: the act in a word; left: until it is deleted for good."""
+
+    entry: TrashStats
+    name: str
+    what: str
+    at: str
+    left: str
+    until: str
+    counts: str
+    size: str
+    restore_url: str
+    delete_url: str
+
+
+@require_safe
+def trash_page(request: HttpRequest) -> HttpResponse:
+    gateway = get_gateway()
+    entries = gateway.trash()
+    node = gateway.node()
+    context = {
+        "lines": [_line(entry) for entry in entries[:ENTRIES_SHOWN_MAX]],
+        "further": max(0, len(entries) - ENTRIES_SHOWN_MAX),
+        "age": format_duration(node.trash_age_ms) if node.trash_age_ms else "",
+        "size": units.byte_count(max((entry.bytes for entry in entries), default=0)),
+    }
+    return render(request, "pages/trash.html", context)
+
+
+def _line(entry: TrashStats) -> TrashLine:
+    urls = [reverse(name, args=(entry.topic, entry.id)) for name in ("restore_trash", "delete_trash")]
+    return TrashLine(
+        entry,
+        _name_of(entry),
+        _ACT_WORDS.get(entry.act, entry.act),
+        units.moment(entry.at_ms),
+        units.duration(max(0, entry.until_ms - units.now_ms()) / 1_000),
+        units.moment(entry.until_ms),
+        message_counts(entry.waiting, entry.in_flight, entry.deferred) or "no messages",
+        units.byte_count(entry.bytes),
+        *urls,
+    )
+
+
+def _name_of(entry: TrashStats) -> str:
+    return f"{entry.topic}/{entry.channel}" if entry.channel else entry.topic
+
+
+class _TrashAct(ActPage):
+    """An act on one entry; its topic is in the path, since a role may be for some topics alone."""
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        self.trash: int = kwargs["trash"]
+
+    @property
+    def page_url(self) -> str:
+        return reverse("trash")
+
+    def entry(self) -> TrashStats:
+        """Raises NotThereError, which says what may have become of it."""
+        for entry in self.gateway.trash():
+            if (entry.id, entry.topic) == (self.trash, self.topic):
+                return entry
+        raise NotThereError(
+            f"The trash has nothing of {self.topic} under the number {self.trash} any more: it was restored, deleted "
+            "for good, expired, or given up because the disk was full."
+        )
+
+    def details(self) -> dict[str, Any]:
+        self.channel = ""
+        return {"trash": self.trash}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return f"trash entry {self.trash}"
+
+
+class RestoreTrash(_TrashAct):
+    def question(self) -> Question:
+        entry = self.entry()
+        lives = any(topic.topic_name == entry.topic for topic in self.gateway.exact(entry.topic).topics)
+        is_topic = entry.act == "delete_topic"
+        name = _name_of(entry)
+        fields = []
+        back = (
+            f"{counted(entry.restorable, 'message')} will come back, with their attempts and due times. What was "
+            "finished stays finished."
+        )
+        if is_topic and lives:
+            consequence = f"Another topic is named {entry.topic} now."
+            fields.append(
+                Field(
+                    "swap",
+                    "Its name",
+                    kind="radio",
+                    choices=(
+                        Choice("false", f"Restore it beside that one, as {entry.topic}.restored", True),
+                        Choice("true", "Swap places: that one goes to the trash, and its consumers are disconnected"),
+                    ),
+                )
+            )
+        elif is_topic:
+            consequence = f"The topic and its {counted(entry.channels, 'channel')} will be there again."
+        elif entry.act == "delete_channel":
+            consequence = "Where it was made anew, the messages join it; what its consumers hold stays with them."
+        else:
+            consequence = "The messages come before all that wait now."
+        return self.pose(f"Restore {name}", [back, consequence], fields, button=f"Restore {name}")
+
+    def details(self) -> dict[str, Any]:
+        swap = self.request.POST.get("swap", "false")
+        if swap not in ("true", "false"):
+            raise ComplaintError(f"{swap[:40]!r} is neither true nor false. Nothing was done.")
+        by = self.request.user.get_username()
+        return {**super().details(), "swap": swap == "true", "by": by}
+
+
+class DeleteTrash(_TrashAct):
+    def question(self) -> Question:
+        entry = self.entry()
+        counts = message_counts(entry.waiting, entry.in_flight, entry.deferred) or "no messages"
+        return self.pose(
+            f"Delete {_name_of(entry)} for good",
+            [
+                f"What the trash has of it, {counts}, will be deleted. This can't be undone.",
+                "What is there under that name now is not touched.",
+            ],
+            is_dangerous=True,
+        )
