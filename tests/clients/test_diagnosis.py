@@ -49,7 +49,7 @@ def test_the_consumer_that_fails_is_named_on_the_first_paint(server: ServerProce
             return words(console.get("/").text)
 
         # No page of the channel is open: the overview names it all the same.
-        wait_for("the consumer's name", lambda: "of them by payments-2" in overview(), every_s=0.2)
+        wait_for("the consumer's name", lambda: "of them by payments-2" in overview(), timeout_s=90, every_s=0.2)
         # The page of the channel names it at once, with its share, its act and the way to it.
         html = console.get("/topics/orders/billing/").text
     banner = r"Failing: \d+ requeued in the last [^,]+, 100 % of them by payments-2; \d+ were finished\."
