@@ -11,6 +11,7 @@ start is judged by what its channels then deliver:
 - what is deferred is not delivered before its time, and depth and deferred count are what is then delivered
 - what is quarantined is so after the end of the process, is not delivered, and counts; after a power cut it is so, or
   it is delivered as before; waiting, deferred and quarantined messages are all that are not settled
+- what an operator finished one by one is settled as by a FIN; what was released or looked at comes as before
 - a lease that was taken is there, and so is all that it keeps
 - a channel that was rewound or emptied is so, or as it was while nobody was told; a topic that was deleted has left
   nothing to the next one of its name; what waits at a paused topic waits for all its channels
@@ -30,6 +31,9 @@ from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogOpening, LogStore
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.messages.log_messages import LogMessages
+from queue_engine.messages.rows import DEFERRED, WAITING
+from queue_engine.messages.rows import QUARANTINED as QUARANTINED_STATE
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run
@@ -75,6 +79,7 @@ class ChannelBook:
         self.backlog = backlog
         self.held: list[Run] = []
         self.attempts: dict[bytes, int] = {}
+        self.delivered: dict[bytes, int] = {}  # the same, and what a full disk kept from being noted
         self.due: dict[bytes, int] = {}  # of those deferred now
         self.settled: set[bytes] = set()
         self.noted: set[bytes] = set()  # settled, and written
@@ -93,6 +98,7 @@ class ChannelBook:
         self.noted &= before
         self.synced &= before
         self.attempts = {body: made for body, made in self.attempts.items() if body in before}
+        self.delivered = {body: made for body, made in self.delivered.items() if body in before}
         self.synced_attempts = {body: made for body, made in self.synced_attempts.items() if body in before}
         self.held.clear()
         self.due.clear()
@@ -190,8 +196,10 @@ class StoreScript:
         rng = self.rng
         act = rng.random()
         book = rng.choice(self.era.books)
-        if act < 0.03 and book.aside:
+        if act < 0.05 and book.aside:
             self._redrive(book)
+        elif 0.05 <= act < 0.075:
+            self._do_by_hand(book)
         elif act < 0.23:
             self._publish()
         elif act < 0.25:
@@ -390,6 +398,7 @@ class StoreScript:
                 raise PromiseBrokenError(f"{body!r} is quarantined and comes")
             book.due.pop(body, None)
         book.backlog.sent(run)
+        book.delivered |= zip(bodies_of(run), attempts_of(run), strict=True)
         if self.store.journal.error is None:
             # Now the bytes leave: from here on the attempt counts. A full disk may keep it from being noted.
             book.attempts |= zip(bodies_of(run), attempts_of(run), strict=True)
@@ -414,8 +423,8 @@ class StoreScript:
         """Take over what the channel set aside: exactly what was delivered so often."""
         aside = {body for body, offset in self.era.offset_of.items() if offset in book.backlog.progress.quarantined}
         for body in aside - book.aside:
-            if book is not self.era.books[0] or book.attempts.get(body, MAX_ATTEMPTS) < MAX_ATTEMPTS:
-                raise PromiseBrokenError(f"{body!r} is quarantined after {book.attempts.get(body)} deliveries")
+            if book is not self.era.books[0] or book.delivered.get(body, MAX_ATTEMPTS) < MAX_ATTEMPTS:
+                raise PromiseBrokenError(f"{body!r} is quarantined after {book.delivered.get(body)} deliveries")
             book.due.pop(body, None)
         book.aside = aside
 
@@ -427,10 +436,41 @@ class StoreScript:
         redriven = {body for body in book.aside if self.era.offset_of[body] in set(chosen)}
         if not keeps:
             # They start anew, also where the disk does not know that yet.
-            for known in (book.attempts, book.synced_attempts):
+            for known in (book.attempts, book.delivered, book.synced_attempts):
                 for body in redriven:
                     known.pop(body, None)
         self._note_aside(book)
+
+    def _do_by_hand(self, book: ChannelBook) -> None:
+        """An operator looks at single messages, and finishes or releases some of them."""
+        rng, era = self.rng, self.era
+        held = {one for run in book.held for one in run.ids}
+        messages = LogMessages(era.topic, book.backlog, held, 0)
+        bodies = {offset: body for body, offset in era.offset_of.items()}
+        offsets = sorted(rng.sample(sorted(bodies), min(len(bodies), rng.choice([1, 3, 9]))))
+        states = {bodies[offset]: state for offset, state in messages.states_of(offsets).items()}
+        if wrong := [body for body, state in states.items() if (state == QUARANTINED_STATE) != (body in book.aside)]:
+            raise PromiseBrokenError(f"{wrong[:3]} are shown as quarantined, or are and are not shown so")
+        if returned := [
+            body for body, state in states.items() if body in book.settled and state in (WAITING, DEFERRED)
+        ]:
+            raise PromiseBrokenError(f"{returned[:3]} were settled and are shown as {states[returned[0]]}")
+        if rng.random() < 0.8:
+            chosen = [body for body, state in states.items() if state in (WAITING, DEFERRED)]
+            before = book.backlog.depth + book.backlog.deferred_count
+            if chosen:
+                messages.finish([era.offset_of[body] for body in chosen])
+            if before - book.backlog.depth - book.backlog.deferred_count != len(chosen):
+                raise PromiseBrokenError(
+                    f"{len(chosen)} of {before} were finished by hand, and the figures say otherwise"
+                )
+            book.settled.update(chosen)
+        else:
+            # What was deferred at publication is known by its due time, and stays.
+            chosen = [body for body, state in states.items() if state == DEFERRED and not era.published[body]]
+            messages.release([era.offset_of[body] for body in chosen])
+        for body in chosen:
+            book.due.pop(body, None)
 
     def _end_turn(self) -> None:
         self.store.end_turn()

@@ -11,7 +11,9 @@ from queue_engine.log_store.checkpointer import Checkpointer
 from queue_engine.log_store.hole_punching import HolePuncher
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine
 from queue_engine.log_store.queue_recovery import QueueRecovery
+from queue_engine.messages.log_messages import LogMessages
 from queue_engine.progress import journal as progress_journal
 from queue_engine.progress import merge, progress_recovery
 from queue_engine.progress.channel_progress import ChannelProgress
@@ -155,6 +157,28 @@ def _quarantined_wait_after_a_start(patch: Patch) -> None:
     patch.setattr(log_backlog, "without", lambda ranges, left_out: list(ranges))
 
 
+def _finished_by_hand_without_the_journal(patch: Patch) -> None:
+    finish = LogMessages.finish
+
+    def forgetful(self: LogMessages, offsets: Any) -> None:
+        ack = JournalEntries.ack
+        JournalEntries.ack = _nothing
+        try:
+            finish(self, offsets)
+        finally:
+            JournalEntries.ack = ack
+
+    patch.setattr(LogMessages, "finish", forgetful)
+
+
+def _finished_by_hand_and_still_in_line(patch: Patch) -> None:
+    patch.setattr(OffsetLine, "remove", lambda self, wanted: [])
+
+
+def _finished_by_hand_and_still_deferred(patch: Patch) -> None:
+    patch.setattr(DueOffsets, "withdraw", _nothing)
+
+
 def _merged_without_the_quarantined(patch: Patch) -> None:
     made = merge.index_contents
 
@@ -183,6 +207,9 @@ STORE_MUTANTS = [
     Mutant("segments go too early", _segments_go_too_early),
     Mutant("progress is said to be synced at once", _tickets_of_progress_done_at_once),
     Mutant("visible before the log says so", _visible_before_the_log_says_so),
+    Mutant("finished by hand, and not noted", _finished_by_hand_without_the_journal),
+    Mutant("finished by hand, and still in line", _finished_by_hand_and_still_in_line),
+    Mutant("finished by hand, and still deferred", _finished_by_hand_and_still_deferred),
     Mutant("a quarantine is not noted", _quarantine_not_noted),
     Mutant("a redrive is not noted", _redrive_not_noted),
     Mutant("quarantined messages wait after a start", _quarantined_wait_after_a_start),

@@ -37,6 +37,7 @@ class Acts:
             self._empty: 1,
             self._requeue_in_flight: 2,
             self._release_deferred: 1,
+            self._finish_by_hand: 4,
             self._seek: 3,
             self._create_at_start: 1,
             self._delete: 1,
@@ -259,6 +260,38 @@ class Acts:
         channel.release_deferred()
         self._world.server.act("release_deferred", name, channel_name)
         return f"{name}/{channel_name}"
+
+    def _finish_by_hand(self) -> str:
+        """Some messages of one state, wherever they stand when the server comes to it."""
+        chosen = self._a_channel()
+        if chosen is None:
+            return "nothing"
+        name, channel_name, _, channel = chosen
+        world, rng = self._world, self._rng
+        world.settle_topic(name)
+        state = rng.choice(("waiting", "waiting", "in_flight", "deferred"))
+        rows = world.messages_of(name, channel_name, state)
+        ids = [row["id"] for row in rng.sample(rows, min(len(rows), rng.choice((1, 1, 3, 20))))]
+        serials = {one: world.serial_of(name, channel_name, one) for one in ids}
+        named = [one for one, serial in serials.items() if serial is not None]
+        if not named:
+            return f"{name}/{channel_name} {state}: nothing"
+        # A consumer may get it, or finish it not, until it is finished here.
+        with channel.unsettled():
+            results = world.finish_by_hand(name, channel_name, named)
+            world.clear()
+        for result in results:
+            serial = serials[result["asked"]]
+            assert serial is not None
+            if result["code"]:
+                if world.setting.is_log or result["code"] != "MESSAGE_NOT_FOUND":
+                    raise BrokenPromiseError(f"message {serial} was {state}, and can't be finished: {result['text']}")
+                continue
+            channel.finished_by_hand(serial)
+            for consumer in world.consumers:
+                if world.channel(consumer) is channel:
+                    consumer.held.pop(serial, None)
+        return f"{name}/{channel_name} {state} {list(serials.values())}"
 
     def _seek(self) -> str:
         chosen = self._a_channel()

@@ -192,6 +192,16 @@ class ModelChannel:
             raise BrokenPromiseError(f"message {serial} returned after its FIN was taken")
         self.gone(copy)
 
+    def finished_by_hand(self, serial: int) -> None:
+        """An operator finished it, and all that was sent before was read."""
+        self.counters.finish_count += 1
+        copy = self.copies.get(serial)
+        if copy is None or (serial in self.repeats and copy.place is Place.GONE):
+            return  # another copy, of a disk queue that was killed
+        if copy.place is Place.GONE:
+            raise BrokenPromiseError(f"message {serial} was finished by hand, though it was finished or dropped before")
+        self.gone(copy)
+
     def requeued(self, serial: int, sent_ns: int, delay_ms: int) -> None:
         copy = self.copies[serial]
         self.counters.requeue_count += 1

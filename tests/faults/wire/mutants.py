@@ -8,6 +8,7 @@ import pytest
 from queue_engine.delivery.channel import Channel
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
 from queue_engine.log_store.log_backlog import LogBacklog
+from queue_engine.messages.log_messages import LogMessages
 from queue_engine.progress.journal_entries import JournalEntries
 from queue_engine.vocabulary.run import Run
 
@@ -75,9 +76,25 @@ def _forget_some_fins_over_a_kill(patch: Patch) -> None:
     patch.setattr(JournalEntries, "ack", forgetful)
 
 
+def _return_some_that_are_finished_by_hand(patch: Patch) -> None:
+    finish = LogMessages.finish
+    count = 0
+
+    def forgetful(self: LogMessages, offsets: Sequence[int]) -> None:
+        nonlocal count
+        finish(self, offsets)
+        count += 1
+        if count % 2 == 0:
+            self._places.returned.append(offsets[0], 1)
+            self._places.order.came_back(1, 0)
+
+    patch.setattr(LogMessages, "finish", forgetful)
+
+
 MUTANTS: dict[str, Callable[[Patch], None]] = {
     "lost": _lose_some_that_are_given_back,
     "altered": _alter_some_bodies_beside_a_limit,
     "returned": _return_some_that_are_finished,
+    "returned-by-hand": _return_some_that_are_finished_by_hand,
     "fin-forgotten": _forget_some_fins_over_a_kill,
 }

@@ -18,7 +18,13 @@ pytestmark = [pytest.mark.slow(reason="starts and kills real servers"), pytest.m
 
 RUNS = [("log", 3), ("log", 24), ("diskqueue", 2), ("diskqueue", 5)]
 STEPS = 60
-MUTANT_SEEDS = {"lost": ("log", 3), "altered": ("log", 1), "returned": ("log", 5), "fin-forgotten": ("log", 24)}
+MUTANT_SEEDS = {
+    "lost": ("log", 3),
+    "altered": ("log", 1),
+    "returned": ("log", 5),
+    "returned-by-hand": ("log", 3),
+    "fin-forgotten": ("log", 24),
+}
 
 
 @pytest.mark.parametrize(("storage", "seed"), RUNS)

@@ -1,5 +1,6 @@
 """The server, the connections to it, and the model beside it: each is changed here together with the others."""
 
+import base64
 import random
 import time
 import urllib.error
@@ -447,6 +448,32 @@ class World:
         for topic in self.topics.values():
             topic.message_count = topic.message_bytes = 0
             topic.is_count_exact = True
+
+    # Single messages.
+
+    def messages_of(self, topic: str, channel: str, state: str) -> list[dict[str, Any]]:
+        """The first messages of a channel in a state."""
+        answer = self.server.http("GET", f"/channel/messages?topic={topic}&channel={channel}&state={state}&limit=100")
+        rows: list[dict[str, Any]] = orjson.loads(answer)["messages"]
+        return rows
+
+    def serial_of(self, topic: str, channel: str, message_id: str) -> int | None:
+        """Which message has this id; None when it is not there any more."""
+        try:
+            answer = self.server.http("GET", f"/channel/message?topic={topic}&channel={channel}&id={message_id}")
+        except urllib.error.HTTPError as exc:
+            if exc.code != 404:
+                raise BrokenPromiseError(f"message {message_id} can't be read: {exc.code} {exc.read()!r}") from exc
+            return None
+        message = orjson.loads(answer)["message"]
+        body = message["body"].encode() if "body" in message else base64.b64decode(message["body_base64"])
+        return self.bodies.serial_of(body)
+
+    def finish_by_hand(self, topic: str, channel: str, ids: list[str]) -> list[dict[str, Any]]:
+        """The result for each id."""
+        path = f"/channel/message/finish?topic={topic}&channel={channel}"
+        results: list[dict[str, Any]] = orjson.loads(self.server.http("POST", path, "\n".join(ids).encode()))["results"]
+        return results
 
     def act(self, path: str, **query: str) -> None:
         """One act over HTTP, which must be taken."""
