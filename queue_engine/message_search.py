@@ -5,6 +5,7 @@ which message has it, and has the next piece read. So a search of small messages
 and publishing waits for none of it. A search that no request asks for any more ends.
 """
 
+import logging
 import secrets
 from dataclasses import dataclass, field
 
@@ -36,7 +37,10 @@ from queue_engine.messages.rows import (
 )
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import LimitError, StorageError
+from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
+
+logger = logging.getLogger(__name__)
 
 # Read at once: the worker does it in well under a millisecond where the log is in memory.
 PIECE_BYTES = 512 << 10
@@ -68,6 +72,8 @@ class _Search:
     problem: str = ""
     scanned_bytes: int = 0
     hits: list[SearchHit] = field(default_factory=list)
+    is_going: bool = False
+    goes_again: bool = False
 
     @property
     def needle(self) -> bytes:
@@ -185,6 +191,19 @@ class MessageSearch:
 
     def _go_on(self, search: _Search) -> None:
         """Have the next piece read, unless the search has ended."""
+        if search.is_going:
+            search.goes_again = True
+            return
+        search.is_going = search.goes_again = True
+        try:
+            # A background that reads at once comes back here meanwhile.
+            while search.goes_again:
+                search.goes_again = False
+                self._begin_piece(search)
+        finally:
+            search.is_going = False
+
+    def _begin_piece(self, search: _Search) -> None:
         self._forget_old()
         if self._catalog.is_closing:
             search.status = CANCELLED
@@ -238,6 +257,11 @@ class MessageSearch:
                 search.next_offset = queue.first_offset_at(begun, search.next_offset, search.end_offset)
         except StorageError as exc:
             search.status, search.problem = FAILED, str(exc)
+            return
+        except Exception as exc:
+            # A bug ends this search, and nothing else.
+            logger.exception("search failed topic=%s channel=%s", search.store.name, search.channel.name)
+            search.status, search.problem = FAILED, f"the search failed unexpectedly: {describe(exc)}"
             return
         self._go_on(search)
 

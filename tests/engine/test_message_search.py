@@ -52,7 +52,7 @@ def offsets(found: SearchState) -> list[int | None]:
     return [hit.row.offset for hit in found.hits]
 
 
-@pytest.mark.parametrize("piece_bytes", [16, 64, 1_000, 1 << 20])
+@pytest.mark.parametrize("piece_bytes", [7, 64, 1_000, 1 << 20])
 def test_a_text_is_found_wherever_the_pieces_begin(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
