@@ -139,6 +139,8 @@ class LogMessages:
             found = self._backlog.in_order()
         if query.sort == BY_AGE and query.state == WAITING:
             return self._by_age(query, first, end)
+        if query.sort == BY_ATTEMPTS and query.state == WAITING:
+            return self._by_attempts(query, first, end)
         page = page_of(
             found,
             query,
@@ -151,6 +153,19 @@ class LogMessages:
         if query.sort == BY_ATTEMPTS:
             return lambda offset: (-self.attempts(offset), offset)
         return (lambda offset: (offset, 0)) if query.sort == BY_AGE else None
+
+    def _by_attempts(self, query: MessageQuery, first: int, end: int) -> Listed:
+        """Waiting messages: only those that came back were delivered, and they are few."""
+        places = self._places
+        lines = list(islice(chain(places.unsent.offsets(), places.returned.offsets()), SCANNED_MAX + 1))
+        came_back = sorted(lines[:SCANNED_MAX], key=lambda offset: (-self.attempts(offset), offset))
+        page = page_of(
+            chain(came_back, () if query.attempts_min else places.cursor.offsets(first)),
+            query,
+            lambda offset: first <= offset < end and self.attempts(offset) >= query.attempts_min,
+            None,
+        )
+        return Listed(self.rows(page.items, query), page.next_cursor, page.is_bounded or len(lines) > SCANNED_MAX)
 
     def _by_age(self, query: MessageQuery, first: int, end: int) -> Listed:
         """Waiting messages by offset: pages of a million follow each other by their last offsets."""
