@@ -47,6 +47,9 @@ _FINDERS: tuple[tuple[Kind, Callable[[Vitals], Finding | None]], ...] = (
 RANK = {kind: rank for rank, (kind, _) in enumerate(_FINDERS)}
 
 
+_FINDS = tuple(find for _, find in _FINDERS)
+
+
 def find_all(vitals: Vitals) -> tuple[Finding, ...]:
     """The findings of a channel at this moment, the gravest cause first."""
-    return tuple(found for _, find in _FINDERS if (found := find(vitals)) is not None)
+    return tuple([found for find in _FINDS if (found := find(vitals)) is not None])

@@ -14,16 +14,14 @@ SHARE_MIN = 0.10
 
 def find(vitals: Vitals) -> Finding | None:
     """Counts those of lost connections as well; of the consumers that are left the one with most is named."""
-    stats = vitals.stats
-    if stats.paused or not stats.timeout_count:
-        return None
-    timeouts = vitals.timeouts_min or 0
-    handled = vitals.handled_min
-    if timeouts < TIMEOUTS_MIN or timeouts < SHARE_MIN * handled:
-        return None
     failures = vitals.failures
-    most = failures.most_timed_out if failures else None
-    culprit = words.culprit(most, timeouts)
+    if failures is None or failures.timed_out < TIMEOUTS_MIN or vitals.stats.paused or vitals.finished_min is None:
+        return None
+    timeouts = failures.timed_out
+    handled = vitals.finished_min + failures.requeued + timeouts
+    if timeouts < SHARE_MIN * handled:
+        return None
+    culprit = words.culprit(failures.most_timed_out, timeouts)
     share = units.share(timeouts, handled)
     by = f": {units.share(culprit.count, timeouts)} of them at {words.name(culprit)}" if culprit else ""
     return Finding(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from admin_console.diagnosis.diagnosis import Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State
 from admin_console.rings.depth_jumps import DepthCounts, jump_at_topic, jump_in_channel
-from admin_console.rings.rings import DEPTH_JUMPS, Clock, Rings
+from admin_console.rings.rings import DEPTH_JUMPS, Clock, Layout, Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
@@ -23,8 +23,13 @@ logger = logging.getLogger(__name__)
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "paused")
 COUNTERS = ("messages", "finished", "timeouts", "requeued", DEPTH_JUMPS)
-# Each costs 73 KB. What comes later has no history of its own; its gauges are counted in the totals and its topic.
-RINGS_MAX = 4_000
+# A channel's wait for room at no topic: all of its messages are its depth.
+_TOPIC = Layout(GAUGES, COUNTERS)
+_CHANNEL = Layout(GAUGES[1:], COUNTERS, same={"waiting": "depth"})
+# Rings take 2 to 70 KB, 15 where all figures change. What comes later has no history of its own; its gauges are counted
+# in the totals and its topic.
+RINGS_MAX = 20_000
+RINGS_BYTES_MAX = 128 << 20
 
 Key = tuple[str, str]  # topic and channel; the channel is "" for a topic, both are for the totals
 TOTAL: Key = ("", "")
@@ -66,10 +71,11 @@ class LiveState:
 
 
 class Hub:
-    """Rings for what exists, at most `rings_max`; the newest live state; the listeners that get every new one."""
+    """Rings for what exists, at most `rings_max` of `bytes_max` in all; the newest live state; its listeners."""
 
-    def __init__(self, rings_max: int = RINGS_MAX) -> None:
+    def __init__(self, rings_max: int = RINGS_MAX, bytes_max: int = RINGS_BYTES_MAX) -> None:
         self._rings_max = rings_max
+        self._bytes_max = bytes_max
         self.listeners: set[Callable[[LiveState], Awaitable[None]]] = set()
         self.act_count = 0
         self._act_numbers = itertools.count(1)
@@ -83,6 +89,8 @@ class Hub:
         self.rings: dict[Key, Rings] = {}
         self.live: LiveState | None = None
         self._counts: dict[Key, DepthCounts] = {}
+        self._without_rings: set[Key] = set()  # which exceeded the budget
+        self.rings_bytes = 0
 
     def note_act(self) -> None:
         """Count an act of the console or of the HTTP API: pages made before it do not show what it did. Any thread."""
@@ -134,87 +142,104 @@ class Hub:
         self.live = LiveState(snapshot, self.rings, self.clock.newest, states)
 
     def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
-        is_first = not self.rings
-        total_gauges = [0.0] * len(GAUGES)
-        total_growth = [0.0] * len(COUNTERS)
-        alive: set[Key] = {TOTAL}
-        counts_before, self._counts = self._counts, _depth_counts(snapshot)
-        deleted = _deleted_depths(counts_before, self._counts)
+        is_new = bool(self.rings)
+        before, counts = self._counts, dict[Key, DepthCounts]()
+        # What a topic's channels add up to: waiting, in flight, deferred, and the growth of counters.
+        sums: list[tuple[TopicStats, tuple[int, int, int], list[int]]] = []
         for topic in snapshot.topics:
-            topic_key = (topic.topic_name, "")
+            name = topic.topic_name
             waiting, in_flight, deferred = topic.depth, 0, 0
-            growth = [0.0] * len(COUNTERS)
-            passed_on = 0.0
+            passed_on = finished = timeouts = requeued = jumps = 0
             for channel in topic.channels:
-                key = (topic.topic_name, channel.channel_name)
-                alive.add(key)
-                waiting += channel.depth
-                in_flight += channel.in_flight_count
-                deferred += channel.deferred_count
-                rings = self._rings(key)
+                key = (name, channel.channel_name)
+                depth, held, later = channel.depth, channel.in_flight_count, channel.deferred_count
+                waiting += depth
+                in_flight += held
+                deferred += later
+                unfinished = depth + held + later + channel.quarantined_count
+                counted = counts[key] = (depth, unfinished, channel.dropped_count)
+                rings = self.rings.get(key) or self._made(key)
                 if rings is None:
                     continue
                 grown = rings.deltas(
                     (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count),
-                    is_new=not is_first,
+                    is_new=is_new,
                 )
-                grown.append(jump_in_channel(counts_before.get(key), self._counts[key], grown[0], grown[1]))
-                rings.write(
-                    second,
-                    (channel.depth, channel.depth, channel.in_flight_count, channel.deferred_count, channel.paused),
-                    grown,
-                )
+                jump = jump_in_channel(before.get(key), counted, grown[0], grown[1])
+                grown.append(jump)
+                rings.write(second, (depth, held, later, channel.paused), grown)
                 passed_on = max(passed_on, grown[0])
-                for index in (1, 2, 3, 4):
-                    growth[index] += grown[index]
-            alive.add(topic_key)
-            rings = self._rings(topic_key)
-            if rings is not None:
-                growth[0] = rings.deltas((topic.message_count,), is_new=not is_first)[0]
-                growth[4] += jump_at_topic(
-                    counts_before.get(topic_key), self._counts[topic_key], growth[0], passed_on
-                ) + deleted.get(topic.topic_name, 0.0)
-                rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), growth)
-            for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
-                total_gauges[index] += value
-            for index, change in enumerate(growth):
-                total_growth[index] += change
-        names = {topic.topic_name for topic in snapshot.topics}
-        total_growth[4] += sum(depth for name, depth in deleted.items() if name not in names)
-        total = self._rings(TOTAL)
-        assert total is not None, "the totals are the first rings of all"
-        total.write(second, total_gauges, total_growth)
-        for gone in self.rings.keys() - alive:
+                finished += grown[1]
+                timeouts += grown[2]
+                requeued += grown[3]
+                jumps += jump
+            counts[name, ""] = (topic.depth, topic.depth, topic.dropped_count)
+            sums.append((topic, (waiting, in_flight, deferred), [passed_on, finished, timeouts, requeued, jumps]))
+        self._counts = counts
+        self._write_topics(second, sums, before, is_new=is_new)
+        for gone in self.rings.keys() - counts.keys() - {TOTAL}:
             del self.rings[gone]
+        self._limit_bytes()
 
-    def _rings(self, key: Key) -> Rings | None:
-        rings = self.rings.get(key)
-        if rings is None:
-            # The totals always have theirs.
-            if len(self.rings) >= self._rings_max and key != TOTAL:
-                return None
-            rings = self.rings[key] = Rings(self.clock, GAUGES, COUNTERS)
+    def _write_topics(
+        self,
+        second: int,
+        sums: "list[tuple[TopicStats, tuple[int, int, int], list[int]]]",
+        before: dict[Key, DepthCounts],
+        *,
+        is_new: bool,
+    ) -> None:
+        """Write the rings of topics and of the totals."""
+        counts = self._counts
+        deleted = _deleted_depths(before, counts)
+        gauges = [0] * len(GAUGES)
+        growth = [0] * len(COUNTERS)
+        for topic, (waiting, in_flight, deferred), grown in sums:
+            key = (topic.topic_name, "")
+            passed_on, grown[0] = grown[0], 0
+            rings = self.rings.get(key) or self._made(key)
+            if rings is not None:
+                (published,) = rings.deltas((topic.message_count,), is_new=is_new)
+                jump = jump_at_topic(before.get(key), counts[key], published, passed_on)
+                grown[0] = published
+                grown[4] += jump + deleted.pop(topic.topic_name, 0)
+                rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), grown)
+            for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
+                gauges[index] += value
+            for index, change in enumerate(grown):
+                growth[index] += change
+        for topic, _, _ in sums:
+            deleted.pop(topic.topic_name, 0)  # of a topic without rings
+        growth[4] += sum(deleted.values())
+        total = self.rings.get(TOTAL) or self._made(TOTAL)
+        assert total is not None, "the totals always have rings"
+        total.write(second, gauges, growth)
+
+    def _made(self, key: Key) -> Rings | None:
+        """New rings, unless there are as many as there may be; the totals always get theirs."""
+        if key != TOTAL and (len(self.rings) >= self._rings_max or key in self._without_rings):
+            return None
+        rings = self.rings[key] = Rings(self.clock, _CHANNEL if key[1] else _TOPIC)
         return rings
 
+    def _limit_bytes(self) -> None:
+        """Keep all rings within their budget: those that came last lose theirs, and get none again while they live."""
+        self.rings_bytes = sum([rings.bytes for rings in self.rings.values()])
+        if self._without_rings:
+            self._without_rings &= self._counts.keys()
+        for key in reversed(list(self.rings)) if self.rings_bytes > self._bytes_max else ():
+            if self.rings_bytes <= self._bytes_max:
+                break
+            if key != TOTAL:
+                self.rings_bytes -= self.rings.pop(key).bytes
+                self._without_rings.add(key)
 
-def _depth_counts(snapshot: "EngineSnapshot") -> dict[Key, DepthCounts]:
-    """The counts of each topic itself and of each channel."""
-    counts = {
-        (topic.topic_name, ""): DepthCounts(topic.depth, topic.depth, topic.dropped_count) for topic in snapshot.topics
-    }
-    for topic in snapshot.topics:
-        for channel in topic.channels:
-            unfinished = channel.depth + channel.in_flight_count + channel.deferred_count + channel.quarantined_count
-            key = (topic.topic_name, channel.channel_name)
-            counts[key] = DepthCounts(channel.depth, unfinished, channel.dropped_count)
-    return counts
 
-
-def _deleted_depths(before: dict[Key, DepthCounts], now: dict[Key, DepthCounts]) -> dict[str, float]:
+def _deleted_depths(before: dict[Key, DepthCounts], now: dict[Key, DepthCounts]) -> dict[str, int]:
     """By topic: the change of depth, at most 0, that came of deleting the topic or channels of it."""
-    depths: dict[str, float] = {}
+    depths: dict[str, int] = {}
     for key in before.keys() - now.keys():
-        depths[key[0]] = depths.get(key[0], 0.0) - before[key].depth
+        depths[key[0]] = depths.get(key[0], 0) - before[key][0]
     return depths
 
 

@@ -3,29 +3,23 @@
 Emptying, rewinding and deleting are no flow: if trends counted them, an emptied channel would look as if it drained.
 """
 
-from typing import NamedTuple
+# The depth, what is unfinished (waiting, in flight, deferred, quarantined), and what was dropped since the process
+# started: of a channel, or of a topic itself, in one snapshot.
+DepthCounts = tuple[int, int, int]
 
 
-class DepthCounts(NamedTuple):
-    """The counts of a channel, or of a topic itself, in one snapshot; `dropped` since the process started."""
-
-    depth: int
-    unfinished: int  # waiting, in flight and deferred
-    dropped: int
-
-
-def jump_in_channel(before: DepthCounts | None, now: DepthCounts, arrived: float, finished: float) -> float:
+def jump_in_channel(before: DepthCounts | None, now: DepthCounts, arrived: int, finished: int) -> int:
     """The part of a channel's change of depth that an act made.
 
     That is the whole change in a second in which arrivals, finished and dropped messages do not explain it, else 0.
     """
-    if before is None or now.unfinished - before.unfinished == arrived - finished - (now.dropped - before.dropped):
-        return 0.0
-    return float(now.depth - before.depth)
+    if before is None or now[1] - before[1] == arrived - finished - (now[2] - before[2]):
+        return 0
+    return now[0] - before[0]
 
 
-def jump_at_topic(before: DepthCounts | None, now: DepthCounts, arrived: float, passed_on: float) -> float:
+def jump_at_topic(before: DepthCounts | None, now: DepthCounts, arrived: int, passed_on: int) -> int:
     """The same for the messages at a topic itself. passed_on: the most that any of its channels got."""
-    if before is None or before.depth + arrived - now.depth - (now.dropped - before.dropped) <= passed_on:
-        return 0.0
-    return float(now.depth - before.depth)
+    if before is None or before[0] + arrived - now[0] - (now[2] - before[2]) <= passed_on:
+        return 0
+    return now[0] - before[0]

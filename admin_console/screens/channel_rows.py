@@ -50,8 +50,8 @@ def urgency(live: LiveState, diagnosis: Diagnosis) -> tuple[object, ...]:
 def peak_depth(rings: Rings | None, depth: int) -> float:
     """The highest depth of the last fifteen minutes. The bucket that still fills is left out once there is another,
     so that two channels that overtake each other every second do not swap places."""
-    known = [value for value in rings.spark_values()[:-1] if not isnan(value)] if rings else []
-    return max(known, default=float(depth))
+    peak = rings.peak() if rings else None
+    return float(depth) if peak is None else peak
 
 
 def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:

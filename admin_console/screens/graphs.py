@@ -3,7 +3,6 @@
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
 
 from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
 from admin_console.screens.parts import Graph, GraphLegend
@@ -76,8 +75,7 @@ def _deepest(live: LiveState) -> list[Key]:
 
 def _peak(live: LiveState, key: Key) -> float:
     rings = live.rings.get(key)
-    known = [value for value in rings.spark_values()[:-1] if not isnan(value)] if rings else []
-    return max(known, default=0.0)
+    return (rings.peak() if rings else None) or 0.0
 
 
 def topic_plans(topic: str) -> tuple[GraphPlan, ...]:

@@ -607,7 +607,6 @@ class Channel:
         for consumer in self.consumers.values():
             ready_count += consumer.ready_count
         most_id = attempts_id.decode("ascii", "replace")
-        failed_count = self.requeue_count + self.timeout_count
         return ChannelStats(
             topic_name=self.topic_name,
             channel_name=self.name,
@@ -643,7 +642,13 @@ class Channel:
             quarantined_count=quarantine.count,
             quarantine=quarantine,
             redrive=self.redrive,
-            failures=self._failures.look(self.consumers.values(), failed_count, attempts, most_id),
+            failures=self._failures.look(
+                self.consumers.values(),
+                self.requeue_count,
+                self.timeout_count,
+                attempts_max=attempts,
+                attempts_max_id=most_id,
+            ),
         )
 
     def _oldest_ns(self) -> int | None:

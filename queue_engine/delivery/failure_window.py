@@ -23,27 +23,36 @@ RECENT_BUCKETS = 3
 UNNAMED_ATTEMPTS = 2
 
 REQUEUED, TIMED_OUT = 0, 1
+NOBODY = 0  # no connection has this key
 
 
 class FailureWindow:
     """The last minute of one channel. time_ns: the wall clock."""
 
-    __slots__ = ("_buckets", "_count", "_leaders", "_names", "_time_ns")
+    __slots__ = ("_buckets", "_count", "_leaders", "_names", "_time_ns", "_timeouts")
 
     def __init__(self, time_ns: Callable[[], int]) -> None:
         self._time_ns = time_ns
         self._count = 0  # the channel's requeues and timeouts at the last look
+        self._timeouts = 0  # those that were noted
         self._buckets: deque[tuple[int, dict[int, list[int]]]] = deque()  # (number of the bucket, counts by connection)
         self._names: dict[int, tuple[str, str]] = {}
         self._leaders: deque[tuple[int, str, int]] = deque()  # (number of the bucket, message, its deliveries before)
 
     def look(
-        self, consumers: Iterable[Consumer], count: int, attempts_max: int, attempts_max_id: str
+        self,
+        consumers: Iterable[Consumer],
+        requeue_count: int,
+        timeout_count: int,
+        *,
+        attempts_max: int,
+        attempts_max_id: str,
     ) -> RecentFailures | None:
         """Note what was counted since the last look; the last minute, None when nothing failed in it.
 
-        count: the channel's requeues and timeouts since the start. attempts_max, attempts_max_id: as in ChannelStats.
+        All arguments are as in ChannelStats.
         """
+        count = requeue_count + timeout_count
         if count == self._count and not self._buckets:
             return None
         number = self._time_ns() // BUCKET_NS
@@ -52,6 +61,10 @@ class FailureWindow:
             self._count = count
             for consumer in consumers:
                 self._note(consumer, number)
+            # Timeouts of consumers that had left by then are nobody's by now.
+            lost = timeout_count - self._timeouts
+            if lost > 0:
+                self._add(NOBODY, number, 0, lost)
         self._forget(number)
         if not self._buckets:
             return None
@@ -68,12 +81,16 @@ class FailureWindow:
             return
         consumer.requeues_noted += requeued
         consumer.timeouts_noted += timed_out
+        self._names[consumer.key] = (consumer.name, consumer.address)
+        self._add(consumer.key, number, requeued, timed_out)
+
+    def _add(self, key: int, number: int, requeued: int, timed_out: int) -> None:
         if not self._buckets or self._buckets[-1][0] != number:
             self._buckets.append((number, {}))
-        counts = self._buckets[-1][1].setdefault(consumer.key, [0, 0])
+        counts = self._buckets[-1][1].setdefault(key, [0, 0])
         counts[REQUEUED] += requeued
         counts[TIMED_OUT] += timed_out
-        self._names[consumer.key] = (consumer.name, consumer.address)
+        self._timeouts += timed_out
 
     def _forget(self, number: int) -> None:
         """Drop what is older than a minute; all of it when the clock was set back."""
@@ -130,8 +147,9 @@ class FailureWindow:
         )
 
     def _most(self, counts: dict[int, int]) -> ConsumerFailures | None:
-        if not counts:
+        known = {key: count for key, count in counts.items() if key != NOBODY}
+        if not known:
             return None
-        key = max(counts, key=lambda one: (counts[one], -one))
+        key = max(known, key=lambda one: (known[one], -one))
         name, address = self._names[key]
-        return ConsumerFailures(key, name, address, counts[key], len(counts))
+        return ConsumerFailures(key, name, address, known[key], len(known))

@@ -112,6 +112,16 @@ def test_timeouts_are_counted_apart(engine: Engine, clock: ManualClock) -> None:
     assert failures.most_timed_out.name == "payments-3"
 
 
+def test_timeouts_of_a_consumer_that_has_left_are_counted_and_nobodys(engine: Engine, clock: ManualClock) -> None:
+    client, other = consumer(engine, "payments-3", ready=6), consumer(engine, "payments-1")
+    publish(engine, 6)
+    client.channel.remove_consumer(client.consumer, gives_back=False)
+    clock.advance(ms=TIMEOUT_MS + 1)
+    client.channel.expire(clock.monotonic_ns())
+    failures = look(other)
+    assert (failures.timed_out, failures.most_timed_out) == (6, None)
+
+
 def test_one_message_that_comes_back_again_and_again_is_counted(engine: Engine, clock: ManualClock) -> None:
     client = consumer(engine, "payments-1", ready=1)
     publish(engine, 1)
@@ -153,7 +163,7 @@ def test_deliveries_of_one_message_are_not_counted_for_the_next(engine: Engine, 
 
     def repeated(requeues: int, attempts: int, message_id: str) -> int:
         one.requeue_count += requeues
-        failures = window.look([one], one.requeue_count, attempts, message_id)
+        failures = window.look([one], one.requeue_count, 0, attempts_max=attempts, attempts_max_id=message_id)
         assert failures is not None
         clock.advance(ms=6_000)
         return failures.repeated

@@ -342,8 +342,8 @@ PRECEDENCE: tuple[tuple[dict[str, Any], dict[str, float], list[str]], ...] = (
     ),
     ({**HELD_20, "oldest_ns": old(90)}, {}, ["stuck", "saturated"]),
     (
-        {**DRAINS, **FAILS, "timeout_count": 500},
-        {"timeout_count": 1, "requeue_count": 3},
+        {**DRAINS, "failures": failures(requeued=178, timed_out=60)},
+        {"requeue_count": 3},
         ["failing", "timing out"],
     ),
     ({"depth": 5, "oldest_ns": old(400)}, {}, ["no consumers", "old messages"]),

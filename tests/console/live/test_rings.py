@@ -4,7 +4,7 @@ import pytest
 
 from admin_console.api.series import spans
 from admin_console.hub.hub import TOTAL, Hub
-from admin_console.rings.rings import SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock
+from admin_console.rings.rings import RING_BYTES_MIN, SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
 
@@ -91,6 +91,46 @@ def test_a_channel_beyond_the_limit_has_no_rings_and_its_gauges_are_in_the_total
     assert hub.rings.keys() == {("orders", "a"), ("orders", "b"), TOTAL}
     totals = {name: hub.rings[TOTAL].series(name)[-1] for name in ("waiting", "in_flight", "deferred")}
     assert totals == {"waiting": 15, "in_flight": 9, "deferred": 3}
+
+
+def test_a_column_takes_the_bytes_that_its_figures_need_and_keeps_them_all() -> None:
+    hub = Hub()
+    depths = [7, 7, 8, 300, 70_000, 5 * 10**9, 6]
+    widths = []
+    for second, depth in enumerate(depths):
+        feed(hub, START_S + second, messages=0, depth=depth)
+        rings = hub.rings["orders", "billing"]
+        widths.append((rings.bytes - RING_BYTES_MIN) // SECONDS)
+        assert rings.series("depth")[-second - 1 :] == depths[: second + 1]
+        assert rings.newest("depth") == rings.newest("waiting") == depth
+    # Beside the depth, its jumps: nothing came or went, so an act made each of them. These have a sign.
+    assert widths[:2] == [0, 0]
+    assert widths[2:] == sorted(widths[2:])
+    assert widths[-1] == 8 + 8
+
+
+def test_a_sum_that_has_grown_for_long_starts_again_from_what_is_kept() -> None:
+    hub = Hub()
+    feed(hub, START_S, messages=0)
+    for second in range(1, SECONDS + 60):
+        feed(hub, START_S + second, messages=(1 << 32) - SECONDS - 50 + second)
+        if second > SECONDS + 40:
+            assert hub.rings["orders", "billing"].count("messages", 60) == 60
+            assert hub.rings["orders", "billing"].series("messages")[1:] == [1] * (SECONDS - 1)
+    assert hub.rings["orders", "billing"].bytes == RING_BYTES_MIN + 2 * SECONDS, "two bytes a second, not eight"
+
+
+def test_rings_beyond_their_budget_are_those_that_came_last() -> None:
+    hub = Hub(bytes_max=4 * RING_BYTES_MIN + 100)
+    names = ("a", "b", "c")
+    for second in range(3):
+        channels = [channel("orders", name, depth=5 + second) for name in (names if second else names[:1])]
+        hub.write(snapshot(topic("orders", *channels), second=START_S + second))
+        assert hub.rings_bytes <= 4 * RING_BYTES_MIN + 100
+        assert sum(rings.bytes for rings in hub.rings.values()) == hub.rings_bytes
+    assert TOTAL in hub.rings
+    assert ("orders", "c") not in hub.rings
+    assert hub.rings[TOTAL].newest("waiting") == 21, "what has no rings is counted in the totals"
 
 
 def test_only_fifteen_minutes_are_kept() -> None:
