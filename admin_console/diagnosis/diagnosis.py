@@ -83,7 +83,7 @@ def is_calm(topic: "TopicStats", channel: "ChannelStats", young_ns: int) -> bool
         return False
     if channel.failures is not None or channel.attempts_max >= poison.ATTEMPTS_MIN_ALONE or channel.ramp is not None:
         return False
-    if channel.quarantined_count:
+    if channel.quarantined_count or channel.quarantine.full:
         return False
     if not channel.depth:
         return not channel.deferred_count or channel.in_flight_count > 0
