@@ -6,7 +6,7 @@ A path's own words begin with `~`, which no topic or channel name may: `/topics/
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 from django.views import View
 
-from admin_console.message_views import acts, files, lists, topic_messages
+from admin_console.message_views import acts, files, lists, search, topic_messages
 from admin_console.views import (
     accounts,
     audit,
@@ -79,8 +79,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("audit/", audit.audit_list, name="audit"),
     path(f"{_TOPIC}/~messages/", topic_messages.topic_messages, name="topic_messages"),
     # The messages of a channel.
-    path(f"{_CHANNEL}/~messages/", lists.channel_messages, name="channel_messages"),
+    path(f"{_CHANNEL}/~messages/", search.messages_or_search, name="channel_messages"),
     path(f"{_CHANNEL}/~messages/~file/", files.message_file, name="message_file"),
+    path(f"{_CHANNEL}/~messages/~search/<slug:search>/", search.message_search, name="message_search"),
     path(f"{_CHANNEL}/~messages/<message:message>/", lists.channel_message, name="channel_message"),
     path(f"{_CHANNEL}/~messages/<message:message>/body", files.message_body, name="message_body"),
     # Acts.

@@ -100,6 +100,7 @@ def answer_list(
         ],
         "has_offsets": found.storage == "log",
         "has_filter": asked.has_filter,
+        "cannot_search": as_sentence(reason) if (reason := place.why_not("search_messages")) else "",
         "can_see_bodies": can_see,
         "columns": columns,
         "width": len(columns) + 3,

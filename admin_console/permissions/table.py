@@ -29,8 +29,12 @@ PAGES: Mapping[str, Role] = {
     "topic_messages": Role.OPERATOR,
 }
 
-# What is sent as a file; each is a look at bodies.
-FILES: Mapping[str, Role] = {"message_body": Role.OPERATOR, "message_file": Role.OPERATOR}
+# What is sent as a file, and searches that run; each is a look at bodies.
+FILES: Mapping[str, Role] = {
+    "message_body": Role.OPERATOR,
+    "message_file": Role.OPERATOR,
+    "message_search": Role.OPERATOR,
+}
 
 ACTS: Mapping[str, Role] = {act.name: act.least for act in act_table.ACTS.values() if act.least is not None}
 

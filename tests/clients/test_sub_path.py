@@ -38,9 +38,9 @@ pytestmark = pytest.mark.slow(reason="starts real servers")
 KINDS = ("nginx", "nginx that takes the path off", "caddy")
 VARIANTS_MAX = 6  # queries of one path that a crawl follows
 PASSWORDS = {Role.VIEWER: "only looking, not touching", Role.OPERATOR: "pausing, and not emptying"}
-# A page links to the log-in for strangers alone, the log-out and a selection's file are forms, and no job is stopped
-# that could be started.
-WITHOUT_LINK = {"login", "logout", "message_file", "start_job"}
+# A page links to the log-in for strangers alone; the log-out, a selection's file and a search are forms, and no job is
+# stopped that could be started.
+WITHOUT_LINK = {"login", "logout", "message_file", "message_search", "start_job"}
 
 
 class Site:

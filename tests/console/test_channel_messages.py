@@ -79,7 +79,7 @@ def test_each_state_lists_its_messages_and_nothing_is_consumed(
     engine: EngineRunner, consumer: NsqSocket, client: Client
 ) -> None:
     page = get(client)
-    assert counts_on(page) == {"Waiting": "2", "In flight": "1", "Deferred": "1", "Finished": "0"}
+    assert counts_on(page) == {"Waiting": "2", "In flight": "1", "Deferred": "1", "Quarantined": "0", "Finished": "0"}
     assert len(ids_on(page)) == 2
     assert '<span class="json-number">1</span>' in page
     held = get(client, state="in_flight")
@@ -212,3 +212,26 @@ def test_a_body_larger_than_the_list_shows_unfolds_on_its_own_page(engine: Engin
     whole = client.get(f"{PAGE}{large}/", {"whole": "1"}).content.decode()
     assert "the first 262,144 of 300,000 bytes" in whole
     assert len(client.get(f"{PAGE}{large}/body").content) == 300_000
+
+
+def test_a_text_is_searched_for_in_bodies_and_the_look_is_audited(engine: EngineRunner, client: Client) -> None:
+    started = client.get(PAGE, {"text": '"order": 2', "in": "waiting"})
+    assert started.status_code == 302
+
+    def found() -> str:
+        text: str = client.get(started["Location"], headers={"X-Fragment": "1"}).content.decode()
+        return text
+
+    wait_for("the search to end", lambda: 'data-state="at_end"' in found())
+    page = client.get(started["Location"]).content.decode()
+    assert "1 found" in page
+    assert "{<mark>&quot;order&quot;: 2</mark>}" in page
+    assert last_row().detail == 'search for "order": 2'
+    elsewhere = started["Location"].replace("billing", "audit")
+    assert client.get(elsewhere)["Location"] == "/topics/orders/audit/~messages/"
+    assert client.post(started["Location"]).status_code == 302
+    viewer = client_of(make_user("vera", Role.VIEWER))
+    assert viewer.get(started["Location"]).status_code == 403
+    assert viewer.get(PAGE, {"text": "order"}).status_code == 200, "the list, without a search"
+    wrong = client.get(PAGE, {"text": "x", "in": "lost"})
+    assert (wrong.status_code, "state=lost can be waiting" in wrong.content.decode()) == (409, True)

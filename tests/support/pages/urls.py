@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 TOPIC, CHANNEL, CURSOR, JOB, REPLAY = "orders", "billing", "archive", "archive", "20260301-143000-7f3a"
 MESSAGE = "0"  # its offset
 TRASH = 999_999  # an id that no entry has
+SEARCH = "0123456789abcdef"  # forgotten
 
 
 def all_urls() -> list[tuple[str, str]]:
@@ -19,6 +20,7 @@ def all_urls() -> list[tuple[str, str]]:
         "replay": REPLAY,
         "message": MESSAGE,
         "trash": TRASH,
+        "search": SEARCH,
     }
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))

@@ -1,0 +1,150 @@
+"""A search for a text in the bodies of a channel's messages, while it runs: how far it is, what it has found, Cancel.
+
+The page is asked again and again, by a script for its results alone, or as a whole by the browser where no script
+runs. A search that is not asked for ends by itself.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from admin_console.answers.refusal import refusal, wants_fragment
+from admin_console.audit.record import NotAuditedError
+from admin_console.gateway.gateway import ReadRefusedError, SearchHit, SearchState, get_gateway
+from admin_console.message_views import lists
+from admin_console.message_views.lists import not_audited, note_look
+from admin_console.messages.asked import is_offset
+from admin_console.messages.place import Place, place_of
+from admin_console.messages.states import FINISHED, STATES, State
+from admin_console.messages.visible import visible
+from admin_console.permissions.allowed import CheckedRequest
+from admin_console.vocabulary import units
+
+RUNNING = "running"
+_ENDS = {
+    "at_end": "All of them were looked at.",
+    "full": "It ended as it has as many results as one search can have. Go on from here for more.",
+    "bounded": "It ended as it has read as much of the log as one search may. Go on from here for more.",
+    "cancelled": "It was cancelled: by its button, or since no page asked for it any more.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message whose body has the text, and its surroundings in three parts."""
+
+    url: str
+    message_id: str
+    offset: int | None
+    state: State
+    before: str
+    found: str
+    after: str
+
+
+@require_safe
+def messages_or_search(request: CheckedRequest, topic: str, channel: str) -> HttpResponse:
+    """The list of messages, or, with `?text=`, a search that begins; `in` is a state, or "all"."""
+    text = request.GET.get("text", "")
+    if not text or not request.may["message_search"]:
+        return lists.channel_messages(request, topic, channel)
+    place = place_of(get_gateway(), topic, channel)
+    if place is None:
+        return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
+    state = request.GET.get("in", "")
+    return begin(request, place, text, "" if state == "all" else state)
+
+
+def begin(request: CheckedRequest, place: Place, text: str, state: str) -> HttpResponse:
+    """Begin a search, and go to its page."""
+    first = request.GET.get("first", "")
+    try:
+        started = get_gateway().start_search(
+            place.topic,
+            place.channel,
+            text,
+            state=state,
+            first_offset=_first(first, state),
+        )
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
+    return HttpResponseRedirect(_url(place, started.search_id))
+
+
+def _first(text: str, state: str) -> int | None:
+    """Where a search begins: as asked, else at the log's oldest message where finished ones are wanted, else at the
+    channel's first unfinished one."""
+    if is_offset(text):
+        return int(text)
+    return 0 if state in ("", FINISHED) else None
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def message_search(request: CheckedRequest, topic: str, channel: str, search: str) -> HttpResponse:
+    """GET shows a search, POST cancels it."""
+    place = place_of(get_gateway(), topic, channel)
+    if place is None:
+        return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
+    gateway = get_gateway()
+    try:
+        found = gateway.search_state(search)
+        if (found.topic, found.channel) != (topic, channel):
+            raise ReadRefusedError(f"{search} is a search in another channel.")
+        if request.method == "POST":
+            gateway.cancel_search(search)
+            return HttpResponseRedirect(_url(place, search))
+        if found.hits:
+            note_look(request, place, [hit.row for hit in found.hits], detail=f"search for {found.text}")
+    except ReadRefusedError:
+        messages.warning(request, "That search is over and forgotten: begin it again.")
+        return HttpResponseRedirect(place.list_url)
+    except NotAuditedError as exc:
+        return not_audited(request, exc)
+    context = {
+        "topic": topic,
+        "channel": channel,
+        "list_url": place.list_url,
+        "search": found,
+        "text": visible(found.text),
+        "state": STATES.get(found.state),
+        "hits": [_hit(place, found, hit) for hit in found.hits],
+        "is_running": found.status == RUNNING,
+        "words": _words(found),
+        "on_url": _on_url(place, found),
+        "search_url": _url(place, search),
+    }
+    template = "messages/_search.html" if wants_fragment(request) else "pages/message_search.html"
+    return render(request, template, context)
+
+
+def _url(place: Place, search: str) -> str:
+    return reverse("message_search", args=(place.topic, place.channel, search))
+
+
+def _on_url(place: Place, found: SearchState) -> str:
+    """The search that goes on where this one ended before its end."""
+    if found.status == RUNNING or found.next_offset >= found.end_offset:
+        return ""
+    asked = {"text": found.text, "in": found.state or "all", "first": str(found.next_offset)}
+    return place.url_with(urlencode(asked))
+
+
+def _words(found: SearchState) -> str:
+    passed = f"{units.number(found.message_count)} of {units.number(found.message_total)} messages looked at"
+    read = f"{units.byte_count(found.scanned_bytes)} read"
+    end = found.problem or _ENDS.get(found.status, "")
+    return f"{passed}, {read}. {end}".strip()
+
+
+def _hit(place: Place, found: SearchState, hit: SearchHit) -> Hit:
+    needle, around = found.text.encode(), hit.around
+    at = max(0, around.find(needle))
+    parts = (around[:at], around[at : at + len(needle)], around[at + len(needle) :])
+    before, text, after = (visible(part.decode("utf-8", "replace")) for part in parts)
+    row = hit.row
+    return Hit(place.message_url(row.message_id), row.message_id, row.offset, STATES[row.state], before, text, after)
