@@ -18,7 +18,7 @@ from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files, is_no_fault_of_disk
 from queue_engine.key_index.key_file import range_of_name
 from queue_engine.key_index.key_files import KeyFiles
-from queue_engine.key_index.key_merge import Merge, files_to_merge
+from queue_engine.key_index.key_merge import FILES_MAX, Merge, files_to_merge
 from queue_engine.key_index.key_state import STATE_NAME, KeyState, decode_state, encode_state
 from queue_engine.key_index.offset_ranges import Range, joined, without
 from queue_engine.key_index.topic_keys import KeyFile, Part, TopicKeys
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 # A part of so many keys is written.
 PART_ENTRIES = 1 << 15
-# Keys of all topics in memory, 12 bytes each. Beyond it, the largest open parts are written; where they can't be, the
+# Keys of all topics in memory, 4 bytes each. Beyond it, the largest open parts are written; where they can't be, the
 # oldest are left to the log.
 ENTRIES_MAX = 1 << 20
 # Open parts are written when they are so old, at most so many each time.
@@ -39,6 +39,8 @@ LARGEST_MAX = 64
 STATE_INTERVAL_NS = 30 * NS_PER_S
 RETRY_NS = 5 * NS_PER_S
 TRIM_INTERVAL_NS = 5 * NS_PER_S
+# Files are merged when none was written for so long.
+QUIET_NS = 2 * NS_PER_S
 # Parts that one job writes.
 WRITES_MAX = 8
 # A tick reads so many records and looks at so many topics at most, and begins no other after so long.
@@ -91,7 +93,8 @@ class _Making:
 
 
 class KeyIndexes:
-    """Belongs to the engine's thread. error: why the last write failed, "" after one that did not."""
+    """Belongs to the engine's thread. error: why the last write failed, "" after one that did not. is_on: whether keys
+    are noted at all."""
 
     def __init__(self, directory: str, *, files: Files, clock: Clock, worker: Background, is_on: bool = True) -> None:
         """is_on: off for a log whose messages have no keys."""
@@ -100,7 +103,7 @@ class KeyIndexes:
         self._path = os.path.join(directory, STATE_NAME)
         self._clock = clock
         self._worker = worker
-        self._is_on = is_on
+        self.is_on = is_on
         self._is_started = False
         self._state: KeyState | None = None  # as the start found it
         self._topics: dict[int, tuple[KeyedTopic, TopicKeys]] = {}
@@ -117,14 +120,14 @@ class KeyIndexes:
         self._written_state = b""
         self._now_ns = 0
         self._retry_at_ns = self._read_at_ns = self._state_at_ns = self._trim_at_ns = 0
-        self._count_at_ns = 0
+        self._count_at_ns = self._quiet_at_ns = 0
         self._synced_end: Callable[[], int] = lambda: 0
 
     # Start and stop.
 
     def open(self) -> None:
         """Read how far the index is whole. Raises NewerFormatError."""
-        if not self._is_on:
+        if not self.is_on:
             return
         try:
             data = self.files.files.read_whole(self._path, 1 << 30)
@@ -140,7 +143,7 @@ class KeyIndexes:
         """The topics of the start are added. synced_end: the end of what is durable of the log, as a position."""
         self._is_started = True
         self._synced_end = synced_end
-        if not self._is_on:
+        if not self.is_on:
             return
         try:
             names = self.files.names(self.files.directory)
@@ -156,7 +159,7 @@ class KeyIndexes:
     def add(self, topic: KeyedTopic) -> TopicKeys:
         """The keys of a topic, new or of the start."""
         number = topic.number
-        is_checked = self._is_started or not self._is_on
+        is_checked = self._is_started or not self.is_on
         keys = TopicKeys(
             number,
             self.files.topic_directory(number),
@@ -187,12 +190,12 @@ class KeyIndexes:
             self._making = None
         if self._merge is not None and self._merge.topic is keys:
             self._merge = None
-        if self._is_on:
+        if self.is_on:
             self._gone.append(keys.directory)
 
     def close(self) -> None:
         """Write the largest parts and the state, in this thread. Without that the next start reads more of the log."""
-        if not self._is_on or not self._is_started:
+        if not self.is_on or not self._is_started:
             return
         if self._job is not None:
             self._job.finish()
@@ -217,7 +220,7 @@ class KeyIndexes:
 
     def tick(self, now_ns: int) -> None:
         """Begin a job for the worker if it has none, and read a little of what is missing. now_ns: monotonic."""
-        if not self._is_on:
+        if not self.is_on:
             return
         self._now_ns = now_ns
         self._seal_some(now_ns)
@@ -286,7 +289,7 @@ class KeyIndexes:
         elif self._sealed:
             self._write_parts(now_ns)
         elif not self._write_state(now_ns) and (self._merge is not None or self._unmerged):
-            self._merge_some()
+            self._merge_some(now_ns)
 
     def _write_state(self, now_ns: int) -> bool:
         """Have the worker write the state, if that is due and it has changed."""
@@ -349,6 +352,7 @@ class KeyIndexes:
         def ended(error: Exception | None) -> None:
             for _, part in some:
                 part.is_taken = False
+            self._quiet_at_ns = self._now_ns + QUIET_NS
             for keys, part in written:
                 if keys.is_deleted:
                     continue  # its directory goes with the next job
@@ -371,10 +375,15 @@ class KeyIndexes:
         else:
             ended(None)
 
-    def _merge_some(self) -> None:
+    def _merge_some(self, now_ns: int) -> None:
+        """Have the worker do the next step of a merge: while many keys are published, only of a topic with many
+        files."""
         if self._merge is None:
             number = next(iter(self._unmerged))
             topic = self._topics[number][1]
+            if now_ns < self._quiet_at_ns and len(topic.files) <= FILES_MAX:
+                self._unmerged[number] = self._unmerged.pop(number)
+                return
             files = files_to_merge(topic)
             if not files:
                 del self._unmerged[number]
@@ -582,6 +591,11 @@ class KeyIndexes:
         except OSError as exc:
             raise StorageError(f"the key index of topic {topic.name} can't be read now: {exc}") from exc
         return self._topics[topic.number][1]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it writes, merges or reads, or will with the next ticks; open parts and the state wait longer."""
+        return bool(self._job or self._sealed or self._unmerged or self._merge or self._behind or self._unchecked)
 
     @property
     def missing_count(self) -> int:

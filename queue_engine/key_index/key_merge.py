@@ -23,9 +23,11 @@ from queue_engine.key_index.offset_ranges import within
 from queue_engine.key_index.topic_keys import KeyFile, TopicKeys
 
 # Files of one merge.
-MERGED_FILES = 8
+MERGED_FILES = 16
 # A merge makes no file of more entries.
-MERGED_ENTRIES_MAX = 1 << 20
+MERGED_ENTRIES_MAX = 1 << 19
+# Beyond so many files of a topic a merge does not wait for a quiet moment.
+FILES_MAX = 256
 # Entries that one step sorts, about: the engine's thread waits for a sort.
 _STEP_ENTRIES = 1 << 15
 

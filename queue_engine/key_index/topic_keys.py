@@ -6,7 +6,7 @@ added to as they are published, or `missing`. A missing range is read from the l
 
 import os
 from array import array
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 
 from crc32c import crc32c
@@ -60,9 +60,21 @@ class KeyFile:
 
 
 class Part:
-    """Keys in memory, of offsets from `first` up to `end`; position: of the first record among them, None without."""
+    """Keys in memory, of offsets from `first` up to `end`; position: of the first record among them, None without.
 
-    __slots__ = ("crcs", "end", "first", "is_made_again", "is_taken", "offsets", "position")
+    Four bytes a key: its CRC. Its offset follows from the run of offsets that it belongs to."""
+
+    __slots__ = (
+        "_next_offset",
+        "_run_offsets",
+        "_run_starts",
+        "crcs",
+        "end",
+        "first",
+        "is_made_again",
+        "is_taken",
+        "position",
+    )
 
     def __init__(self, first: int) -> None:
         self.first = self.end = first
@@ -70,25 +82,37 @@ class Part:
         self.is_taken = False  # the worker writes it now
         self.position: int | None = None
         self.crcs = array("I")
-        self.offsets = array("Q")
+        self._run_starts: list[int] = []  # of each run the index of its first key, ascending
+        self._run_offsets: list[int] = []  # and its first offset
+        self._next_offset = -1
 
     def __len__(self) -> int:
         return len(self.crcs)
+
+    @property
+    def base(self) -> int:
+        """The offset of the first key."""
+        return self._run_offsets[0]
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the offset of the last key."""
+        return self._next_offset
 
     def add(self, first_offset: int, keys: Sequence[bytes], position: int) -> None:
         """Note a record's keys; one of no bytes stands for none."""
         if self.position is None:
             self.position = position
-        if len(keys) == 1:
-            self.crcs.append(crc32c(keys[0]))
-            self.offsets.append(first_offset)
-        elif all(keys):
-            self.crcs.extend(map(crc32c, keys))
-            self.offsets.extend(range(first_offset, first_offset + len(keys)))
-        else:
-            given = [index for index, key in enumerate(keys) if key]
-            self.crcs.extend([crc32c(keys[index]) for index in given])
-            self.offsets.extend([first_offset + index for index in given])
+        if not all(keys):
+            for index, key in enumerate(keys):
+                if key:
+                    self.add(first_offset + index, [key], position)
+            return
+        if first_offset != self._next_offset:
+            self._run_starts.append(len(self.crcs))
+            self._run_offsets.append(first_offset)
+        self._next_offset = first_offset + len(keys)
+        self.crcs.extend(map(crc32c, keys))
 
     def found(self, key: bytes) -> list[int]:
         """The offsets that may have the key, ascending."""
@@ -99,13 +123,17 @@ class Part:
                 at = self.crcs.index(crc, at) + 1
             except ValueError:
                 return found
-            found.append(self.offsets[at - 1])
+            run = bisect_right(self._run_starts, at - 1) - 1
+            found.append(self._run_offsets[run] + at - 1 - self._run_starts[run])
 
     def content(self, number: int) -> bytes:
         """The file of these keys: one at least."""
-        base = self.offsets[0]
-        deltas = array("I", [offset - base for offset in self.offsets])
-        return encode_key_file(number, self.first, self.end, base, [sorted_entries(self.crcs, deltas)])
+        deltas = array("I")
+        for start, stop, offset in zip(
+            self._run_starts, [*self._run_starts[1:], len(self.crcs)], self._run_offsets, strict=True
+        ):
+            deltas.extend(range(offset - self.base, offset - self.base + stop - start))
+        return encode_key_file(number, self.first, self.end, self.base, [sorted_entries(self.crcs, deltas)])
 
 
 class TopicKeys:
@@ -135,7 +163,7 @@ class TopicKeys:
         one = self.open
         if not one.crcs:
             self.on_first(self)
-        elif first_offset + len(keys) - one.offsets[0] > DELTA_MAX:
+        elif first_offset + len(keys) - one.base > DELTA_MAX:
             self.seal(first_offset)
             self.on_first(self)
             one = self.open
@@ -147,7 +175,7 @@ class TopicKeys:
         """End the open part, which goes up to `end`; the next one begins there. One without keys goes on."""
         one = self.open
         if one.crcs:
-            one.end = max(end, one.offsets[-1] + 1)
+            one.end = max(end, one.next_offset)
             self.sealed.append(one)
             self.open = Part(one.end)
             self.on_sealed(self, one)

@@ -229,7 +229,8 @@ class LogTopicStore(LogTopic):
                 return
             if keys is not None:
                 self._batches.put(position, KeyedBatch(first, batch.timestamp_ns, batch.run(), keys))
-                self._keys.note(first, keys, position)
+                if self.key_indexes.is_on:
+                    self._keys.note(first, keys, position)
             if batch_key:
                 record = KeyedRecord(number, batch_key, first, count, batch.timestamp_ns, position, size)
                 self._batch_keys.put(record, digest)

@@ -79,17 +79,17 @@ def test_messages_with_the_same_key_come_newest_first_a_page_at_a_time(bench: In
 
 
 def test_files_are_not_merged_over_a_range_that_lacks(bench: IndexBench) -> None:
-    for number in rounds(bench, 32):
+    for number in rounds(bench, 64):
         if number % 2:
             bench.tick()
     keys = bench.indexes._topics[1][1]
     keys.sealed.clear()
     bench.indexes._sealed.clear()
-    assert len(keys.files) == 16
-    assert files_to_merge(keys) == keys.files[:8]
-    keys.lose(keys.files[12])
-    assert files_to_merge(keys) == keys.files[:8]
-    keys.lose(keys.files[4])
+    assert len(keys.files) == 32
+    assert files_to_merge(keys) == keys.files[:16]
+    keys.lose(keys.files[24])
+    assert files_to_merge(keys) == keys.files[:16]
+    keys.lose(keys.files[8])
     assert files_to_merge(keys) == []
 
 
@@ -119,7 +119,7 @@ def test_files_are_merged_and_the_old_ones_go(bench: IndexBench) -> None:
         if number % 5 == 0:
             bench.tick()
     bench.settle(60)
-    assert 1 <= len(bench.names()) < 16, bench.names()
+    assert 1 <= len(bench.names()) < 25, bench.names()
     finds_all(bench)
     bench.log.close()
     finds_all(IndexBench(bench.files, 1))
@@ -262,7 +262,7 @@ def test_a_topic_that_is_deleted_while_its_files_are_merged_leaves_none(bench: I
     worker = HeldBackground()
     bench = IndexBench(SimulatedFiles(), worker=worker)
     bench.make(2)
-    for _ in rounds(bench, 16, each=20):
+    for _ in rounds(bench, 20, each=20):
         bench.tick()
         worker.finish()
     while bench.indexes._merge is None:

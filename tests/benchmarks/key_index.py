@@ -1,0 +1,192 @@
+"""The key index: how long a look-up among many messages takes, and what the index costs a publish.
+
+    python -m tests.benchmarks.key_index --messages 10000000 --directory /var/tmp
+
+Look-ups: as many messages with a key each are published to one topic of a store of its own, 1,000 a batch. When the
+index has written and merged its files, keys are looked up, some of which do not exist; before the first round the
+system is asked to drop the index's files from its cache.
+
+Publishing: two stores of one process, with the index and without, get the same batches, in rounds that alternate. The
+processor's time counts, threads included, since all of it is the same interpreter's. It is that of the store alone:
+a client's publish over HTTP costs a multiple, of which the index is a smaller part. Merges, which wait for a quiet
+moment, are stated apart.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.disk.background import Backgrounds, InlineBackground
+from queue_engine.disk.files import Files
+from queue_engine.fetch.key_search import KeySearch
+from queue_engine.log_store.batch_keys import digest_of
+from queue_engine.log_store.log_settings import LogSettings
+from queue_engine.log_store.log_store import LogStore
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.vocabulary.clock import SystemClock
+from tests.support.stores.worker_thread import WorkerThread
+
+TICK_S = 0.1
+BODY = b"x" * 200
+
+
+@dataclass(slots=True)
+class Store:
+    """A log store with one topic. tick: as often as the engine does it."""
+
+    log: LogStore
+    topic: LogTopicStore
+    worker: WorkerThread
+    tick_at: float = 0.0
+
+    def publish(self, keys: list[bytes], bodies: list[bytes], batch_key: bytes = b"") -> None:
+        batch = self.topic.make_batch(bodies)
+        digest = digest_of(bodies, keys) if batch_key else b""
+        self.topic.append_keyed(batch, keys=keys, batch_key=batch_key, digest=digest)
+
+    def turn(self) -> None:
+        self.log.end_turn()
+        now = time.monotonic()
+        if now >= self.tick_at:
+            self.tick_at = now + TICK_S
+            self.tick()
+
+    def tick(self) -> None:
+        self.worker.answer()
+        self.log.tick(time.monotonic_ns())
+
+    def drain(self) -> None:
+        """Let the index write all that it has sealed, and merge."""
+        while self.topic.key_indexes.is_busy:
+            self.tick()
+            time.sleep(0.01)
+
+
+@contextmanager
+def opened(directory: Path, policy: SyncPolicy, *, has_key_index: bool = True) -> Iterator[Store]:
+    settings = LogSettings(
+        policy=policy,
+        sync_interval_ms=1_000,
+        sync_interval_bytes=64 << 20,
+        segment_bytes=64 << 20,
+        memory_count_max=100,
+        has_key_index=has_key_index,
+    )
+    worker = WorkerThread()
+    backgrounds = Backgrounds(worker, InlineBackground(), worker)
+    log = LogStore(str(directory), settings, files=Files(), clock=SystemClock(), backgrounds=backgrounds)
+    log.open([])
+    topic = log.open_topic("orders", 1, id_base=1 << 40)
+    log.reserved([(1, 1 << 40)])
+    topic.set_flowing(True)
+    try:
+        yield Store(log, topic, worker)
+    finally:
+        log.close()
+        worker.stop()
+
+
+def key_of(number: int) -> bytes:
+    return b"order-%010d" % number
+
+
+def look_ups(directory: Path, messages: int, count: int = 1_000) -> dict[str, float]:
+    """Figures of look-ups among so many messages: milliseconds, and bytes of the index a message."""
+    rng = Random(7)
+    with opened(directory, SyncPolicy.OS) as store:
+        bodies = [b"body"] * 1_000
+        for first in range(0, messages, 1_000):
+            store.publish([key_of(number) for number in range(first, first + 1_000)], bodies)
+            store.turn()
+        store.drain()
+        paths = list((directory / "keys" / "1").iterdir())
+        figures = {
+            "files": float(len(paths)),
+            "bytes a message": sum(path.stat().st_size for path in paths) / messages,
+        }
+        for path in paths:
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for name in ("cold", "warm"):
+            wanted = [rng.randrange(messages) for _ in range(count)]
+            times = [timed(store, key_of(number), [number]) for number in wanted]
+            figures |= {f"{name}, p50 ms": statistics.median(times), f"{name}, greatest ms": max(times)}
+        missing = [timed(store, b"none-%d" % number, []) for number in range(count)]
+        figures |= {"no such key, p50 ms": statistics.median(missing), "no such key, greatest ms": max(missing)}
+    return figures
+
+
+def timed(store: Store, key: bytes, expected: list[int]) -> float:
+    """Milliseconds of one look-up, which must find the messages at these offsets."""
+    began = time.perf_counter()
+    found = KeySearch(store.topic).find(key, 10, 1 << 20)
+    took = time.perf_counter() - began
+    assert [one.offset for one in found.page.messages] == expected
+    assert found.not_indexed_count == 0
+    return took * 1_000
+
+
+def publish_ratios(directory: Path, policy: SyncPolicy, *, each: int, rounds: int, batches: int) -> tuple[float, float]:
+    """(processor's time, wall-clock time) with the index, as parts of those without: medians over the rounds. each:
+    messages of a batch, 1 for single ones, of which 64 come in a turn."""
+    ratios: list[tuple[float, float]] = []
+    with (
+        opened(directory / "with", policy) as with_index,
+        opened(directory / "without", policy, has_key_index=False) as without,
+    ):
+        for number in range(rounds + 1):
+            took: dict[bool, tuple[float, float]] = {}
+            for is_with in (True, False) if number % 2 else (False, True):
+                store = with_index if is_with else without
+                took[is_with] = one_round(store, number, each, batches)
+            if number:  # the first one warms up
+                ratios.append((took[True][0] / took[False][0], took[True][1] / took[False][1]))
+    return statistics.median(one for one, _ in ratios), statistics.median(one for _, one in ratios)
+
+
+def one_round(store: Store, number: int, each: int, batches: int) -> tuple[float, float]:
+    first = number * batches * each
+    bodies = [BODY] * each
+    work = [
+        (
+            [key_of(first + batch * each + index) for index in range(each)],
+            (first + batch).to_bytes(16, "big") if each > 1 else b"",
+        )
+        for batch in range(batches)
+    ]
+    cpu, wall = time.process_time(), time.monotonic()
+    for index, (keys, batch_key) in enumerate(work):
+        store.publish(keys, bodies, batch_key)
+        if each > 1 or index % 64 == 63:
+            store.turn()
+    store.log.end_turn()
+    store.drain()
+    return time.process_time() - cpu, time.monotonic() - wall
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--directory", help="where the stores lie while this runs")
+    options = parser.parse_args()
+    for policy in (SyncPolicy.OS, SyncPolicy.ALWAYS):
+        for each, batches in ((200, 1_000), (1, 40_000)):
+            with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+                cpu, wall = publish_ratios(Path(directory), policy, each=each, rounds=options.rounds, batches=batches)
+            print(f"publish with keys, {each} a batch, sync {policy}: processor {cpu:.3f}, wall clock {wall:.3f}")
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        for name, figure in look_ups(Path(directory), options.messages).items():
+            print(f"{options.messages:,} messages: {name:24} {figure:8.3f}")
+
+
+if __name__ == "__main__":
+    main()
