@@ -57,6 +57,7 @@ _TABLE = (
     ActKinds("delete_channel"),
     ActKinds("rewind_channel", diskqueue=_NO_OFFSETS),
     ActKinds("read_messages", diskqueue=_NO_OFFSETS),
+    ActKinds("find_key", diskqueue=_NO_KEYS),
     ActKinds("lease_messages", diskqueue=_NO_OFFSETS),
     ActKinds("archive_on", diskqueue=_NO_CURSORS),
     ActKinds("archive_off", diskqueue=_NO_CURSORS),

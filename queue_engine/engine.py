@@ -255,11 +255,14 @@ class Engine:
 
     # Publishing, and clients.
 
-    def publish(self, topic_name: str, bodies: Sequence[bytes], *, defer_ms: int = 0) -> Ticket:
+    def publish(self, topic_name: str, bodies: Sequence[bytes], *, defer_ms: int = 0, key: bytes = b"") -> Ticket:
         """Publish to a topic, which is created when new. All or nothing; in the store by the end of this turn.
 
-        The ticket is done when the client may get its OK. Raises InvalidTopicError, LimitError or ClosedError.
+        The ticket is done when the client may get its OK. key: of the one message; then it is not deferred, and the
+        topic must be one of the log. Raises InvalidTopicError, InvalidStorageError, LimitError or ClosedError.
         """
+        if key:
+            return self.log.publish_keyed(topic_name, bodies[0], key)
         topic = self.topics.get(topic_name)
         if topic is None or self.catalog.is_closing:
             ready = self.catalog.topic_ready(topic_name)

@@ -37,6 +37,8 @@ from queue_engine.vocabulary.ticket import Ticket, after
 from queue_engine.wire.batch import WrittenBatch
 from queue_engine.wire.topic_state import TopicState
 
+# Of a message's key, given by a person or over HTTP.
+KEY_BYTES_MAX = 255
 READ_MESSAGES_MAX = 1_000
 READ_BYTES_MAX = 8 << 20
 READ_RECORDS_BYTES = 2 << 20  # the default
@@ -114,10 +116,10 @@ class LogActs:
 
     # Reading.
 
-    def _readable(self, name: str) -> LogTopicStore:
+    def _readable(self, name: str, act: str = "read_messages") -> LogTopicStore:
         """The store of topic `name` for reading, the server's own topic included. Raises TopicNotFoundError."""
         if not is_reserved(name) or name in self.topics:
-            return log_store_of(self._catalog.topic(name))
+            return log_store_of(self._catalog.topic(name), act)
         if self._sampler.topic is None:
             raise TopicNotFoundError(f"topic {name} does not exist: no samples are kept (--samples-interval)")
         return log_store_of(self._sampler.topic)
@@ -131,7 +133,7 @@ class LogActs:
     def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
         """The messages of a topic with this key, newest first, without consuming; those at offsets below `before`.
         Raises TopicNotFoundError, InvalidStorageError or StorageError."""
-        store = self._readable(topic)
+        store = self._readable(topic, "find_key")
         return KeySearch(store).find(key, min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX, before=before)
 
     def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:

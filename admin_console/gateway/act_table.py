@@ -75,7 +75,9 @@ def _created(done: Done) -> str:
 def _published(done: Done) -> str:
     size, defer_ms = sum(len(body) for body in done.details["bodies"]), done.details.get("defer_ms")
     later = f", to be delivered in {format_duration(defer_ms)}" if defer_ms else ""
-    return f"Published 1 message of {counted(size, 'byte')} to {done.name}{later}."
+    key = done.details.get("key", b"").decode(errors="replace")
+    with_key = f" with key {key}" if key else ""
+    return f"Published 1 message of {counted(size, 'byte')}{with_key} to {done.name}{later}."
 
 
 def _changed_pause(done: Done) -> str:

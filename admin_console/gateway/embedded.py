@@ -14,6 +14,7 @@ from admin_console.gateway.gateway import (
     EngineSnapshot,
     EngineUnavailableError,
     InFlightStats,
+    KeyPage,
     MessagePage,
     MessageQuery,
     MessageRows,
@@ -83,6 +84,10 @@ class EmbeddedGateway:
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, topic)) from exc
         return page
+
+    def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
+        found: KeyPage = self._read("log.find_key", topic, key, count_max, before=before)
+        return found
 
     def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
         rows: MessageRows = self._read("messages.list", topic, channel, query)

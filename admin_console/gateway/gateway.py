@@ -16,8 +16,9 @@ from queue_engine.delivery.stats import (
     RecentFailures,
     TopicStats,
 )
+from queue_engine.fetch.key_search import KeyPage
 from queue_engine.fetch.log_reader import MessagePage, ReadMessage
-from queue_engine.log_acts import SeekPreview, Target
+from queue_engine.log_acts import KEY_BYTES_MAX, SeekPreview, Target
 from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage, SearchHit, SearchState
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
@@ -29,6 +30,7 @@ from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.trash import TrashStats
 
 __all__ = [
+    "KEY_BYTES_MAX",
     "MAX_ATTEMPTS_MOST",
     "NAME_LENGTH_MAX",
     "RATE_DEFAULT",
@@ -43,6 +45,7 @@ __all__ = [
     "EngineUnavailableError",
     "Gateway",
     "InFlightStats",
+    "KeyPage",
     "LogStats",
     "MessagePage",
     "MessageQuery",
@@ -153,6 +156,11 @@ class Gateway(Protocol):
 
         Raises EngineUnavailableError, or ReadRefusedError with a sentence.
         """
+        ...
+
+    def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
+        """The messages of a topic that have a key, the newest first, at offsets below `before`. Consumes nothing.
+        Raises as `messages`."""
         ...
 
     def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:

@@ -11,8 +11,16 @@ from django.views.decorators.http import require_safe
 from admin_console.answers.refusal import refusal
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import NotAuditedError, record_look, require_room
-from admin_console.gateway.gateway import MessagePage, ReadMessage, ReadRefusedError, Target, get_gateway
+from admin_console.gateway.gateway import (
+    KEY_BYTES_MAX,
+    MessagePage,
+    ReadMessage,
+    ReadRefusedError,
+    Target,
+    get_gateway,
+)
 from admin_console.gateway.sentences import counted
+from admin_console.message_views.key_look import KeyLook
 from admin_console.messages import bodies
 from admin_console.messages.asked import is_offset, time_ns_of
 from admin_console.messages.lines import MessageLine, columns_of, now_ns, published_facts, utc
@@ -23,8 +31,12 @@ PAGE_MESSAGES = 20
 
 @require_safe
 def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
-    """`?offset=` or `?at=` (UTC): a page from there on; without either the newest. `?whole=1` shows the one at the
-    offset in whole, `?as=file` sends its body as a file."""
+    """`?offset=` or `?at=` (UTC): a page from there on; `?key=`: those with this key, the newest first, `&before=` an
+    offset; without any of them the newest. `?whole=1` shows the one at the offset in whole, `?as=file` sends its body
+    as a file."""
+    key_text = request.GET.get("key", "").strip()
+    if key_text:
+        return _by_key(request, topic, key_text)
     offset_text, at_text = _asked(request, "offset"), _asked(request, "at")
     complaint = ""
     target: Target | None = None
@@ -41,11 +53,22 @@ def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
     return _answer(request, topic, target, complaint)
 
 
+def _by_key(request: HttpRequest, topic: str, text: str) -> HttpResponse:
+    key, before = text.encode(errors="replace"), _asked(request, "before")
+    if len(key) > KEY_BYTES_MAX:
+        return _answer(request, topic, None, f"The key has {len(key)} bytes; the most is {KEY_BYTES_MAX}.")
+    if before and not is_offset(before):
+        return _answer(request, topic, None, f"{before!r} is not an offset: a whole number from 0.")
+    return _answer(request, topic, None, "", find=KeyLook(text, key, int(before) if before else None))
+
+
 def _asked(request: HttpRequest, name: str) -> str:
     return request.GET.get(name, "").strip()[:40]
 
 
-def _answer(request: HttpRequest, topic: str, target: Target | None, complaint: str) -> HttpResponse:
+def _answer(
+    request: HttpRequest, topic: str, target: Target | None, complaint: str, *, find: KeyLook | None = None
+) -> HttpResponse:
     # The look is in the audit list before any message is shown.
     record = partial(record_look, request, "read_messages", topic=topic, detail=request.GET.urlencode()[:120])
     is_file = _asked(request, "as") == "file" and target is not None
@@ -53,7 +76,10 @@ def _answer(request: HttpRequest, topic: str, target: Target | None, complaint: 
     try:
         require_room()
         try:
-            page = _page_of(topic, target, 1 if is_file or is_whole else PAGE_MESSAGES)
+            if find is not None:
+                page = find.page_of(topic, PAGE_MESSAGES)
+            else:
+                page = _page_of(topic, target, 1 if is_file or is_whole else PAGE_MESSAGES)
         except ReadRefusedError as exc:
             record(verdict=Verdict.FAILED, message=str(exc))
             return refusal(request, str(exc), status=409)
@@ -77,11 +103,12 @@ def _answer(request: HttpRequest, topic: str, target: Target | None, complaint: 
         "lines": [_line(topic, message, form, is_whole=is_whole) for message in page.messages],
         "can_see_bodies": True,
         "is_open": is_whole,
+        "can_find_key": "find_key" in get_gateway().node().capabilities,
         "complaint": complaint,
         "form": form,
         "forms": bodies.FORMS,
-        "asked": {"offset": _asked(request, "offset"), "at": _asked(request, "at")},
-        **_links(topic, page, form),
+        "asked": {"offset": _asked(request, "offset"), "at": _asked(request, "at"), "key": request.GET.get("key", "")},
+        **(_links(topic, page, form) if find is None else find.links(topic, form)),
     }
     return render(request, "pages/messages.html", context, status=400 if complaint else 200)
 

@@ -4,7 +4,14 @@ from typing import Any
 
 from django.urls import reverse
 
-from admin_console.gateway.gateway import NAME_LENGTH_MAX, format_duration, is_valid_name, parse_duration_ms
+from admin_console.gateway.gateway import (
+    KEY_BYTES_MAX,
+    NAME_LENGTH_MAX,
+    format_duration,
+    is_valid_name,
+    parse_duration_ms,
+    why_not,
+)
 from admin_console.gateway.sentences import counted
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
@@ -112,7 +119,17 @@ class Publish(ActPage):
                     help=f"Optional, such as 5s or 1m30s; at most {format_duration(node.max_defer_ms)}.",
                     length_max=20,
                 ),
+                *([] if why_not("publish_keyed", topic.storage, topic.topic_name) else [self._key_field()]),
             ],
+        )
+
+    def _key_field(self) -> Field:
+        return Field(
+            "key",
+            "Key",
+            value=self.request.POST.get("key", ""),
+            help=f"Optional, 1 to {KEY_BYTES_MAX} bytes: the message is found by it. Not with a delay.",
+            length_max=KEY_BYTES_MAX,
         )
 
     def details(self) -> dict[str, Any]:
@@ -133,9 +150,14 @@ class Publish(ActPage):
                 complaints.append(f"Delay: {exc}.")
         if defer_ms > node.max_defer_ms:
             complaints.append(f"Delay: {defer_text} is more than {format_duration(node.max_defer_ms)}.")
+        key = self.request.POST.get("key", "").strip().encode()
+        if len(key) > KEY_BYTES_MAX:
+            complaints.append(f"The key has {len(key)} bytes; the most is {KEY_BYTES_MAX}.")
+        if key and defer_ms:
+            complaints.append("A key and a delay are both given: a deferred message has no key.")
         if complaints:
             raise ComplaintError(*complaints)
-        return {"bodies": [body], "defer_ms": defer_ms}
+        return {"bodies": [body], **({"key": key} if key else {"defer_ms": defer_ms})}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return counted(len(details["bodies"][0]), "byte")

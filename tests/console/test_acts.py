@@ -134,9 +134,31 @@ def test_publish_with_a_delay_is_deferred(client: Client, engine: EngineRunner) 
     assert stats.deferred_count == 1
 
 
+def test_publish_with_a_key_is_found_by_it(client: Client, engine: EngineRunner) -> None:
+    engine.submit("acts.create_topic", "kept", storage="log").result(5)
+    answer = post(client, "/topics/kept/~publish/", body="shipped", key=" grüße ")
+    assert answer["message"] == "Published 1 message of 7 bytes with key grüße to kept."
+    found = engine.submit("log.find_key", "kept", "grüße".encode(), 10).result(5)
+    assert [one.body for one in found.page.messages] == [b"shipped"]
+
+
+def test_a_disk_queue_offers_no_key(client: Client, engine: EngineRunner) -> None:
+    engine.submit("acts.create_topic", "old", storage="diskqueue").result(5)
+    engine.submit("acts.create_topic", "kept", storage="log").result(5)
+    assert 'name="key"' in client.get("/topics/kept/~publish/").content.decode()
+    assert 'name="key"' not in client.get("/topics/old/~publish/").content.decode()
+    answer = post(client, "/topics/old/~publish/", body="x", key="k")
+    assert "topic old has storage kind diskqueue: only the log keeps keys" in answer["message"]
+
+
 @pytest.mark.parametrize(
     ("form", "sentence"),
     [
+        ({"body": "x", "key": "k" * 256}, "The key has 256 bytes; the most is 255."),
+        (
+            {"body": "x", "key": "k", "defer": "5s"},
+            "A key and a delay are both given: a deferred message has no key.",
+        ),
         ({"body": ""}, "The body is empty: a message has at least 1 byte."),
         ({"body": "x" * ((1 << 20) + 1)}, "The body has 1,048,577 bytes; the most is 1,048,576."),
         ({"body": "x", "defer": "5"}, "Delay: '5' is not a duration such as 60s, 500ms or 1m30s."),

@@ -74,6 +74,46 @@ def test_the_newest_messages_are_shown_and_stay(engine: EngineRunner, client: Cl
     assert (older_look.detail, older_look.counts["first_offset"]) == ("offset=10", 10)
 
 
+def test_messages_are_found_by_their_key(engine: EngineRunner, client: Client) -> None:
+    for number in range(25):
+        engine.submit("log.publish_keyed", "orders", b'{"order": %d}' % (100 + number), b"<b>&7").result(5)
+    first = client.get(PAGE, {"key": "<b>&7"}).content.decode()
+    assert orders_on(first) == list(range(124, 104, -1))
+    assert 'value="&lt;b&gt;&amp;7"' in first
+    assert "still to be indexed" not in first
+    older = client.get(PAGE, {"key": "<b>&7", "before": "55"}).content.decode()
+    assert f"{PAGE}?key=%3Cb%3E%267&amp;before=55&amp;form=auto" in first
+    assert orders_on(older) == list(range(104, 99, -1))
+    assert f"{PAGE}?key=%3Cb%3E%267&amp;form=auto" in older
+    assert "No message with key none" in client.get(PAGE, {"key": "none"}).content.decode()
+    looks = AuditRow.objects.order_by("id")
+    assert looks[0].message == "Looked at 20 messages of orders."
+    assert looks[0].detail == "key=%3Cb%3E%267"
+
+
+def test_a_look_by_key_says_what_is_not_indexed_yet(
+    engine: EngineRunner, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(10, 50)])
+    text = client.get(PAGE, {"key": "k"}).content.decode()
+    assert "40 messages from offset 10 on still to be indexed: of those, some may lack here." in text
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"key": "ü" * 128}, "The key has 256 bytes; the most is 255."),
+        ({"key": "k", "before": "x"}, "&#x27;x&#x27; is not an offset: a whole number from 0."),
+    ],
+)
+def test_a_look_by_key_refuses_in_a_sentence(
+    engine: EngineRunner, client: Client, query: dict[str, str], sentence: str
+) -> None:
+    answer = client.get(PAGE, query)
+    assert answer.status_code == 400
+    assert sentence in answer.content.decode()
+
+
 def test_pages_count_messages_across_offsets_that_a_kill_left_unused(engine: EngineRunner, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     shutil.copytree(engine.options.data_path, killed)  # what a kill would leave at this moment

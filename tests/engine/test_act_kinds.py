@@ -40,6 +40,7 @@ def refusal_of(engine: Engine, act: str) -> str:
         "write_batch": lambda: engine.log.write_batch("old", [b"x"], batch_key=BATCH_KEY),
         "rewind_channel": lambda: engine.acts.rewind_channel("old", "c", target=Target(word=START))[1],
         "read_messages": lambda: engine.log.read_messages("old", Target(word=START), 1),
+        "find_key": lambda: engine.log.find_key("old", b"k", 1),
         "lease_messages": lambda: engine.log.lease("old", 0, ttl_ms=1_000),
         "archive_on": lambda: engine.cursors.create("old", cursor="archive"),
         "archive_off": lambda: engine.cursors.delete("old", cursor="archive"),

@@ -6,13 +6,12 @@ Each function raises QueryError for a parameter that is missing or wrong.
 import re
 from dataclasses import dataclass
 
-from queue_engine.log_acts import Target
+from queue_engine.log_acts import KEY_BYTES_MAX, Target
 from queue_engine.readers.leases import LEASES_MAX, NAME_BYTES_MAX
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.parameters import (
     BATCH_KEY,
     BEFORE,
-    KEY_BYTES_MAX,
     REPLAYED,
     TIME_MS,
     TOPIC_NUMBER,

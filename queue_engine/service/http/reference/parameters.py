@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from queue_engine.log_acts import (
     END,
+    KEY_BYTES_MAX,
     LEASE_SEGMENTS_MAX,
     LEASE_TTL_MS_MAX,
     LEASE_TTL_MS_MIN,
@@ -25,7 +26,6 @@ from queue_engine.vocabulary.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RAT
 NUMBER_MAX = (1 << 32) - 1
 OFFSET_MOST = (1 << 62) - 1
 TIME_MS_MOST = 1 << 43
-KEY_BYTES_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
