@@ -143,6 +143,7 @@ class EngineStats:
             gone=self._catalog.gone.copy(),
             refused_connections=dict(self.refused_connections),
             refused_publishes=dict(self.refused_publishes),
+            trash=self._catalog.trash.totals(),
             aside=self._aside,
             monotonic_ns=self._clock.monotonic_ns(),
             pause_limit_ms=self._catalog.pause_limit_ms,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from queue_engine.delivery.channel import Channel
-from queue_engine.delivery.stats import Outcome
+from queue_engine.delivery.stats import Outcome, TrashTotals
 from queue_engine.delivery.topic import Topic
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
@@ -80,6 +80,7 @@ class Trash:
     def __init__(self, options: Options, clock: Clock, changes: ChangeLog, promises: TopologyPromises) -> None:
         self.items: dict[int, TrashItem] = {}
         self.topics: dict[int, LogTopicStore] = {}
+        self.bytes = 0  # of the log that the trash alone keeps, by the last tick
         self.given_up_count = 0
         self._age_ms = options.trash_age_ms
         self._clock = clock
@@ -333,6 +334,9 @@ class Trash:
             store.trash.drop(number)
         else:
             self._unsure.append((store, number))
+
+    def totals(self) -> TrashTotals:
+        return TrashTotals(len(self.items), self.bytes, self.given_up_count)
 
     def expired(self) -> list[TrashItem]:
         now_ms = self._clock.time_ns() // NS_PER_MS

@@ -54,9 +54,13 @@ class TrashActs:
         self._give_up_at_ns = 0
         self._bytes_before = 0  # that the trash kept when the last entry was given up
         self._is_deleting = False
-        self.bytes = 0  # of the log that the trash alone keeps, by the last tick
 
     # Questions.
+
+    @property
+    def bytes(self) -> int:
+        """Of the log that the trash alone keeps, by the last tick."""
+        return self._trash.bytes
 
     def list(self) -> tuple[TrashStats, ...]:
         """All entries, newest first. Raises StorageError."""
@@ -282,13 +286,13 @@ class TrashActs:
             return
         self._tick_at_ns = now_ns + TICK_NS
         if not self._trash.items:
-            self.bytes = 0
+            self._trash.bytes = 0
             return
         if self._is_deleting:
             return
         for item in self._trash.expired():
             self._delete_by_itself(item, "expire_trash")
-        self.bytes = log.retention.held_by_trash()
+        self._trash.bytes = log.retention.held_by_trash()
         if not self.bytes:
             return
         if self._bytes_max and self.bytes > self._bytes_max:

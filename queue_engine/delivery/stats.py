@@ -177,6 +177,16 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class TrashTotals:
+    """count: entries of the trash. bytes: of the log that it alone keeps. given_up_count: entries deleted before their
+    time, since the start."""
+
+    count: int = 0
+    bytes: int = 0
+    given_up_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSnapshot:
     """All of the engine at one second. Topics are sorted by name."""
 
@@ -194,6 +204,7 @@ class EngineSnapshot:
     """Connections refused since the start: by listener ("tcp", "http") and reason ("too_many")."""
     refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
     gone: Totals = field(default_factory=Totals)  # of topics and channels deleted since the start
+    trash: TrashTotals = TrashTotals()
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
     monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
     pause_limit_ms: int = 0  # a pause without an end has outlived its time after so long; 0: never

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.vocabulary.errors import NoRoomError, StorageError, TopologyError
+from queue_engine.delivery.stats import ActRecord
+from queue_engine.vocabulary.errors import NoRoomError, StorageError, TopologyError, TrashNotFoundError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
@@ -316,3 +317,40 @@ def test_a_log_that_can_not_be_told_whose_it_is_says_so_once_a_minute(
     pass_time(engine, clock, 1_000)
     assert (tmp_path / "log" / "identity").is_file()
     engine.close()
+
+
+def test_a_full_disk_takes_the_oldest_of_the_trash_and_only_as_much_as_is_needed(tmp_path: Path) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = make_engine(
+        tmp_path, clock, files=files, log_segment_bytes=MIB, max_body_size=MIB // 16, max_msg_size=MIB // 16
+    )
+    acts: list[ActRecord] = []
+    engine.trash.on_act = acts.append
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    pass_time(engine, clock, 3_000)
+    files.bytes_free = 40 * MIB
+    entries = []
+    for _ in range(2):
+        for _ in range(240):
+            engine.publish("orders", [b"x" * 50_000])
+            settle(engine)
+        outcome, ticket = engine.acts.empty_channel("orders", "billing")
+        assert ticket.error is None
+        entries.append(outcome.trash)
+        pass_time(engine, clock, 1_000)
+    while engine.publish("orders", [b"x" * 50_000]).error is None and not engine.stats.health.startswith("NOK"):
+        settle(engine)
+    assert [one.id for one in engine.trash.list()] == entries[::-1]
+    for _ in range(10):
+        pass_time(engine, clock, 1_000)
+    assert [one.id for one in engine.trash.list()] == entries[1:]
+    assert engine.stats.health == "OK"
+    assert [(act.action, act.topic, act.channel, act.via) for act in acts] == [
+        ("give_up_trash", "orders", "billing", "timer")
+    ]
+    outcome, ticket = engine.trash.restore_trash("orders", trash=entries[1])
+    assert ticket.error is None
+    assert outcome.depth == 240
+    with pytest.raises(TrashNotFoundError, match="given up for room"):
+        engine.trash.restore_trash("orders", trash=entries[0])

@@ -71,11 +71,11 @@ class TrashScript:
         self.tally.scripts += 1
         self.files.before_operation = self._before
         steps = [self._publish, self._consume, self._empty, self._delete, self._make, self._restore, self._rewind]
-        steps.append(self._rest)
+        steps += [self._rest, self._delete_topic, self._empty_topic]
         for _ in range(STEPS):
             if self.tally.states >= self.states_max:
                 return
-            self.rng.choices(steps, [4, 4, 3, 3, 2, 3, 1, 2])[0]()
+            self.rng.choices(steps, [4, 4, 3, 3, 2, 3, 1, 2, 1, 1])[0]()
 
     def _sync(self) -> None:
         settle(self.engine)
@@ -143,6 +143,22 @@ class TrashScript:
             act(name)  # type: ignore[operator]
             settle(self.engine)
 
+    def _delete_topic(self) -> None:
+        """It is restored at once."""
+        outcome, _ = self.engine.acts.delete_topic(TOPIC)
+        settle(self.engine)
+        restore(self.engine, outcome.trash)
+
+    def _empty_topic(self) -> None:
+        """With its channels; paused, so that messages wait at the topic, too."""
+        if len(self.engine.topics[TOPIC].channels) < len(CHANNELS):
+            return
+        self.engine.acts.pause_topic(TOPIC)
+        self._publish()
+        self.engine.acts.empty_topic(TOPIC, channels_too=self.rng.random() < 0.5)
+        self.engine.acts.unpause_topic(TOPIC)
+        settle(self.engine)
+
     def _make(self) -> None:
         """A client makes a channel anew."""
         self.engine.acts.create_channel(TOPIC, self.rng.choice(CHANNELS))
@@ -197,10 +213,12 @@ def judge(disk: SimulatedFiles, wanted: dict[str, Attempts], rng: Random) -> Non
         raise PromiseBrokenError(f"the start is stopped: {exc}") from exc
     entries = list(engine.trash.list())
     rng.shuffle(entries)
+    entries.sort(key=lambda one: one.act != "delete_topic")  # its channels can't be restored before it
     for one in entries:
         restore(engine, one.id)
     if left := engine.trash.list():
         raise PromiseBrokenError(f"the trash still has {left}")
+    engine.acts.unpause_topic(TOPIC)
     clock.advance(ms=2 * 3_600_000)
     for name in CHANNELS:
         engine.acts.create_channel(TOPIC, name)

@@ -82,6 +82,9 @@ def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
         "penstock_publishes_refused_total",
         [(labels(reason=reason), snapshot.refused_publishes.get(reason, 0)) for reason in Reason],
     )
+    to.add_one("penstock_trash_entries", snapshot.trash.count)
+    to.add_one("penstock_trash_bytes", snapshot.trash.bytes)
+    to.add_one("penstock_trash_given_up_total", snapshot.trash.given_up_count)
     to.add_one("penstock_set_aside_files", snapshot.aside.count)
     to.add_one("penstock_set_aside_bytes", snapshot.aside.bytes)
     to.add_one("penstock_set_aside_removed_total", snapshot.aside.removed_count)
