@@ -160,7 +160,7 @@ class QuarantineActs:
             self._go_on(channel, job, now_ns)
         if now_ns >= self._age_at_ns:
             self._age_at_ns = now_ns + AGE_INTERVAL_NS
-            self._release_aged()
+            self._look_around()
 
     def _go_on(self, channel: Channel, job: _Job, now_ns: int) -> None:
         if channel.is_deleted:
@@ -207,13 +207,16 @@ class QuarantineActs:
         except PenstockError:
             job.is_ending = False
 
-    def _release_aged(self) -> None:
+    def _look_around(self) -> None:
+        """Let wait again what is too old, and go on with redrives of topics that were restored."""
         now_ns = self._clock.time_ns()
         for topic in self._catalog.topics.values():
             for channel in topic.channels.values():
                 backlog = channel.backlog
                 if channel.fence is not None or not isinstance(backlog, LogBacklog) or backlog.quarantine is None:
                     continue
+                if channel.redrive is not None and not channel.redrive.ended and channel not in self._jobs:
+                    self._begin(channel, channel.redrive.redrive)
                 aged = backlog.quarantine.due_by_age(now_ns, AGED_MAX)
                 if aged:
                     backlog.redrive(aged)

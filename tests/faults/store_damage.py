@@ -158,7 +158,10 @@ class DamageBench:
             not path.endswith("/holds.json") or (data is not None and not opening.damaged_leases)
         ):
             raise PromiseBrokenError("a hold is lost, and nothing tells of it")
-        if "/progress/" in path:
+        if path.endswith("/histories"):
+            if found != self.expected:
+                raise PromiseBrokenError("the file of histories is no truth, and messages are others without it")
+        elif "/progress/" in path:
             self._judge_report(path, opening, found)
 
     def _judge_report(self, path: str, opening: LogOpening, found: dict[int, Known]) -> None:

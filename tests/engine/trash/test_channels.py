@@ -205,6 +205,21 @@ def test_a_channel_deleted_while_paused_is_restored_paused(engine: Engine, clock
     assert received(engine) == {}
 
 
+def test_a_restored_channel_has_its_max_attempts_and_what_was_quarantined(engine: Engine, clock: ManualClock) -> None:
+    fill(engine, clock)
+    engine.quarantine.set_max_attempts("orders", "billing", max_attempts=7)
+    engine.message_acts.quarantine_messages("orders", "billing", offsets=list(range(20)))
+    settle(engine)
+    before = engine.topics["orders"].channels["billing"].backlog.quarantine_stats()
+    assert before.count > 0
+    engine.acts.delete_channel("orders", "billing")
+    settle(engine)
+    restore(engine)
+    after = engine.topics["orders"].channels["billing"].backlog.quarantine_stats()
+    assert (after.max_attempts, after.count, after.bytes) == (7, before.count, before.bytes)
+    assert received(engine) == {}
+
+
 def test_an_empty_channel_is_created_again(engine: Engine) -> None:
     engine.acts.create_topic("orders")
     engine.acts.create_channel("orders", "billing")
