@@ -143,8 +143,9 @@ def _redriven(done: Done) -> str:
 def _redrive_cancelled(done: Done) -> str:
     if not done.outcome.channels:
         return f"{done.name} is not being redriven; nothing was changed."
-    left = counted(done.outcome.quarantined, "message")
-    return f"Cancelled the redrive of {done.name}: {left} stay quarantined."
+    count = done.outcome.quarantined
+    left = f"{counted(count, 'message')} {'stays' if count == 1 else 'stay'}"
+    return f"Cancelled the redrive of {done.name}: {left} quarantined."
 
 
 def _switched_on(done: Done) -> str:

@@ -138,7 +138,8 @@ class ActRoutes:
                 if done.error is not None:
                     self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
                     return
-                told = details if action.startswith(("pause_", "unpause_")) else {}
+                has_sentence_of_them = action.startswith(("pause_", "unpause_")) or action in QUARANTINE_ACTS
+                told = details if has_sentence_of_them else {}
                 record = ActRecord(
                     action, topic, channel, head.remote_address, "", outcome, act_id=act_id, details=told
                 )

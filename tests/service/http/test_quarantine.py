@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from admin_console.gateway.act_table import sentence_of
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
 
@@ -43,7 +44,13 @@ async def test_messages_are_quarantined_shown_redriven_and_audited(tmp_path: Pat
         assert (await server.request("POST", f"/channel/redrive/cancel?{BILLING}")).status == 200
         channel = await channel_of(server)
         assert (channel["depth"], channel["quarantined_count"], channel["redrive"]["ended"]) == (2, 1, "cancelled")
-        assert [act.action for act in server.acts[-3:]] == ["set_max_attempts", "redrive_channel", "cancel_redrive"]
+        # As the audit list makes them.
+        told = [sentence_of(act.action, act.topic, act.channel, act.details, act.outcome) for act in server.acts[-3:]]
+        assert told == [
+            "Set max attempts of orders/billing to 1: what fails so often is quarantined.",
+            "Redriving 3 messages of orders/billing at 2 messages/s.",
+            "Cancelled the redrive of orders/billing: 1 message stays quarantined.",
+        ]
 
 
 @pytest.mark.parametrize(
