@@ -3,8 +3,9 @@
 Each of them is the act itself, with its own audit rows: this page adds no right and skips no check.
 """
 
+import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +29,7 @@ from admin_console.gateway.gateway import (
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.views import pausing, risky_acts
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
-from admin_console.views.question import Question, ask, reason_field, typed_name_field
+from admin_console.views.question import Field, Question, ask, reason_field, typed_name_field
 
 # Done one after the other, each until it is durable. Their names, of up to 130 characters, fit into one URL.
 SELECTED_MAX = 100
@@ -204,17 +205,18 @@ class BulkAct(View):
     def _question(self, targets: Sequence[Target]) -> Question:
         count = counted(len(targets), self._noun)
         posted = self.request.POST
+        rows = [self._counts_of(target) for target in targets]
         return Question(
             title=f"{self.kind.verb} {count}",
             button=f"{self.kind.verb} {count}",
             post_url=reverse(f"bulk_{self.action}"),
             cancel_url=self._cancel_url(targets),
-            consequences=[self.kind.consequence],
-            rows=[self._counts_of(target) for target in targets],
+            consequences=[self.kind.consequence, *self._afterwards(targets)],
+            rows=rows,
             selected=[target.name for target in targets],
             fields=[
                 *(self._shared_fields(targets) if self.kind.asks_like_one else ()),
-                *([typed_name_field(count)] if self.kind.is_dangerous else ()),
+                *([*self._expected(targets), typed_name_field(count)] if self.kind.is_dangerous else ()),
                 reason_field(posted.get("reason", "")),
             ],
             is_dangerous=self.kind.is_dangerous,
@@ -228,6 +230,23 @@ class BulkAct(View):
             except NotThereError:
                 continue
         return []
+
+    def _expected(self, targets: Sequence[Target]) -> list[Field]:
+        """How many messages of each the user is told of, as its own form would have it: the engine counts again."""
+        found = []
+        for target in targets:
+            with contextlib.suppress(NotThereError):
+                own = (field for field in self._one(target).question().fields if field.name == "expected")
+                found += [replace(field, name=f"expected:{target.name}") for field in own]
+        return found
+
+    def _afterwards(self, targets: Sequence[Target]) -> list[str]:
+        """What can be undone of an act that removes messages, a sentence for each that is true of some of them."""
+        pages = [(self._one(target), self._topics.get(target.topic)) for target in targets]
+        sentences = [
+            page.afterwards(topic.storage) for page, topic in pages if topic and isinstance(page, risky_acts.Removal)
+        ]
+        return list(dict.fromkeys(sentences))
 
     @cached_property
     def _topics(self) -> dict[str, TopicStats | None]:
@@ -246,7 +265,10 @@ class BulkAct(View):
             return f"{target.name}: it is not there any more"
         depth = sum(one.depth for one in channels) + (0 if target.channel else topic.depth)
         held = message_counts(
-            depth, sum(one.in_flight_count for one in channels), sum(one.deferred_count for one in channels)
+            depth,
+            sum(one.in_flight_count for one in channels),
+            sum(one.deferred_count for one in channels),
+            sum(one.quarantined_count for one in channels),
         )
         clients = sum(one.client_count for one in channels)
         paused = ", paused" if (channels[0].paused if target.channel else topic.paused) else ""
@@ -277,7 +299,7 @@ class BulkAct(View):
         for target in targets:
             page = self._one(target)
             try:
-                result = page.perform(page.details())
+                result = page.perform(self._details(page, target))
             except (ComplaintError, NotThereError) as exc:
                 result = ActResult(FAILED, str(exc))
             rows.append(RowResult(target, result, page.undo_url() if result.verdict == DONE else ""))
@@ -287,6 +309,13 @@ class BulkAct(View):
                 rows += [RowResult(left, ActResult(FAILED, sentence, result.code)) for left in targets[len(rows) :]]
                 break
         return rows
+
+    def _details(self, page: ActPage, target: Target) -> dict[str, Any]:
+        details = page.details()
+        expected = self.request.POST.get(f"expected:{target.name}", "")
+        if expected.isascii() and expected.isdigit() and len(expected) < 16:
+            details["expected"] = int(expected)
+        return details
 
     def _answer(self, rows: list[RowResult]) -> HttpResponse:
         done = sum(row.is_done for row in rows)

@@ -42,7 +42,7 @@ def _given_up(topic: TopicStats) -> list[str]:
     ]
 
 
-class _Removal(ActPage):
+class Removal(ActPage):
     """An act that removes messages: its form has how many the user was told of, and the engine counts again."""
 
     trashed = 0  # the id in the trash of what was removed
@@ -79,7 +79,7 @@ class _Removal(ActPage):
         return reverse("restore_trash", args=(self.topic, self.trashed)) if self.trashed else ""
 
 
-class EmptyTopic(_Removal):
+class EmptyTopic(Removal):
     def question(self) -> Question:
         topic = self.topic_stats()
         in_channels = message_counts(*_of_channels(topic)) or "no messages"
@@ -123,7 +123,7 @@ class EmptyTopic(_Removal):
         return "its channels too" if details["channels_too"] else ""
 
 
-class DeleteTopic(_Removal):
+class DeleteTopic(Removal):
     def question(self) -> Question:
         topic = self.topic_stats()
         depth, in_flight, deferred, quarantined = _of_channels(topic)
@@ -146,7 +146,7 @@ class DeleteTopic(_Removal):
         return reverse("topics")
 
 
-class _ChannelAct(_Removal):
+class _ChannelAct(Removal):
     """An act on one channel whose name has to be typed."""
 
     def fields(self, channel: ChannelStats) -> list[Field]:

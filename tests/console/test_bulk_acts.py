@@ -125,6 +125,30 @@ def test_nothing_is_lost_before_the_count_is_typed(engine: EngineRunner, client:
     assert set(channels_of(engine)) == {"clicks/counts"}
 
 
+def test_the_engine_counts_again_what_a_bulk_act_removes_and_each_can_be_undone(
+    engine: EngineRunner, client: Client
+) -> None:
+    names = ALL[:2]
+    html = client.get(path_of("empty-channel", names)).content.decode()
+    assert "This can be undone for 24h" in words(html)
+    expected = dict(re.findall(r'name="(expected:[^"]+)" value="(\d+)"', html))
+    assert expected == {"expected:orders/billing": "3", "expected:orders/mail": "3"}
+    form = {"on": names, "typed_name": "2 channels", **expected}
+    # Far more than the user was told of, in one of them.
+    engine.submit("publish", "orders", [b"m"] * 2_000).result(10)
+    engine.submit("acts.empty_channel", "orders", "mail").result(5)
+    told = client.post(path_of("empty-channel"), form, headers=JSON).json()
+    assert [(row["name"], row["ok"], row["code"]) for row in told["results"]] == [
+        ("orders/billing", False, "COUNTS_CHANGED"),
+        ("orders/mail", True, ""),
+    ]
+    channels = channels_of(engine)
+    assert (channels["orders/billing"].depth, channels["orders/mail"].depth) == (2_003, 0)
+    fresh = client.post(path_of("empty-channel"), {"on": names[:1], "typed_name": "1 channel"}, headers=JSON).json()
+    assert client.post(fresh["results"][0]["undo"], headers=JSON).json()["ok"] is True
+    assert channels_of(engine)["orders/billing"].depth == 2_003
+
+
 def test_topics_are_paused_emptied_and_deleted(engine: EngineRunner, client: Client) -> None:
     both = ["orders", "clicks"]
     client.post(path_of("pause-topic"), {"on": both}, headers=JSON)
