@@ -72,6 +72,8 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_text_is_searched_for_in_bodies_and_the_look_is_audited": (LOG, "a disk queue's files can't be searched"),
     "test_one_message_is_found_by_its_id_and_by_its_offset": (LOG, "a disk queue has no offsets"),
     "test_filters_narrow_the_list_and_an_empty_one_says_so": (LOG, "a disk queue has no offsets"),
+    "test_the_engine_counts_again_what_a_bulk_act_removes_and_each_can_be_undone": (LOG, "a disk queue has no trash"),
+    "browser/test_incidents.py": (LOG, "a disk queue has neither quarantine nor trash"),
     "browser/test_pipeline.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "console/test_pipeline_page.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "service/test_lost_segment.py": (LOG, "a disk queue has no segments"),
