@@ -25,12 +25,14 @@ OF_THE_LOG = {name for name in FAMILIES if name.split("_")[1] in ("cursor", "log
 
 @pytest.fixture(scope="module")
 def answer(server: ServerProcess, storage_kind: str) -> bytes:
-    """/metrics after messages, a consumer, a pipeline cursor and refusals of each kind."""
+    """/metrics after messages, a consumer, a pause, a pipeline cursor and refusals of each kind."""
     for topic in map(quote, TOPICS):
         server.http("POST", f"/topic/create?topic={topic}")
         for channel in map(quote, CHANNELS):
             server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
         server.http("POST", f"/mpub?topic={topic}", b"one\ntwo\nthree")
+    server.http("POST", f"/topic/pause?topic={TOPICS[1]}")
+    server.http("POST", f"/channel/pause?topic={TOPICS[1]}&channel={quote(CHANNELS[0])}")
     if storage_kind == "log":
         server.http("POST", "/cursor/create?topic=orders&cursor=copy&start=start")
     with pytest.raises(urllib.error.HTTPError):
