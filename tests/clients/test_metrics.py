@@ -20,7 +20,8 @@ TOPICS = ("orders", "a.b_c-D9", "t" * 64, "brief#ephemeral")
 CHANNELS = ("billing", "A-b_c.d#ephemeral", "c" * 64)
 # Until a job of the pipeline has run there is no state of one.
 OF_JOBS = {"penstock_pipeline_job", "penstock_pipeline_job_in_trouble", "penstock_pipeline_job_lag"}
-OF_THE_LOG = {name for name in FAMILIES if name.split("_")[1] in ("cursor", "log", "progress", "recovery")}
+OF_THE_LOG = {name for name in FAMILIES if name.split("_")[1] in ("cursor", "log", "progress", "recovery", "key")}
+OF_A_QUARANTINE = {"penstock_channel_max_attempts", "penstock_channel_quarantined_bytes", "penstock_quarantine_full"}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def answer(server: ServerProcess, storage_kind: str) -> bytes:
     server.http("POST", f"/channel/pause?topic={TOPICS[1]}&channel={quote(CHANNELS[0])}")
     if storage_kind == "log":
         server.http("POST", "/cursor/create?topic=orders&cursor=copy&start=start")
+        server.http("POST", "/channel/max_attempts?topic=orders&channel=billing&max_attempts=5")
     with pytest.raises(urllib.error.HTTPError):
         server.http("POST", "/pub?topic=orders", b"")
     with NsqSocket(server.tcp_port) as consumer:
@@ -60,14 +62,14 @@ def test_promtool_has_nothing_to_complain_of(answer: bytes) -> None:
 
 
 def test_each_metric_of_the_table_is_there(figures: Figures, storage_kind: str) -> None:
-    absent = OF_JOBS if storage_kind == "log" else OF_JOBS | OF_THE_LOG
+    absent = OF_JOBS if storage_kind == "log" else OF_JOBS | OF_THE_LOG | OF_A_QUARANTINE
     assert FAMILIES.keys() - figures.kinds.keys() == absent
 
 
 def test_what_the_dashboard_and_the_alerts_name_is_there(figures: Figures, storage_kind: str) -> None:
     named = set().union(*map(metrics_of, dashboard_expressions() + alert_expressions()))
     assert len(named) > 50
-    absent = OF_JOBS if storage_kind == "log" else OF_JOBS | OF_THE_LOG
+    absent = OF_JOBS if storage_kind == "log" else OF_JOBS | OF_THE_LOG | OF_A_QUARANTINE
     assert {name for name in named - figures.names if not name.startswith(tuple(absent))} == set()
 
 
