@@ -22,7 +22,7 @@ import websockets
 from django.urls import resolve
 from websockets.asyncio.client import connect
 
-from admin_console.permissions.table import ANYONE, API, LEAST_ROLES
+from admin_console.permissions.table import ANYONE, API, BULK_ACTS, LEAST_ROLES
 from admin_console.vocabulary.roles import Role
 from tests.support.lakes.pipeline_lake import planned_replay
 from tests.support.pages import links
@@ -38,9 +38,13 @@ pytestmark = pytest.mark.slow(reason="starts real servers")
 KINDS = ("nginx", "nginx that takes the path off", "caddy")
 VARIANTS_MAX = 6  # queries of one path that a crawl follows
 PASSWORDS = {Role.VIEWER: "only looking, not touching", Role.OPERATOR: "pausing, and not emptying"}
-# A page links to the log-in for strangers alone; the log-out, a selection's file and a search are forms, and no job is
-# stopped that could be started.
-WITHOUT_LINK = {"login", "logout", "message_file", "message_search", "start_job"}
+# A page links to the log-in for strangers alone; the log-out, a search and what is done with a selection are forms; no
+# job is stopped that could be started; no message is in flight, deferred or quarantined, and nothing is in the trash.
+WITHOUT_LINK = {
+    *("login", "logout", "message_file", "message_search", "start_job"),
+    *("requeue_messages", "release_messages", "redrive_messages", "restore_trash", "delete_trash"),
+    *BULK_ACTS,
+}
 
 
 class Site:
@@ -155,7 +159,10 @@ class Crawl:
                 self.live.add(urlsplit(url).path)
             # A browser posts these; nothing is there to get.
             found = links.of_page(page)
-            posted = {f"{ROOT_PATH}logout/"} | {link for link in found if link.endswith("/~file/")}
+            posted = {f"{ROOT_PATH}logout/"}
+            posted |= {
+                link for link in found if link.endswith("/~file/") or link.startswith(f"{ROOT_PATH}topics/~selected/")
+            }
             self.note(url, found, left_out=posted)
         elif kind in ("text/javascript", "application/javascript") and "plotly" not in url:
             self.note(url, links.of_script(answer.text))
@@ -254,7 +261,9 @@ def test_each_role_opens_what_the_table_says_and_nothing_else(sites: dict[str, S
         answer = client.get(ROOT_PATH.rstrip("/") + path)
         least = LEAST_ROLES[name]
         may = least == ANYONE or role.includes(Role(least))
-        assert answer.status in ((200, 302, 405) if may else (403,)), (name, answer.status)
+        is_there = name not in ("restore_trash", "delete_trash")
+        statuses = (200, 302, 405) if is_there else (404,)
+        assert answer.status in (statuses if may else (403,)), (name, answer.status)
         if answer.status == 302:
             assert answer.headers["location"].startswith(ROOT_PATH), name
     client.close()
