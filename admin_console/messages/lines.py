@@ -100,7 +100,8 @@ def facts_of(row: MessageRow, now_ns: int) -> tuple[Fact, ...]:
 def _fact(column: Column, row: MessageRow, now_ns: int) -> Fact:
     match column.name:
         case "attempts":
-            return Fact(column, units.number(row.attempts), tone="warning" if row.attempts > _ATTEMPTS_HIGH else "")
+            ends = "" if row.state == QUARANTINED else _history(row)
+            return Fact(column, units.number(row.attempts), ends, "warning" if row.attempts > _ATTEMPTS_HIGH else "")
         case "owner":
             return Fact(column, _owner(row))
         case "deadline":

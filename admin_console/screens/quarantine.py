@@ -25,7 +25,11 @@ def texts(stats: "ChannelStats", now_ns: int) -> dict[str, str]:
 
 def flags(stats: "ChannelStats") -> dict[str, bool]:
     redrives = stats.redrive is not None and not stats.redrive.ended
-    return {"redriving": redrives, "redrivable": stats.quarantined_count > 0 and not redrives}
+    return {
+        "quarantines": stats.quarantined_count > 0,
+        "redriving": redrives,
+        "redrivable": stats.quarantined_count > 0 and not redrives,
+    }
 
 
 def _held(stats: "ChannelStats", now_ns: int) -> str:

@@ -7,8 +7,10 @@ import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
+from admin_console.messages.lines import facts_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats
+from queue_engine.messages.rows import MessageRow, Returned
 from queue_engine.service.runner import EngineRunner
 from tests.support.pages.console import client_of, console_engine, make_user
 
@@ -52,9 +54,18 @@ def test_the_page_shows_what_is_set_aside_and_why(client: Client) -> None:
     assert "3 messages are quarantined." in page
     assert "3 quarantined" in page
     assert "3 by an operator" in page
+    assert f'href="{PAGE}~messages/?state=quarantined"' in page
     assert "3 messages, 6 B, the oldest for" in page
     assert "6 messages (depth 2, 3 quarantined" not in page
     assert "5 messages (depth 2, 3 quarantined) will be dropped." in client.get(f"{PAGE}~empty/").content.decode()
+
+
+def test_a_message_tells_how_its_deliveries_ended() -> None:
+    history = (Returned(10**18, "requeued", "w 10.0.0.7:5"), Returned(10**18 + 10**9, "timed out", ""))
+    told = "2001-09-09 01:46:40.000 UTC requeued w 10.0.0.7:5; 2001-09-09 01:46:41.000 UTC timed out"
+    for state in ("waiting", "quarantined"):
+        facts = facts_of(MessageRow(state, "0" * 16, attempts=3, history=history), 2 * 10**18)
+        assert [fact.title for fact in facts if "UTC" in fact.title] == [told]
 
 
 def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_rows(
