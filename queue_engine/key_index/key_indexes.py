@@ -235,7 +235,7 @@ class KeyIndexes:
             self._read_some(now_ns, deadline_ns)
 
     def _note_filling(self, keys: TopicKeys) -> None:
-        self._filling[keys.number] = self._now_ns
+        self._filling[keys.number] = self._clock.monotonic_ns()
 
     def _note_sealed(self, keys: TopicKeys, part: Part) -> None:
         self._filling.pop(keys.number, None)
@@ -591,6 +591,11 @@ class KeyIndexes:
         except OSError as exc:
             raise StorageError(f"the key index of topic {topic.name} can't be read now: {exc}") from exc
         return self._topics[topic.number][1]
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a part is written, or waits for that."""
+        return bool(self._sealed)
 
     @property
     def is_busy(self) -> bool:

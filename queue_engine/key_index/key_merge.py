@@ -25,9 +25,9 @@ from queue_engine.key_index.topic_keys import KeyFile, TopicKeys
 # Files of one merge.
 MERGED_FILES = 16
 # A merge makes no file of more entries.
-MERGED_ENTRIES_MAX = 1 << 19
+MERGED_ENTRIES_MAX = 1 << 20
 # Beyond so many files of a topic a merge does not wait for a quiet moment.
-FILES_MAX = 256
+FILES_MAX = 128
 # Entries that one step sorts, about: the engine's thread waits for a sort.
 _STEP_ENTRIES = 1 << 15
 

@@ -1,13 +1,17 @@
 """kill -9 of the real server, 20 times: no acknowledged message is lost, with any sync policy; no finish is."""
 
+import json
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
+from queue_engine.wire.batch import encode_batch
 from tests.faults.kill_runs import ACKNOWLEDGED_MIN, run
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.server import ServerProcess
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow(reason="kills real servers")
 
@@ -62,3 +66,36 @@ def test_a_finish_that_the_server_has_read_does_not_come_again_after_a_kill(tmp_
             assert len(found) == 200
             finished.update(message.id for message in found)
         assert len(finished) == 1_200
+
+
+def test_keys_are_found_again_after_a_kill_and_without_their_index(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", options=["--sync=always", "--no-pipeline"]) as server:
+
+        def find(key: str) -> dict[str, object]:
+            found = json.loads(server.http("GET", f"/topic/messages?topic=t&key={key}&limit=1000"))
+            assert isinstance(found, dict)
+            return found
+
+        def offsets(key: str) -> list[int]:
+            return [one["offset"] for one in find(key)["messages"]]  # type: ignore[attr-defined]
+
+        server.http("POST", "/topic/create?topic=t&storage=log")
+        server.http("POST", "/channel/create?topic=t&channel=one")
+        for batch in range(80):
+            keys = [b"hot", *(b"order-%d" % number for number in range(batch * 999, batch * 999 + 999))]
+            body = encode_batch(keys, keys)
+            server.http("POST", f"/log/write?topic=t&batch_key={batch + 1:032x}", body)
+        hot = [batch * 1_000 for batch in reversed(range(80))]
+        assert offsets("hot") == hot
+        files = tmp_path / "data" / "log" / "keys"
+        wait_for("files of the first keys", lambda: list(files.glob("*/*.keys")))
+        for is_index_gone in (False, True):
+            server.kill9()
+            if is_index_gone:
+                shutil.rmtree(files)
+            server.start()
+            wait_for("all keys are indexed", lambda: find("none")["not_indexed_count"] == 0)
+            assert offsets("hot") == hot
+            for number in (0, 998, 999, 40_000, 79_919):
+                assert offsets(f"order-{number}") == [number // 999 * 1_000 + 1 + number % 999]
+            assert offsets("order-79920") == []
