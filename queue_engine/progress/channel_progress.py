@@ -275,6 +275,18 @@ class ChannelProgress:
             count -= length
         return most
 
+    def alike(self, first: int, count: int) -> int:
+        """How many offsets from `first` on, at most `count`, have the same byte as it; none beyond its page."""
+        index = first % PAGE_OFFSETS
+        stop = min(PAGE_OFFSETS, index + count)
+        page = self.pages.get(first // PAGE_OFFSETS)
+        if page is None:
+            return stop - index
+        if page[index] == MADE_MAX:
+            return 1  # their numbers may differ
+        part = page[index:stop]
+        return len(part) - len(part.lstrip(part[:1]))
+
     def first_unsettled(self, first: int, end: int) -> int:
         """The first offset from `first` on, below `end`, that is not settled; `end` when there is none."""
         at = max(first, self.floor)

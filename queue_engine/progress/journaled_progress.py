@@ -27,11 +27,11 @@ class JournaledProgress:
 
     def alike(self, first: int, count: int) -> tuple[int, int]:
         """Deliveries made of `first`, and how many offsets from there on, at most `count`, have the same number."""
-        made_at = self.progress.made_at
-        made = made_at(first)
-        alike = 1
-        while alike < count and made_at(first + alike) == made:
-            alike += 1
+        progress = self.progress
+        made = progress.made_at(first)
+        alike = progress.alike(first, count)
+        while alike < count and progress.made_at(first + alike) == made:
+            alike += progress.alike(first + alike, count - alike)
         return made, alike
 
     # Changes.
