@@ -77,9 +77,11 @@ def open_act(page: Page, name: str, within: Locator | None = None) -> Locator:
 
 
 def topology(server: ServerProcess, topic: str) -> dict[str, Any] | None:
-    """A topic as the data directory has it; None when it has none."""
-    saved = written(server.data_path)
-    return next((found for found in saved["topics"] if found["name"] == topic), None)
+    """A topic as the data directory has it; None when it has none. What is in the trash is not there."""
+    for found in written(server.data_path)["topics"]:
+        if found["name"] == topic and not found.get("trash"):
+            return found | {"channels": [channel for channel in found["channels"] if not channel.get("trash")]}
+    return None
 
 
 def double_click(page: Page, graph: str) -> None:
