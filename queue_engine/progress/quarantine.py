@@ -81,6 +81,8 @@ class ChannelQuarantine:
             self._has_refused = False
 
     def _note_count(self, count: int) -> None:
+        if count == self._count:
+            return
         self._totals.count += count - self._count
         self._totals.changes += 1
         self._count = count
