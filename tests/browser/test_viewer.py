@@ -42,8 +42,8 @@ CHANNEL_ACTS = {
             "/topics/ours/read/",
             CHANNEL_ACTS,
             (
-                "Requeue, release and pause need the role operator, rewind, empty and delete need the role admin; "
-                "yours is viewer."
+                "Requeue, release, pause, set, redrive and cancel need the role operator, rewind, empty and delete "
+                "need the role admin; yours is viewer."
             ),
         ),
     ],
