@@ -95,7 +95,8 @@ def _stats(live: LiveState | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
         deferred = sum(one.deferred_count for one in channels)
         ready = sum(one.ready_count for one in channels)
     timeouts = rings.count("timeouts") if rings else None
-    worst = max(urgent, key=lambda each: each.vitals.timeouts_min or 0, default=None)
+    failing = (each for each in urgent if each.vitals.failures is not None)
+    worst = max(failing, key=lambda each: each.vitals.timeouts_min or 0, default=None)
     timeouts_note = Cell("none in the last minute") if timeouts == 0 else Cell("in the last minute")
     requeued = rings.count("requeued") if rings else None
     if requeued:
@@ -162,15 +163,10 @@ def _oldest_stat(live: LiveState | None, urgent: list[Diagnosis]) -> Stat:
     if live is None:
         return Stat("oldest", "Oldest message", Cell(units.UNKNOWN))
     health = live.snapshot.health
-    ages = [
-        (each.vitals.oldest_s, f"{each.vitals.topic_name}/{each.vitals.channel_name}")
-        for each in urgent
-        if each.vitals.oldest_s is not None
-    ]
-    ages += [
-        (age, topic.topic_name) for topic in live.snapshot.topics if (age := age_s(live, topic.oldest_ns)) is not None
-    ]
-    oldest = max(ages, default=None)
+    found = [(one.oldest_ns, "/".join(key)) for key, one in live.channels.items() if one.oldest_ns is not None]
+    found += [(topic.oldest_ns, topic.topic_name) for topic in live.snapshot.topics if topic.oldest_ns is not None]
+    oldest_ns, name = min(found, default=(None, ""))
+    oldest = None if oldest_ns is None else (age_s(live, oldest_ns), name)
     value = Cell(units.duration(oldest[0] if oldest else None))
     if health != "OK":
         return Stat("oldest", "Oldest message", value, Cell(f"▲ engine: {health}", tone="danger"))
