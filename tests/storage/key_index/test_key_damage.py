@@ -35,6 +35,7 @@ def test_damage_before_a_start(good: SimulatedFiles, seed: int) -> None:
     damage_case(good, seed)
 
 
+@pytest.mark.slow(reason="judges crash states, each with two starts")
 @pytest.mark.parametrize("seed", range(8))
 def test_the_end_of_the_process_or_of_the_power_at_any_operation(seed: int) -> None:
     crash_case(seed)
