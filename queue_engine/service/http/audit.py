@@ -29,8 +29,15 @@ class HttpAudit:
         self._gate = gate
 
     def tell(self, record: ActRecord) -> None:
-        if self._on_act is not None:
+        if self._on_act is None:
+            return
+        try:
             self._on_act(record)
+        except Exception:
+            # The act is done, and its client waits for the answer.
+            logger.exception(
+                "act not audited action=%s topic=%s channel=%s", record.action, record.topic, record.channel
+            )
 
     def refuse(
         self,
