@@ -16,7 +16,9 @@ from tests.service.http.server import http_server
 async def test_each_act_that_is_done_over_http_is_told_in_a_sentence(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         good = await prepared(server)
-        last = sorted(PATHS, key=lambda path: (path.endswith(("/delete", "/release")), path.startswith("/topic")))
+        last = sorted(
+            PATHS, key=lambda path: (path.endswith("/delete") or path == "/log/release", path.startswith("/topic"))
+        )
         for path in last:
             await good.send(path)
         acts = {path for path in PATHS if PATHS[path].method == "POST"}
@@ -24,7 +26,7 @@ async def test_each_act_that_is_done_over_http_is_told_in_a_sentence(tmp_path: P
     assert len(acts) > 30
     for action in ("set_max_attempts", "redrive_channel", "finish_messages", "restore_trash", "pause_channel"):
         assert action in told
-    assert {action for action, act in told.items() if not act.message.endswith(".")} == set()
+    assert {action: act.message for action, act in told.items() if not act.message.endswith(".")} == {}
 
 
 def test_an_act_whose_row_fails_is_answered_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
