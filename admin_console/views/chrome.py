@@ -14,7 +14,7 @@ from admin_console.views.notices import notices
 _PLACES = (
     ("overview", "Overview", "o"),
     ("topics", "Topics", "t"),
-    ("trash", "Trash", "x"),
+    ("trash", "Trash", "d"),
     ("pipeline", "Pipeline", "p"),
     ("audit", "Audit", "a"),
 )
