@@ -34,7 +34,9 @@ KWARGS = (
     ("topic", "trash"),
     ("job",),
     ("replay",),
+    ("topic", "trash"),
 )
+TRASHED = "trashed"  # a topic of the log on every server: another kind has no trash
 ASKED = {"topic": TOPIC, "channel": CHANNEL, "job": "archive", "replay": REPLAY, "cursor": "archive", "message": "0"}
 # Every act's form is looked at in its dialog; the page that it is without scripts needs to be seen once.
 LOOKED_AT = tuple(
@@ -59,11 +61,13 @@ def complaints_about(page: Page, within: str = "") -> list[str]:
     return found
 
 
-def path_of(name: str) -> str:
-    """The path of a page or an act: about the topic, channel, job, replay, cursor or message of ASKED."""
+def path_of(name: str, trash: int = 0) -> str:
+    """The path of a page or an act: about the topic, channel, job, replay, cursor or message of ASKED, or about an
+    entry in the trash."""
     for names in KWARGS:
+        asked = {**ASKED, "topic": TRASHED, "trash": trash} if "trash" in names else ASKED
         try:
-            return reverse(name, kwargs={each: ASKED[each] for each in names})
+            return reverse(name, kwargs={each: asked[each] for each in names})
         except NoReverseMatch:
             continue
     raise AssertionError(f"no path of {name} is known here")
@@ -145,8 +149,20 @@ def test_axe_finds_nothing_on_any_page(busy_channel: None, open_page: OpenPage, 
     expect_none(found)
 
 
+@pytest.fixture(scope="module")
+def trash(server: ServerProcess) -> int:
+    """The id of a deleted channel of TRASHED."""
+    server.http("POST", f"/topic/create?topic={TRASHED}&storage=log")
+    create_channel(server, TRASHED, "gone")
+    server.http("POST", f"/channel/delete?topic={TRASHED}&channel=gone")
+    entries = json.loads(server.http("GET", "/trash"))["entries"]
+    return int(next(entry["id"] for entry in entries if entry["topic"] == TRASHED))
+
+
 @pytest.mark.timeout(300)
-def test_axe_finds_nothing_in_any_dialog(busy_channel: None, open_page: OpenPage, complaints: Complaints) -> None:
+def test_axe_finds_nothing_in_any_dialog(
+    busy_channel: None, trash: int, open_page: OpenPage, complaints: Complaints
+) -> None:
     complaints.expect("/topics/~create/.*400")
     page = open_page("/topics/", graphs=False, viewport=WIDE)
     dialog = open_act(page, "New topic…")
@@ -174,7 +190,7 @@ def test_axe_finds_nothing_in_any_dialog(busy_channel: None, open_page: OpenPage
     page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
     page.unroute_all()
     for act in ACTS:
-        open_dialog(page, path_of(act))
+        open_dialog(page, path_of(act, trash))
         found[act] = complaints_about(page, "dialog")
         page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
     expect_none(found)
