@@ -31,7 +31,6 @@ KWARGS = (
     ("topic", "channel"),
     ("topic", "channel", "message"),
     ("topic", "cursor"),
-    ("topic", "trash"),
     ("job",),
     ("replay",),
     ("topic", "trash"),
@@ -97,11 +96,6 @@ def busy_channel(server: ServerProcess) -> Iterator[None]:
     """One with a consumer, messages in flight, waiting and deferred, and with a replay."""
     create_channel(server, TOPIC, CHANNEL)
     create_channel(server, TOPIC, "alone")  # nobody consumes it: the pages have something to say
-    create_channel(server, TOPIC, "emptied")
-    server.http("POST", f"/mpub?topic={TOPIC}", b"for the\ntrash")
-    for channel in ("emptied", CHANNEL, "alone"):
-        server.http("POST", f"/channel/empty?topic={TOPIC}&channel={channel}")
-    ASKED["trash"] = str(json.loads(server.http("GET", "/trash"))["entries"][0]["id"])
     planned_replay(Path(server.data_path) / "pipeline", REPLAY, topic=TOPIC)
     with NsqSocket(server.tcp_port) as consumer:
         consumer.identify(client_id="billing-worker-eu-west-1", user_agent="pynsq/0.9.1")
