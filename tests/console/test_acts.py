@@ -29,9 +29,9 @@ JSON = {"Accept": "application/json"}
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing, and 5 messages published."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(5)
-        runner.submit("acts.create_channel", "orders", "billing").result(5)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
+        runner.submit("acts.create_topic", "orders").result(30)
+        runner.submit("acts.create_channel", "orders", "billing").result(30)
+        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
         yield runner
 
 
@@ -41,7 +41,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def topic_stats(engine: EngineRunner, topic: str = "orders") -> TopicStats | None:
-    found = engine.submit("stats.now", topic=topic).result(5).topics
+    found = engine.submit("stats.now", topic=topic).result(30).topics
     return found[0] if found else None
 
 
@@ -118,7 +118,7 @@ def test_bad_name_is_named_with_the_rule_and_not_audited(client: Client, name: s
 
 
 def test_publish_goes_to_the_channel_byte_for_byte(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.empty_channel", "orders", "billing").result(5)
+    engine.submit("acts.empty_channel", "orders", "billing").result(30)
     answer = post(client, "/topics/orders/~publish/", body="grüße\r\nzweite Zeile")
     assert answer["message"] == "Published 1 message of 20 bytes to orders."
     with subscribed(engine, 1) as consumer:
@@ -135,16 +135,16 @@ def test_publish_with_a_delay_is_deferred(client: Client, engine: EngineRunner) 
 
 
 def test_publish_with_a_key_is_found_by_it(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_topic", "kept", storage="log").result(5)
+    engine.submit("acts.create_topic", "kept", storage="log").result(30)
     answer = post(client, "/topics/kept/~publish/", body="shipped", key=" grüße ")
     assert answer["message"] == "Published 1 message of 7 bytes with key grüße to kept."
-    found = engine.submit("log.find_key", "kept", "grüße".encode(), 10).result(5)
+    found = engine.submit("log.find_key", "kept", "grüße".encode(), 10).result(30)
     assert [one.body for one in found.page.messages] == [b"shipped"]
 
 
 def test_a_disk_queue_offers_no_key(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_topic", "old", storage="diskqueue").result(5)
-    engine.submit("acts.create_topic", "kept", storage="log").result(5)
+    engine.submit("acts.create_topic", "old", storage="diskqueue").result(30)
+    engine.submit("acts.create_topic", "kept", storage="log").result(30)
     assert 'name="key"' in client.get("/topics/kept/~publish/").content.decode()
     assert 'name="key"' not in client.get("/topics/old/~publish/").content.decode()
     answer = post(client, "/topics/old/~publish/", body="x", key="k")
@@ -186,7 +186,7 @@ def test_pause_keeps_the_reason_and_offers_undo(client: Client, engine: EngineRu
 
 
 def test_the_form_of_an_act_on_an_ephemeral_channel_leads_to_it(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_channel", "orders", "short#ephemeral").result(5)
+    engine.submit("acts.create_channel", "orders", "short#ephemeral").result(30)
     path = "/topics/orders/short%23ephemeral/~pause/"
     assert f'action="{path}"' in client.get(path).content.decode()
     assert post(client, path)["undo"] == "/topics/orders/short%23ephemeral/~unpause/"
@@ -194,8 +194,8 @@ def test_the_form_of_an_act_on_an_ephemeral_channel_leads_to_it(client: Client, 
 
 
 def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.pause_topic", "orders").result(5)
-    engine.submit("publish", "orders", [b"x", b"y"]).result(5)
+    engine.submit("acts.pause_topic", "orders").result(30)
+    engine.submit("publish", "orders", [b"x", b"y"]).result(30)
     page = client.get("/topics/orders/~empty/").content.decode()
     assert "drops only what is at the topic itself: 2 messages" in page
     assert "Its channels too: 5 messages<" in page
@@ -213,7 +213,7 @@ def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, 
 
 
 def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Client, engine: EngineRunner) -> None:
-    engine.submit("publish", "orders", [b"later"], defer_ms=60_000).result(5)
+    engine.submit("publish", "orders", [b"later"], defer_ms=60_000).result(30)
     with consume(engine, 2):
         page = client.get("/topics/orders/billing/~empty/").content.decode()
         assert "6 messages (depth 3, 2 in flight, 1 deferred) will be dropped." in page
@@ -232,9 +232,9 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
     client: Client, engine: EngineRunner, storage: str
 ) -> None:
     """What it says of a log topic is done: Rewind brings all back."""
-    engine.submit("acts.create_topic", "kept", storage=storage).result(5)
-    engine.submit("acts.create_channel", "kept", "reader").result(5)
-    engine.submit("publish", "kept", [b"a", b"b", b"c"]).result(5)
+    engine.submit("acts.create_topic", "kept", storage=storage).result(30)
+    engine.submit("acts.create_channel", "kept", "reader").result(30)
+    engine.submit("publish", "kept", [b"a", b"b", b"c"]).result(30)
     is_logged = storage == "log"
     for path in ("/topics/kept/", "/topics/kept/reader/"):
         page = client.get(f"{path}~empty/").content.decode()
@@ -283,12 +283,12 @@ def test_wrong_name_does_nothing(client: Client, engine: EngineRunner, act: str,
 def test_requeue_all_one_clients_and_one_message(client: Client, engine: EngineRunner) -> None:
     path = "/topics/orders/billing/~requeue/"
     with consume(engine, 2), consume(engine, 3):
-        held = engine.submit("stats.in_flight", "orders", "billing").result(5)
+        held = engine.submit("stats.in_flight", "orders", "billing").result(30)
         page = client.get(path).content.decode()
         assert "A requeued message may be processed twice" in page
         assert page.count("<option") == 2
         one = held[0]
-        engine.submit("acts.pause_channel", "orders", "billing").result(5)
+        engine.submit("acts.pause_channel", "orders", "billing").result(30)
         answer = post(client, path, scope="message", message=one.message_id)
         assert answer["message"] == "Requeued 1 message of orders/billing."
         gone = post(client, path, scope="message", message=one.message_id)
@@ -320,7 +320,7 @@ def test_requeue_refuses_what_it_can_not_read(client: Client, form: dict[str, st
 
 
 def test_release_deferred(client: Client, engine: EngineRunner) -> None:
-    engine.submit("publish", "orders", [b"a", b"b"], defer_ms=60_000).result(5)
+    engine.submit("publish", "orders", [b"a", b"b"], defer_ms=60_000).result(30)
     path = "/topics/orders/billing/~release-deferred/"
     assert "2 deferred messages will be due now." in client.get(path).content.decode()
     assert post(client, path)["message"] == "Released 2 deferred messages of orders/billing."
@@ -474,4 +474,4 @@ def test_acts_from_many_threads_are_all_done(engine: EngineRunner) -> None:
     for thread in threads:
         thread.join()
     assert {result.verdict for result in results} == {"done"}
-    assert len(engine.submit("stats.now").result(5).topics) == 9
+    assert len(engine.submit("stats.now").result(30).topics) == 9

@@ -30,10 +30,10 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     with console_engine(tmp_path) as runner:
         for name in ALL:
             topic, channel = name.split("/")
-            runner.submit("acts.create_topic", topic).result(5)
-            runner.submit("acts.create_channel", topic, channel).result(5)
+            runner.submit("acts.create_topic", topic).result(30)
+            runner.submit("acts.create_channel", topic, channel).result(30)
         for topic in ("orders", "clicks"):
-            runner.submit("publish", topic, [b"one", b"two", b"three"]).result(5)
+            runner.submit("publish", topic, [b"one", b"two", b"three"]).result(30)
         yield runner
 
 
@@ -43,7 +43,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def topics_of(engine: EngineRunner) -> dict[str, TopicStats]:
-    return {topic.topic_name: topic for topic in engine.submit("stats.now").result(5).topics}
+    return {topic.topic_name: topic for topic in engine.submit("stats.now").result(30).topics}
 
 
 def channels_of(engine: EngineRunner) -> dict[str, ChannelStats]:
@@ -136,7 +136,7 @@ def test_the_engine_counts_again_what_a_bulk_act_removes_and_each_can_be_undone(
     form = {"on": names, "typed_name": "2 channels", **expected}
     # Far more than the user was told of, in one of them.
     engine.submit("publish", "orders", [b"m"] * 2_000).result(10)
-    engine.submit("acts.empty_channel", "orders", "mail").result(5)
+    engine.submit("acts.empty_channel", "orders", "mail").result(30)
     told = client.post(path_of("empty-channel"), form, headers=JSON).json()
     assert [(row["name"], row["ok"], row["code"]) for row in told["results"]] == [
         ("orders/billing", False, "COUNTS_CHANGED"),
@@ -154,7 +154,7 @@ def test_topics_are_paused_emptied_and_deleted(engine: EngineRunner, client: Cli
     client.post(path_of("pause-topic"), {"on": both}, headers=JSON)
     assert all(topic.paused for topic in topics_of(engine).values())
     for name in both:
-        engine.submit("publish", name, [b"at the topic"]).result(5)
+        engine.submit("publish", name, [b"at the topic"]).result(30)
     told = client.post(path_of("empty-topic"), {"on": both, "typed_name": "2 topics"}, headers=JSON).json()
     assert [row["counts"]["depth"] for row in told["results"]] == [1, 1]
     assert {channel.depth for channel in channels_of(engine).values()} == {3}, "what channels took stays there"

@@ -24,8 +24,8 @@ def test_an_engine_in_this_process_has_every_act_and_read(tmp_path: Path) -> Non
 def test_what_a_kind_can_not_do_is_a_disabled_button_with_the_engines_reason(tmp_path: Path) -> None:
     with console_engine(tmp_path) as engine:
         for kind in ("log", "diskqueue"):
-            engine.submit("acts.create_topic", kind, storage=kind).result(5)
-            engine.submit("acts.create_channel", kind, "reader").result(5)
+            engine.submit("acts.create_topic", kind, storage=kind).result(30)
+            engine.submit("acts.create_channel", kind, "reader").result(30)
         see(engine)
         browser = client_of(make_user())
         for path, label, reason in (

@@ -24,11 +24,11 @@ PAGE = "/topics/orders/billing/~messages/"
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channels billing and audit, 4 messages, one of them deferred for an hour."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(5)
+        runner.submit("acts.create_topic", "orders").result(30)
         for channel in ("billing", "audit"):
-            runner.submit("acts.create_channel", "orders", channel).result(5)
-        runner.submit("publish", "orders", [b'{"order": %d}' % number for number in range(3)]).result(5)
-        runner.submit("publish", "orders", [b"later"], defer_ms=3_600_000).result(5)
+            runner.submit("acts.create_channel", "orders", channel).result(30)
+        runner.submit("publish", "orders", [b'{"order": %d}' % number for number in range(3)]).result(30)
+        runner.submit("publish", "orders", [b"later"], defer_ms=3_600_000).result(30)
         yield runner
 
 
@@ -65,7 +65,7 @@ def get(client: Client, **query: str) -> str:
 
 
 def stats(engine: EngineRunner, channel: str = "billing") -> tuple[int, int, int]:
-    found = engine.submit("stats.now", topic="orders", channel=channel).result(5).topics[0].channels[0]
+    found = engine.submit("stats.now", topic="orders", channel=channel).result(30).topics[0].channels[0]
     return found.depth, found.in_flight_count, found.deferred_count
 
 
@@ -168,7 +168,7 @@ def test_filters_narrow_the_list_and_an_empty_one_says_so(client: Client) -> Non
 
 
 def test_pages_follow_each_other_by_cursor(engine: EngineRunner, client: Client) -> None:
-    engine.submit("publish", "orders", [b"%d" % number for number in range(40)]).result(5)
+    engine.submit("publish", "orders", [b"%d" % number for number in range(40)]).result(30)
     seen: list[str] = []
     path = PAGE
     while path:
@@ -187,7 +187,7 @@ def test_there_is_no_page_of_a_channel_that_is_not_there(client: Client) -> None
 
 
 def test_a_selection_is_a_file_of_a_json_object_a_line(engine: EngineRunner, client: Client) -> None:
-    engine.submit("publish", "orders", [b"\xff\x00"]).result(5)
+    engine.submit("publish", "orders", [b"\xff\x00"]).result(30)
     ids = ids_on(get(client))
     answer = client.post(f"{PAGE}~file/", {"id": ids})
     assert answer["Content-Disposition"] == 'attachment; filename="orders-billing-messages.ndjson"'
@@ -204,7 +204,7 @@ def test_a_selection_is_a_file_of_a_json_object_a_line(engine: EngineRunner, cli
 
 
 def test_a_body_larger_than_the_list_shows_unfolds_on_its_own_page(engine: EngineRunner, client: Client) -> None:
-    engine.submit("publish", "orders", [b"x" * 300_000]).result(5)
+    engine.submit("publish", "orders", [b"x" * 300_000]).result(30)
     [*_, large] = ids_on(get(client))
     assert "the first 1,024 of 300,000 bytes" in get(client)
     one = client.get(f"{PAGE}{large}/").content.decode()

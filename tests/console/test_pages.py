@@ -70,7 +70,7 @@ def test_a_message_that_is_requeued_again_and_again_is_told_of_on_every_page(
         consumer.subscribe("orders", "billing", rdy=1)
         for second in range(25):
             consumer.send(b"REQ " + consumer.read_message().id + b" 0\n")
-            taken = engine.submit("stats.now").result(5)
+            taken = engine.submit("stats.now").result(30)
             get_hub().write(replace(taken, taken_at_ns=(START_S + second) * NS_PER_S))
         text = words(page(browser, "/"))
         assert re.search(
@@ -97,12 +97,12 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(impatient: EngineRunner) -> Non
     jumps = []
 
     def counts() -> ChannelStats:
-        (found,) = engine.submit("stats.now").result(5).topics[0].channels
+        (found,) = engine.submit("stats.now").result(30).topics[0].channels
         assert isinstance(found, ChannelStats)
         return found
 
     def look() -> None:
-        taken = engine.submit("stats.now").result(5)
+        taken = engine.submit("stats.now").result(30)
         get_hub().write(replace(taken, taken_at_ns=(START_S + len(jumps)) * NS_PER_S))
         rings = get_hub().rings["orders", "billing"]
         jumps.append(rings.change("depth_jumps", 1)[0] if jumps else 0.0)

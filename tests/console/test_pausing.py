@@ -32,9 +32,9 @@ MINUTE_MS = 60_000
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing, and 5 messages published."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(5)
-        runner.submit("acts.create_channel", "orders", "billing").result(5)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
+        runner.submit("acts.create_topic", "orders").result(30)
+        runner.submit("acts.create_channel", "orders", "billing").result(30)
+        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
         see(runner)
         yield runner
 

@@ -36,10 +36,10 @@ def test_every_socket_has_a_rule_and_every_rule_a_socket() -> None:
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[None]:
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", TOPIC).result(5)
-        runner.submit("acts.create_channel", TOPIC, CHANNEL).result(5)
-        runner.submit("cursors.create", TOPIC, cursor=CURSOR).result(5)
-        runner.submit("publish", TOPIC, [b"the message of the paths"]).result(5)
+        runner.submit("acts.create_topic", TOPIC).result(30)
+        runner.submit("acts.create_channel", TOPIC, CHANNEL).result(30)
+        runner.submit("cursors.create", TOPIC, cursor=CURSOR).result(30)
+        runner.submit("publish", TOPIC, [b"the message of the paths"]).result(30)
         planned_replay(tmp_path / "pipeline", REPLAY, topic=TOPIC)
         yield
 

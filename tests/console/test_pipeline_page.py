@@ -271,8 +271,8 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     engine: EngineRunner, browser: Client, lake: Path
 ) -> None:
     switch_on(lake)
-    engine.submit("publish", "orders", [b"x"] * 5).result(5)
-    engine.submit("cursors.create", "orders", cursor="archive").result(5)
+    engine.submit("publish", "orders", [b"x"] * 5).result(30)
+    engine.submit("cursors.create", "orders", cursor="archive").result(30)
     cursor = see(engine).topics[0].cursors[0]
     archived_topic(lake, "orders", cursor.number, cursor.id_base)
     archived_topic(lake, "gone", 9, 255, gaps=[])
@@ -302,8 +302,8 @@ def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browse
 
 def test_a_topic_of_which_nothing_is_archived_yet_counts(engine: EngineRunner, browser: Client, lake: Path) -> None:
     switch_on(lake)
-    engine.submit("publish", "orders", [b"x"] * 5).result(5)
-    engine.submit("cursors.create", "orders", cursor="archive").result(5)
+    engine.submit("publish", "orders", [b"x"] * 5).result(30)
+    engine.submit("cursors.create", "orders", cursor="archive").result(30)
     see(engine)
     stats = shown(browser).split("data-stats")[1].split("</dl>")[0]
     assert "messages of 1 topic" in words(stats)

@@ -24,12 +24,12 @@ JSON = {"Accept": "application/json"}
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders of the log with the channel billing, and 5 messages, the first three of them quarantined."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders", storage="log").result(5)
-        runner.submit("acts.create_channel", "orders", "billing").result(5)
-        runner.submit("acts.create_topic", "files", storage="diskqueue").result(5)
-        runner.submit("acts.create_channel", "files", "billing").result(5)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(5)
-        runner.submit("message_acts.quarantine_messages", "orders", "billing", offsets=[0, 1, 2]).result(5)
+        runner.submit("acts.create_topic", "orders", storage="log").result(30)
+        runner.submit("acts.create_channel", "orders", "billing").result(30)
+        runner.submit("acts.create_topic", "files", storage="diskqueue").result(30)
+        runner.submit("acts.create_channel", "files", "billing").result(30)
+        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
+        runner.submit("message_acts.quarantine_messages", "orders", "billing", offsets=[0, 1, 2]).result(30)
         yield runner
 
 
@@ -39,7 +39,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def stats_of(engine: EngineRunner) -> ChannelStats:
-    (topic,) = engine.submit("stats.now", topic="orders").result(5).topics
+    (topic,) = engine.submit("stats.now", topic="orders").result(30).topics
     channel: ChannelStats = topic.channels[0]
     return channel
 
