@@ -98,9 +98,10 @@ class QuarantineActs:
             outcome.quarantined = backlog.quarantined_count
             if not backlog.quarantined_count:
                 return DONE
-            redrive = Redrive(
-                rate, backlog.quarantined_count, self._clock.time_ns() // NS_PER_MS + 1, keeps_attempts, by
-            )
+            # After the newest of them, also where the clock was set back since: it is what says which ones they are.
+            newest_ns = max(one.since_ns for one in backlog.progress.quarantined.values())
+            began_ms = max(self._clock.time_ns(), newest_ns) // NS_PER_MS + 1
+            redrive = Redrive(rate, backlog.quarantined_count, began_ms, keeps_attempts, by)
 
             def in_force() -> Ticket:
                 if not one.is_deleted:

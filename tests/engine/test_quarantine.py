@@ -215,6 +215,20 @@ def test_a_redrive_goes_on_after_a_restart_and_takes_no_message_twice(tmp_path: 
     assert stats_of(make_engine(tmp_path, clock)).redrive is None
 
 
+def test_a_clock_that_was_set_back_leaves_nothing_out_of_a_redrive(tmp_path: Path, clock: ManualClock) -> None:
+    engine = made(tmp_path, clock, max_attempts=1)
+    fail_all(engine, clock, times=1)
+    clock.set_back(ms=DAY_MS)
+    do(engine, "quarantine", "redrive_channel", rate=1)
+    pass_time(engine, clock, 1_000)
+    assert figures(engine) == (1, 0, 0, 2)
+    engine.close()
+    engine = make_engine(tmp_path, clock)
+    for _ in range(2):
+        pass_time(engine, clock, 1_000)
+    assert figures(engine) == (3, 0, 0, 0)
+
+
 def test_a_redrive_is_cancelled_and_the_rest_stays(tmp_path: Path, clock: ManualClock) -> None:
     engine = made(tmp_path, clock, count=10, max_attempts=1)
     fail_all(engine, clock, 1)
