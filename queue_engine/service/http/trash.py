@@ -78,7 +78,12 @@ class TrashRoutes:
                 details = {"trash": number}
                 record = ActRecord(action, topic, channel, head.remote_address, "", outcome, "http", details, act_id)
                 self._audit.tell(record)
-                shown = {"waiting": outcome.depth, "deferred": outcome.deferred, "channels": outcome.channels}
+                shown: dict[str, Any] = {
+                    "name": outcome.name,
+                    "waiting": outcome.depth,
+                    "deferred": outcome.deferred,
+                    "channels": outcome.channels,
+                }
                 answer(Response(200, orjson.dumps(shown), JSON))
 
             ticket.when_done(settled)

@@ -378,6 +378,15 @@ async def test_every_act_is_recorded_failures_too(server: Server) -> None:
     assert isinstance(server.acts[0], ActRecord)
 
 
+async def test_a_restore_answers_the_name_that_it_gave(server: Server) -> None:
+    server.engine.acts.create_topic("t", storage="log")
+    for target in ("/topic/delete?topic=t", "/topic/create?topic=t&storage=log"):
+        assert (await server.request("POST", target)).status == 200
+    (entry,) = (await server.request("GET", "/trash")).json["entries"]
+    answer = await server.request("POST", f"/trash/restore?id={entry['id']}")
+    assert answer.json == {"name": "t.restored", "waiting": 0, "deferred": 0, "channels": 0}
+
+
 @pytest.mark.parametrize(
     ("target", "body"),
     [

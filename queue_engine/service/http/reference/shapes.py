@@ -197,5 +197,6 @@ TRASH_ENTRY = record_of(
     ),
 )
 TRASH_ACT = record(
-    {"waiting": COUNT, "deferred": COUNT, "channels": COUNT}, text="Messages and channels that the act concerned."
+    {"name": TEXT, "waiting": COUNT, "deferred": COUNT, "channels": COUNT},
+    text="name: of the topic or channel, as it is now. Messages and channels that the act concerned.",
 )
