@@ -79,6 +79,8 @@ class TrashActs:
         restorable = sum(
             sum(store.trash.counts(number, store.queue, end, now_ns)) for number in numbers if number in store.trash.all
         )
+        if item.is_topic:
+            restorable += store.depth  # what waits at the topic itself, which has no channel or is paused
         return TrashStats(
             id=entry.id,
             act=entry.act,

@@ -127,7 +127,8 @@ class RestoreTrash(_TrashAct):
                 )
             )
         elif is_topic:
-            consequence = f"The topic and its {counted(entry.channels, 'channel')} will be there again."
+            its = f" and its {counted(entry.channels, 'channel')}" if entry.channels else ""
+            consequence = f"The topic{its} will be there again."
         elif entry.act == "delete_channel":
             consequence = "Where it was made anew, the messages join it; what its consumers hold stays with them."
         else:

@@ -213,6 +213,26 @@ def test_an_emptied_topic_gets_back_what_waited_there_and_in_its_channels(
     assert received(engine) == received(engine, "mail") == {}
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_waits_at_a_deleted_topic_without_channels_is_counted_and_comes_back(
+    tmp_path: Path, clock: ManualClock, restart: bool
+) -> None:
+    engine = make_engine(tmp_path, clock)
+    engine.acts.create_topic("orders")
+    publish(engine, b"a", b"b")
+    engine.acts.delete_topic("orders")
+    settle(engine)
+    if restart:
+        engine.close()
+        engine = make_engine(tmp_path, clock)
+    one = only(engine)
+    assert (one.waiting, one.channels, one.restorable) == (2, 0, 2)
+    assert restore(engine) == "orders"
+    engine.acts.create_channel("orders", "billing")
+    settle(engine)
+    assert received(engine) == {b"a": 1, b"b": 1}
+
+
 @pytest.mark.parametrize("channel", ["", "before", "after"])
 def test_what_waited_at_a_topic_without_channels_waits_again_or_goes_to_the_first(
     tmp_path: Path, clock: ManualClock, channel: str
