@@ -139,7 +139,7 @@ def _owner(row: MessageRow) -> str:
 
 def _history(row: MessageRow) -> str:
     """How the last deliveries ended, oldest first."""
-    ends = (f"{utc(one.time_ns)} UTC {one.reason} {one.consumer}".strip() for one in row.history)
+    ends = (f"{utc(one.time_ns)} UTC {one.reason}{f' · {one.consumer}' if one.consumer else ''}" for one in row.history)
     return visible("; ".join(ends))
 
 

@@ -44,7 +44,7 @@ _TABLE = (
         QUARANTINED,
         "Quarantined",
         "quarantined_count",
-        "warning",
+        "held",
         ("No message is quarantined", "Good: no message of this channel was set aside."),
     ),
     State(

@@ -263,6 +263,9 @@ class BulkAct(View):
             channels = [one for one in channels if one.channel_name == target.channel]
         if topic is None or (target.channel and not channels):
             return f"{target.name}: it is not there any more"
+        clients = sum(one.client_count for one in channels)
+        if self.action == "empty_topic":
+            channels = ()  # what they hold stays
         depth = sum(one.depth for one in channels) + (0 if target.channel else topic.depth)
         held = message_counts(
             depth,
@@ -270,9 +273,9 @@ class BulkAct(View):
             sum(one.deferred_count for one in channels),
             sum(one.quarantined_count for one in channels),
         )
-        clients = sum(one.client_count for one in channels)
         paused = ", paused" if (channels[0].paused if target.channel else topic.paused) else ""
-        return f"{target.name}: {held or 'no messages'}, {counted(clients, 'consumer')}{paused}"
+        held = f"{held or 'no messages'}{' at the topic itself' if self.action == 'empty_topic' else ''}"
+        return f"{target.name}: {held}, {counted(clients, 'consumer')}{paused}"
 
     def _check_typed(self, targets: Sequence[Target]) -> None:
         if not self.kind.is_dangerous:

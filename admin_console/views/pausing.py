@@ -58,8 +58,9 @@ class PausePage(_PauseAct):
                 "Its channels go on delivering what they have.",
             ]
         held = message_counts(one.depth, one.in_flight_count, one.deferred_count)
+        consumers = "consumer" if one.client_count == 1 else counted(one.client_count, "consumer")
         return [
-            f"Its {counted(one.client_count, 'consumer')} will get no further messages until it is resumed.",
+            f"Its {consumers} will get no further messages until it is resumed.",
             f"It holds {held} now." if held else "It is empty now.",
             "What is in flight can still be finished.",
         ]

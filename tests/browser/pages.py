@@ -5,12 +5,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConsolePage:
-    """name: of its screenshot; act: the button whose dialog is opened; user: "" for nobody."""
+    """name: of its screenshot; act: the button whose dialog is opened; user: "" for nobody.
+
+    opens, selects: how many bodies are unfolded, how many rows are selected. submits: the page's question is answered.
+    """
 
     name: str
     path: str
     act: str = ""
     user: str = "admin"
+    opens: int = 0
+    selects: int = 0
+    submits: bool = False
 
 
 def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:

@@ -1,9 +1,10 @@
 """Pictures of every page, light and dark, wide and narrow, for eyes to judge; only README's two are kept in git.
 
-    python -m tests.browser.screenshots [DIRECTORY]        (default: .screenshots)
-    python -m tests.browser.screenshots --readme           the two of README, in .github; a quarter of an hour
+    python -m tests.browser.screenshots [DIRECTORY [NAME…]]   (default: .screenshots; only pages whose names begin so)
+    python -m tests.browser.screenshots --readme              the two of README, in .github; a quarter of an hour
 
-The pages are those of `serve --demo` after it has run for a while, so that they look as a newcomer sees them.
+The pages are those of `serve --demo` after it has run for a while, so that they look as a newcomer sees them; those
+of trouble, of messages and of the trash are of scenes.py.
 """
 
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 
 from tests.browser.pages import ConsolePage, pages_of
+from tests.browser.scenes import pages_of_scenes, scenes
 from tests.support.pages.browser import chromium
 from tests.support.pages.console_page import open_act
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
@@ -30,20 +32,23 @@ README_WARM_UP_S = 900  # what the live graphs show
 README_BYTES_MAX = 400 << 10  # both together: every clone carries them
 
 
-def main(directory: Path) -> None:
-    """Write every picture to `directory`, a line each on standard output."""
+def main(directory: Path, only: tuple[str, ...] = ("",)) -> None:
+    """Write every picture to `directory`, a line each on standard output. only: what the pages' names begin with."""
     directory.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as data,
         ServerProcess(Path(data) / "data", options=["--demo"]) as server,
         chromium() as browser,
+        scenes(server),
     ):
         _add_viewer(server)
         tabs = {"": _tab(browser, server, "", ""), "admin": _tab(browser, server, ADMIN_USER, ADMIN_PASSWORD)}
         tabs["vera"] = _tab(browser, server, "vera", VIEWER_PASSWORD)
         tabs["admin"].wait_for_timeout(WARM_UP_S * 1000)
         topic, channel = _busiest_channel(server)
-        for wanted in pages_of(topic, channel):
+        for wanted in (*pages_of(topic, channel), *pages_of_scenes()):
+            if not wanted.name.startswith(only):
+                continue
             for path in _pictures(tabs[wanted.user], wanted, directory):
                 print(path)
 
@@ -89,10 +94,11 @@ def _tab(browser: Browser, server: ServerProcess, user: str, password: str) -> P
 
 
 def _busiest_channel(server: ServerProcess) -> tuple[str, str]:
-    """The one with most in flight."""
+    """The demo's with most in flight."""
     channels = [
         (channel["in_flight_count"], topic["topic_name"], channel["channel_name"])
         for topic in server.stats()["topics"]
+        if not topic["topic_name"].startswith("shop.")
         for channel in topic["channels"]
     ]
     _, topic, channel = max(channels)
@@ -104,6 +110,7 @@ def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
     page.goto(wanted.path)
     if wanted.act:
         open_act(page, wanted.act)
+    _prepare(page, wanted)
     made = []
     for size_name, size in SIZES.items():
         page.set_viewport_size(size)
@@ -122,6 +129,17 @@ def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
     return made
 
 
+def _prepare(page: Page, wanted: ConsolePage) -> None:
+    for number in range(wanted.opens):
+        page.locator("details.unfold > summary").nth(number).click()
+    for number in range(wanted.selects):
+        page.locator("tbody input[type=checkbox]").nth(number).check()
+    page.evaluate("window.scrollTo(0, 0)")  # the header sticks to where the page was scrolled to
+    if wanted.submits:
+        with page.expect_navigation():
+            page.locator("main .act-buttons button[type=submit]").click()
+
+
 def _picture(page: Page, theme: str, path: Path, *, full_page: bool) -> Path:
     page.emulate_media(color_scheme=theme)
     page.wait_for_timeout(700)  # plotly follows the window a moment late
@@ -133,4 +151,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--readme"]:
         readme_pictures(ROOT / ".github")
     else:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".screenshots")
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".screenshots", tuple(sys.argv[2:]) or ("",))

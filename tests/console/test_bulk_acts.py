@@ -77,6 +77,11 @@ def test_the_question_names_each_with_its_counts(client: Client) -> None:
     assert "Type 3 channels to confirm" in text
 
 
+def test_the_question_of_emptying_topics_counts_what_it_drops(client: Client) -> None:
+    text = words(client.get(path_of("empty-topic", ["orders"])).content.decode())
+    assert "orders: no messages at the topic itself" in text
+
+
 def test_channels_of_one_topic_may_be_named_without_it(client: Client) -> None:
     text = words(client.get(path_of("pause-channel", ["billing", "mail"], of="orders")).content.decode())
     assert "orders/billing: 3 messages" in text

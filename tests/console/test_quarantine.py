@@ -62,7 +62,7 @@ def test_the_page_shows_what_is_set_aside_and_why(client: Client) -> None:
 
 def test_a_message_tells_how_its_deliveries_ended() -> None:
     history = (Returned(10**18, "requeued", "w 10.0.0.7:5"), Returned(10**18 + 10**9, "timed out", ""))
-    told = "2001-09-09 01:46:40.000 UTC requeued w 10.0.0.7:5; 2001-09-09 01:46:41.000 UTC timed out"
+    told = "2001-09-09 01:46:40.000 UTC requeued · w 10.0.0.7:5; 2001-09-09 01:46:41.000 UTC timed out"
     for state in ("waiting", "quarantined"):
         facts = facts_of(MessageRow(state, "0" * 16, attempts=3, history=history), 2 * 10**18)
         assert [fact.title for fact in facts if "UTC" in fact.title] == [told]
