@@ -15,6 +15,7 @@ from admin_console.vocabulary import units
 
 _ATTEMPTS_HIGH = 5  # as in the list of messages in flight on a channel's page
 _KEY_CHARACTERS_MAX = 40
+_BETWEEN_ENDINGS = "; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,12 @@ class Fact:
     title: str = ""
     tone: str = ""
     left_ms: int | None = None
+
+    @property
+    def endings(self) -> list[str]:
+        """How several deliveries ended, the last one first; too long for a line. Empty for any other title."""
+        found = self.title.split(_BETWEEN_ENDINGS)
+        return found[::-1] if self.column.name in ("attempts", "why") and len(found) > 1 else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ def _owner(row: MessageRow) -> str:
 def _history(row: MessageRow) -> str:
     """How the last deliveries ended, oldest first."""
     ends = (f"{utc(one.time_ns)} UTC {one.reason}{f' · {one.consumer}' if one.consumer else ''}" for one in row.history)
-    return visible("; ".join(ends))
+    return visible(_BETWEEN_ENDINGS.join(ends))
 
 
 def _countdown(column: Column, left_ms: int | None) -> Fact:

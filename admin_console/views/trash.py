@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from admin_console.gateway.gateway import TrashStats, format_duration, get_gateway
 from admin_console.gateway.sentences import counted, message_counts
+from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary import units
@@ -41,7 +42,7 @@ class TrashLine:
 
 
 @require_safe
-def trash_page(request: HttpRequest) -> HttpResponse:
+def trash_page(request: CheckedRequest) -> HttpResponse:
     gateway = get_gateway()
     entries = gateway.trash()
     node = gateway.node()
@@ -49,6 +50,7 @@ def trash_page(request: HttpRequest) -> HttpResponse:
         "lines": [_line(entry) for entry in entries[:ENTRIES_SHOWN_MAX]],
         "further": max(0, len(entries) - ENTRIES_SHOWN_MAX),
         "age": format_duration(node.trash_age_ms) if node.trash_age_ms else "",
+        "why_not": request.why_not.line(("restore_trash", "delete_trash")) if entries else "",
         "size": units.byte_count(max((entry.bytes for entry in entries), default=0)),
     }
     return render(request, "pages/trash.html", context)

@@ -66,6 +66,7 @@ def test_a_message_tells_how_its_deliveries_ended() -> None:
     for state in ("waiting", "quarantined"):
         facts = facts_of(MessageRow(state, "0" * 16, attempts=3, history=history), 2 * 10**18)
         assert [fact.title for fact in facts if "UTC" in fact.title] == [told]
+        assert [fact.endings for fact in facts if fact.endings] == [told.split("; ")[::-1]]
 
 
 def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_rows(

@@ -100,12 +100,15 @@ def test_the_page_lists_what_there_is_and_who_did_it(client: Client, engine: Eng
     page = client.get("/trash/").content.decode()
     for text in ("orders/<wbr>billing", "Emptied", "ada", "5 messages", "Restore…", "Delete…"):
         assert text in page, text
+    viewer = client_of(make_user("vera", role=Role.VIEWER))
+    assert "need the role operator; yours is viewer." in viewer.get("/trash/").content.decode(), (
+        "a title is not touched"
+    )
     delete = re.search(r'href="([^"]+~delete/)"', page)
     assert delete is not None
     answer = post(client, delete[1])
     assert answer["message"] == "Deleted what the trash had of orders/billing for good: 5 messages."
     assert "The trash is empty" in client.get("/trash/").content.decode()
-    viewer = client_of(make_user("vera", role=Role.VIEWER))
     assert viewer.get("/trash/").status_code == 200
 
 
