@@ -423,9 +423,8 @@ class Catalog:
         if living is None and count >= self._options.max_topics:
             raise LimitError(f"topic {name} is not restored: {count} exist and the most is --max-topics")
         if living is not None and not self.trash.takes(living):
-            raise TrashConflictError(
-                f"the topic {name} that exists now can't go to the trash: it has storage kind {living.store.kind}"
-            )
+            reason = self.trash.why_not(living)
+            raise TrashConflictError(f"the topic {name} that exists now can't go to the trash: {reason}")
         changes: list[Change] = []
         trashed: TrashEntry | None = None
         if living is not None:
@@ -483,6 +482,7 @@ class Catalog:
             self.trash.put_topic(topic, trashed)
             dropped.trash = trashed.id
             return dropped
+        self.trash.forget_topic(topic.store)
         try:
             topic.store.delete()
         except Exception:

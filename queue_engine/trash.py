@@ -46,6 +46,10 @@ from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 logger = logging.getLogger(__name__)
 
+# Each costs memory and a part of topology.json, and a program may delete a channel every second. As many as
+# --max-topics, so that all topics at once have room.
+ENTRIES_MAX = 10_000
+
 
 @dataclass(slots=True)
 class TrashItem:
@@ -122,6 +126,10 @@ class Trash:
     def takes(self, topic: Topic, channel: str = "") -> bool:
         """Whether what is removed from a topic or its channel can be restored."""
         return bool(self._age_ms) and isinstance(topic.store, LogTopicStore) and not is_ephemeral(channel)
+
+    def why_not(self, topic: Topic) -> str:
+        """The reason for a topic that the trash does not take."""
+        return f"it has storage kind {topic.store.kind}" if self._age_ms else "the trash is off (--trash-age 0)"
 
     def entry_of(self, number: int, act: str, by: str, counts: Outcome) -> TrashEntry:
         """An entry that is made now, with the id `number`."""
@@ -279,10 +287,14 @@ class Trash:
             for number in item.channels:
                 store.trash.drop(number)
             return
-        for other in [one for one in self.items.values() if one.store is store]:
-            del self.items[other.entry.id]
+        self.forget_topic(store)
         self.topics.pop(store.number, None)
         store.delete()
+
+    def forget_topic(self, store: TopicStore) -> None:
+        """A topic is deleted for good: so is what the trash has of it."""
+        for one in [one for one in self.items.values() if one.store is store]:
+            del self.items[one.entry.id]
 
     def let_go(self, item: TrashItem) -> Ticket:
         """An item has nothing left: its messages came back, durably. When the disk refuses to write that down, it is
@@ -341,6 +353,10 @@ class Trash:
     def expired(self) -> list[TrashItem]:
         now_ms = self._clock.time_ns() // NS_PER_MS
         return [item for item in self.items.values() if item.entry.until_ms <= now_ms]
+
+    def surplus(self) -> list[TrashItem]:
+        """The oldest items, as many as there are too many."""
+        return self.oldest_first()[: max(0, len(self.items) - ENTRIES_MAX)]
 
     def oldest_first(self) -> list[TrashItem]:
         return sorted(self.items.values(), key=lambda item: (item.entry.at_ms, item.entry.id))

@@ -1,7 +1,8 @@
 """Acts on the trash: restore, delete for good; and what the server deletes of it by itself.
 
-An entry goes when its time is over, when the trash keeps more of the log than `--trash-max-bytes`, and when the disk is
-full: the oldest first, as many as are needed, after retention has given back what it can.
+An entry goes when its time is over, when the trash has more than ENTRIES_MAX or keeps more of the log than
+`--trash-max-bytes`, and when the disk is full: the oldest first, as many as are needed, after retention has given back
+what it can.
 """
 
 import logging
@@ -19,7 +20,7 @@ from queue_engine.progress.joining import Joined, join
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.stores import Stores
 from queue_engine.topology.topology import Change, channel_paused, max_attempts_set
-from queue_engine.trash import Trash, TrashItem, channel_backlog, log_store
+from queue_engine.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, StorageError, TrashConflictError, TrashNotFoundError
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
@@ -268,6 +269,7 @@ class TrashActs:
                 counted = store.trash.counts(one.number, store.queue, store.released, now_ns)
                 outcome.depth += counted.waiting
                 outcome.deferred += counted.deferred
+                outcome.quarantined += counted.quarantined
                 if of_both.has_settled:
                     channel.forget_in_flight()
                 backlog.join(of_both)
@@ -292,8 +294,11 @@ class TrashActs:
             return
         if self._is_deleting:
             return
-        for item in self._trash.expired():
+        expired = self._trash.expired()
+        for item in expired:
             self._delete_by_itself(item, "expire_trash")
+        for item in () if expired else self._trash.surplus():
+            self._give_up(item, f"the trash has more than {ENTRIES_MAX} entries")
         self._trash.bytes = log.retention.held_by_trash()
         if not self.bytes:
             return
@@ -311,10 +316,13 @@ class TrashActs:
             if self._trash.bytes_of(item, living):
                 self._give_up_at_ns = now_ns + GIVE_UP_INTERVAL_NS
                 self._bytes_before = self.bytes
-                self._trash.given_up_count += 1
-                logger.warning("trash entry given up id=%d topic=%s reason=%s", item.entry.id, item.store.name, reason)
-                self._delete_by_itself(item, "give_up_trash")
+                self._give_up(item, reason)
                 return
+
+    def _give_up(self, item: TrashItem, reason: str) -> None:
+        self._trash.given_up_count += 1
+        logger.warning("trash entry given up id=%d topic=%s reason=%s", item.entry.id, item.store.name, reason)
+        self._delete_by_itself(item, "give_up_trash")
 
     def _delete_by_itself(self, item: TrashItem, action: str) -> None:
         entry = item.entry

@@ -181,7 +181,8 @@ def _deleted_channel(done: Done) -> str:
 
 def _restored(done: Done) -> str:
     outcome = done.outcome
-    back = message_counts(outcome.depth, outcome.in_flight, outcome.deferred) or "no messages"
+    held = outcome.depth, outcome.in_flight, outcome.deferred, outcome.quarantined
+    back = message_counts(*held) or "no messages"
     now = outcome.name or done.name
     what = now if now.split("/")[0] == done.topic else f"{done.topic} as {now}"
     swapped = " The topic of that name went to the trash." if outcome.trash else ""
@@ -201,7 +202,7 @@ def _expired_trash(done: Done) -> str:
 
 
 def _gave_up_trash(done: Done) -> str:
-    return f"Gave up {_of_trash(done)}, since it took too much of the disk: {done.dropped}."
+    return f"Gave up {_of_trash(done)}, since the trash is to have no more, or the disk is full: {done.dropped}."
 
 
 def _deleted_cursor(done: Done) -> str:

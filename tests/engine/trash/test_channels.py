@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from admin_console.gateway.act_table import sentence_of
+from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -328,3 +330,53 @@ def test_more_than_the_limit_of_bytes_gives_up_the_oldest_only(tmp_path: Path, c
         pass_time(engine, clock, 1_100)
     assert [one.id for one in engine.trash.list()] == [ids[2], ids[1]]
     assert 2 << 20 < engine.trash.bytes <= 6 << 20
+
+
+def test_what_was_quarantined_comes_back_so_and_is_counted(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock)
+    fill(engine, clock)
+    engine.message_acts.quarantine_messages("orders", "billing", offsets=[5, 6])
+    emptied, _ = engine.acts.empty_channel("orders", "billing")
+    settle(engine)
+    assert (emptied.depth, emptied.quarantined) == (4, 2)
+    outcome, _ = engine.trash.restore_trash("orders", trash=only(engine).id)
+    settle(engine)
+    assert (outcome.depth, outcome.deferred, outcome.quarantined) == (5, 1, 2)
+    assert sentence_of("restore_trash", "orders", "", {}, outcome) == (
+        "Restored orders/billing from the trash: 8 messages (depth 5, 1 deferred, 2 quarantined) came back."
+    )
+    assert sorted(engine.topics["orders"].channels["billing"].backlog.progress.quarantined) == [5, 6]  # type: ignore[attr-defined]
+
+
+def test_without_a_trash_a_deleted_topic_takes_its_older_entries_with_it(tmp_path: Path, clock: ManualClock) -> None:
+    engine = make_engine(tmp_path, clock)
+    fill(engine, clock)
+    engine.acts.empty_channel("orders", "billing")
+    settle(engine)
+    engine.close()
+    engine = make_engine(tmp_path, clock, trash_age_ms=0)
+    assert only(engine).channel == "billing"
+    engine.acts.delete_topic("orders")
+    settle(engine)
+    assert engine.trash.list() == ()
+    clock.advance(ms=DAY_MS)
+    pass_time(engine, clock, 1_100)
+
+
+def test_beyond_so_many_entries_the_oldest_go(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queue_engine.trash.ENTRIES_MAX", 3)
+    engine = make_engine(tmp_path, clock)
+    fill(engine, clock)
+    acts: list[ActRecord] = []
+    engine.trash.on_act = acts.append
+    ids = []
+    for _ in range(5):
+        outcome, _ticket = engine.acts.empty_channel("orders", "billing")
+        settle(engine)
+        clock.advance(ms=1)
+        ids.append(outcome.trash)
+    pass_time(engine, clock, 1_100)
+    assert [one.id for one in engine.trash.list()] == ids[:1:-1]
+    assert [act.action for act in acts] == ["give_up_trash"] * 2
