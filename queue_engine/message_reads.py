@@ -1,4 +1,7 @@
-"""Reads of the single messages of a channel, without consuming: lists by state, and one with its body."""
+"""Reads of the single messages of a channel, without consuming: lists by state, and one with its body.
+
+They change nothing, so one that fails unexpectedly fails its request, and fences nothing.
+"""
 
 from collections.abc import Mapping
 
@@ -7,7 +10,6 @@ from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
-from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.messages.disk_queue_messages import DiskQueueMessages, row_of
@@ -52,7 +54,6 @@ class MessageReads:
         self._clients = clients
         self._clock = clock
 
-    @fence_on_failure
     def list(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
         """A page of the messages of one state. Raises TopicNotFoundError, ChannelNotFoundError, InvalidQueryError,
         LimitError or StorageError."""
@@ -80,7 +81,6 @@ class MessageReads:
             one.number,
         )
 
-    @fence_on_failure
     def one(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
         """One message with its whole body, by its id or, on the log, its offset. Raises MessageNotFoundError, and as
         `list`."""

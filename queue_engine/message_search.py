@@ -14,7 +14,6 @@ from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
-from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.log_acts import log_store_of
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.message_reads import log_messages_of
@@ -90,7 +89,6 @@ class MessageSearch:
         self._background = background
         self._searches: dict[str, _Search] = {}
 
-    @fence_on_failure
     def start(
         self,
         topic: str,

@@ -232,7 +232,10 @@ class TopicActs:
                 outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
                 return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
 
-            return after(backlog.prepare_skip(offset) if keep_finished else backlog.prepare_seek(offset), in_force)
+            # In one block with what the trash gives way to: a crash leaves both or none.
+            others = store.trash.given_way(channel, offset)
+            prepared = backlog.prepare_skip(offset) if keep_finished else backlog.prepare_seek(offset, others)
+            return after(prepared, in_force)
 
         return self._catalog.act(topic, act)
 

@@ -15,7 +15,7 @@ The progress journal has a delivery before the message leaves, and everything el
 latest. An ephemeral channel has no journal.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -603,9 +603,10 @@ class LogBacklog:
         """Done when the journal, durably, settles all that is released now; then `empty` does it in memory."""
         return self._journaled.prepare_empty(self._topic.released)
 
-    def prepare_seek(self, offset: int) -> Ticket:
-        """Done when the journal, durably, has the cursor at `offset`; then `seek` moves it in memory."""
-        return self._journaled.prepare_seek(self._clamped(offset))
+    def prepare_seek(self, offset: int, others: Mapping[int, Range] | None = None) -> Ticket:
+        """Done when the journal, durably, has the cursor at `offset`; then `seek` moves it in memory. others: channels
+        that settle a range with it."""
+        return self._journaled.prepare_seek(self._clamped(offset), others)
 
     def prepare_skip(self, offset: int) -> Ticket:
         """Done when the journal, durably, settles all before `offset`; then `skip_before` does it in memory."""

@@ -9,6 +9,8 @@ from queue_engine.messages.rows import SCANNED_MAX, InvalidQueryError, MessageQu
 
 ItemT = TypeVar("ItemT")
 
+CURSOR_DIGITS_MAX = 18  # of an offset; Python counts no further than 2⁶³
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[ItemT]):
@@ -25,7 +27,7 @@ def cursor_of(after: str, kind: str) -> int:
     if not after:
         return 0 if kind == "n" else -1
     digits = after.removeprefix(kind)
-    if not after.startswith(kind) or not digits.isascii() or not digits.isdigit() or len(digits) > 19:
+    if not after.startswith(kind) or not digits.isascii() or not digits.isdigit() or len(digits) > CURSOR_DIGITS_MAX:
         raise InvalidQueryError(f"after={after[:40]} is not the next_cursor of a page with the same state and sort")
     return int(digits)
 

@@ -281,9 +281,20 @@ class ProgressJournal:
 
         return self._prepare(note)
 
-    def prepare_seek(self, channel: int, target: int, epoch: int) -> Ticket:
-        """The same for rewinding a channel to an offset."""
-        return self._prepare(lambda: self.entries.seek(channel, target, epoch))
+    def prepare_seek(
+        self, channel: int, target: int, epoch: int, settled: Mapping[int, tuple[int, int]] | None = None
+    ) -> Ticket:
+        """The same for rewinding a channel to an offset, and other channels that settle a range (first, count)."""
+
+        def note() -> None:
+            self.entries.seek(channel, target, epoch)
+            self._settle(settled)
+
+        return self._prepare(note)
+
+    def _settle(self, settled: Mapping[int, tuple[int, int]] | None) -> None:
+        for number, (first, count) in (settled or {}).items():
+            self.entries.ack(number, first, count)
 
     def prepare_progress(
         self,
@@ -299,8 +310,7 @@ class ProgressJournal:
                 self.entries.progress(number, progress)
             for number, upto in emptied.items():
                 self.entries.empty(number, upto)
-            for number, (first, count) in (settled or {}).items():
-                self.entries.ack(number, first, count)
+            self._settle(settled)
 
         return self._prepare(note)
 

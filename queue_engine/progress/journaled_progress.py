@@ -1,6 +1,6 @@
 """One channel's progress where it changes: in memory, in the journal, and in the figures that its page shows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.journal import ProgressJournal
@@ -119,9 +119,12 @@ class JournaledProgress:
         """Done when the journal, durably, settles all before `upto`."""
         return DONE if self.journal is None else self.journal.prepare_empty([self.number], upto)
 
-    def prepare_seek(self, offset: int) -> Ticket:
-        """Done when the journal, durably, has the cursor at `offset`."""
-        return DONE if self.journal is None else self.journal.prepare_seek(self.number, offset, self.progress.epoch + 1)
+    def prepare_seek(self, offset: int, others: Mapping[int, tuple[int, int]] | None = None) -> Ticket:
+        """Done when the journal, durably, has the cursor at `offset`. others: channels that settle a range (first,
+        count) with it."""
+        if self.journal is None:
+            return DONE
+        return self.journal.prepare_seek(self.number, offset, self.progress.epoch + 1, others)
 
     def emptied(self, upto: int) -> None:
         """The journal has it once more, behind the entries that were written since it was prepared."""

@@ -92,13 +92,21 @@ class TrashedChannels:
                 one.progress.settled(first, end - first)
                 self._journal.entries.ack(one.number, first, end - first)
 
-    def give_way(self, name: str, first: int) -> None:
-        """The living channel of this name was rewound to `first`: what lies from there on is its own again."""
+    def given_way(self, name: str, first: int) -> dict[int, tuple[int, int]]:
+        """Number → the range (first, count) that it settles when the living channel of this name is rewound to `first`:
+        what lies from there on is that one's own again."""
+        found: dict[int, tuple[int, int]] = {}
         for one in self.named(name):
             end = first if one.upto is None else one.upto
             if first < end and one.progress.first_unsettled(first, end) < end:
-                one.progress.settled(first, end - first)
-                self._journal.entries.ack(one.number, first, end - first)
+                found[one.number] = first, end - first
+        return found
+
+    def give_way(self, name: str, first: int) -> None:
+        """The living channel of this name was rewound to `first`, and the journal has it with `given_way`."""
+        for number, (start, count) in self.given_way(name, first).items():
+            self.all[number].progress.settled(start, count)
+            self._journal.entries.ack(number, start, count)
 
     # A channel is emptied, or gets back what it had: durable in the journal first, then in memory.
 

@@ -358,3 +358,29 @@ def test_a_fenced_channel_refuses_acts_on_single_messages(engine: Engine) -> Non
     engine.catalog.channel("orders", "billing").stop("testing", RuntimeError("boom"))
     with pytest.raises(FencedError):
         engine.message_acts.finish_messages("orders", "billing", ids=[row.message_id])
+
+
+def test_a_cursor_beyond_all_numbers_is_refused_and_stops_nothing(engine: Engine) -> None:
+    publish(engine, b"a")
+    for kind in "no":
+        for sort in ("", BY_AGE, BY_ATTEMPTS):
+            with pytest.raises(InvalidQueryError):
+                engine.messages.list("orders", "billing", MessageQuery(sort=sort, after=kind + "9" * 19))
+    assert engine.topics["orders"].channels["billing"].fence is None
+
+
+def test_a_look_that_fails_unexpectedly_stops_no_channel(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(engine, b"a")
+
+    def broken(*_: object) -> None:
+        raise AssertionError("a bug")
+
+    monkeypatch.setattr("queue_engine.message_reads.log_messages_of", broken)
+    monkeypatch.setattr("queue_engine.message_search.check", broken)
+    with pytest.raises(AssertionError):
+        engine.messages.list("orders", "billing", MessageQuery())
+    with pytest.raises(AssertionError):
+        engine.messages.one("orders", "billing", message_id="0" * 16)
+    with pytest.raises(AssertionError):
+        engine.message_search.start("orders", "billing", "a")
+    assert engine.topics["orders"].channels["billing"].fence is None

@@ -380,3 +380,28 @@ def test_beyond_so_many_entries_the_oldest_go(
     pass_time(engine, clock, 1_100)
     assert [one.id for one in engine.trash.list()] == ids[:1:-1]
     assert [act.action for act in acts] == ["give_up_trash"] * 2
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_kill_in_a_rewind_brings_no_finished_message_back(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(tmp_path, clock)
+    fill(engine, clock)
+    engine.acts.empty_channel("orders", "billing")
+    settle(engine)
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("queue_engine.log_store.log_backlog.LogBacklog.seek", killed)
+        with pytest.raises(Killed):
+            engine.acts.rewind_channel("orders", "billing", target=Target(offset=6))
+    engine = restarted(engine, tmp_path, clock, is_killed=True)
+    assert set(received(engine)) == {b"6", b"7", b"8", b"9"}
+    assert restore(engine) == (3, 1)
+    assert set(received(engine)) == {b"1", b"4", b"5"}
