@@ -120,7 +120,9 @@ def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
             page.set_viewport_size({"width": size["width"], "height": min(height, HEIGHT_MAX)})
             wait_for(
                 "the graphs",
-                lambda: page.evaluate("document.querySelectorAll('.plot:not(.js-plotly-plot)').length === 0"),
+                lambda: page.evaluate(
+                    "[...document.querySelectorAll('.plot:not(.js-plotly-plot)')].every((p) => !p.checkVisibility())"
+                ),
                 timeout_s=GRAPHS_TIMEOUT_S,
             )
         for theme in THEMES:
