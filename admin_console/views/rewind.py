@@ -49,11 +49,21 @@ class RewindChannel(ActPage):
         known |= {"confirmed": str(shown.offset), "previewed": shown.text()}
         return self.pose(
             f"Rewind {self.name}",
-            _consequences(preview, is_on=shown.is_on),
+            [*_consequences(preview, is_on=shown.is_on), *self._of_quarantined(is_on=shown.is_on)],
             [Field(name, name, kind="hidden", value=value) for name, value in known.items()],
             button=f"Rewind {self.name} to offset {shown.offset:,}",
             is_dangerous=True,
         )
+
+    def _of_quarantined(self, *, is_on: bool) -> list[str]:
+        """What becomes of what is set aside, which counts in none of the preview's figures."""
+        count = self.channel_stats().quarantined_count
+        if not count:
+            return []
+        held = f"The channel has {counted(count, 'quarantined message')}, not counted here"
+        if is_on:
+            return [f"{held}: those before that offset are skipped, too, and the others stay quarantined."]
+        return [f"{held}: none stays quarantined. Those from that offset on are delivered again, the others skipped."]
 
     def _where(self) -> Question:
         """The first step, the choice of a place. The second one is the preview."""

@@ -260,7 +260,9 @@ def _delete_topic(state: Topology, change: Change) -> None:
 
 
 def _delete_channel(state: Topology, change: Change) -> None:
-    del state.topics[change["topic"]].channels[change["number"]]
+    topic = state.topics.get(change["topic"])
+    if topic is not None:  # else it was deleted, and with it the channel, while this was on its way
+        del topic.channels[change["number"]]
 
 
 def _trash_topic(state: Topology, change: Change) -> None:
@@ -298,13 +300,16 @@ def _set_max_attempts(state: Topology, change: Change) -> None:
 
 
 def _redrive(state: Topology, change: Change) -> None:
-    channel = state.topics[change["topic"]].channels.get(change["number"])
+    topic = state.topics.get(change["topic"])
+    channel = None if topic is None else topic.channels.get(change["number"])
     if channel is not None:  # else it was deleted while the end of its redrive was on its way
         channel.redrive = redrive_of(change["redrive"])
 
 
 def _release(state: Topology, change: Change) -> None:
-    state.topics[change["number"]].released = None if change["released"] is None else number_of(change, "released", 0)
+    topic = state.topics.get(change["number"])
+    if topic is not None:  # else it was deleted while its last consumer left
+        topic.released = None if change["released"] is None else number_of(change, "released", 0)
 
 
 def _reserve(state: Topology, change: Change) -> None:

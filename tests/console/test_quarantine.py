@@ -10,6 +10,7 @@ from admin_console.audit.models import AuditRow
 from admin_console.messages.lines import facts_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats
+from queue_engine.log_acts import Target
 from queue_engine.messages.rows import MessageRow, Returned
 from queue_engine.service.runner import EngineRunner
 from tests.support.pages.console import client_of, console_engine, make_user
@@ -108,3 +109,15 @@ def test_a_viewer_and_a_disk_queue_have_disabled_buttons_with_the_reason(client:
     assert viewer.post(f"{PAGE}~redrive/", {"rate": "1"}).status_code == 403
     page = client.get("/topics/files/billing/").content.decode()
     assert page.count("which can&#x27;t say that a message is set aside") >= 2
+
+
+def test_a_rewind_says_what_becomes_of_what_is_set_aside(engine: EngineRunner, client: Client) -> None:
+    on = client.post(f"{PAGE}~rewind/", {"place": "end"}).content.decode()
+    assert "It skips 2 messages that it has not finished" in on
+    assert "has 3 quarantined messages, not counted here: those before that offset are skipped, too" in on
+    skipped = {"target": Target(offset=5), "keep_finished": True}
+    engine.submit("acts.rewind_channel", "orders", "billing", **skipped).result(30)
+    engine.submit("publish", "orders", [b"m5"]).result(30)
+    engine.submit("message_acts.quarantine_messages", "orders", "billing", offsets=[5]).result(30)
+    back = client.post(f"{PAGE}~rewind/", {"place": "start"}).content.decode()
+    assert "has 1 quarantined message, not counted here: none stays quarantined." in back

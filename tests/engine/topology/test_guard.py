@@ -22,7 +22,8 @@ from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.topology import file_of, written
 
 SEGMENT_BYTES = 1 << 16
-SMALL = {"log_segment_bytes": SEGMENT_BYTES, "max_msg_size": 2_000, "max_body_size": 4_000}
+# Without the trash, which would keep a deleted topic and its number for a day.
+SMALL = {"log_segment_bytes": SEGMENT_BYTES, "max_msg_size": 2_000, "max_body_size": 4_000, "trash_age_ms": 0}
 MESSAGES = 400
 
 

@@ -7,7 +7,15 @@ import pytest
 
 from queue_engine.log_store.offset_reservation import OFFSETS_MIN
 from queue_engine.service.runner import EngineRunner
-from queue_engine.topology.topology import FORMAT, Topology, parse_topology
+from queue_engine.topology.topology import (
+    FORMAT,
+    Change,
+    Topology,
+    channel_deleted,
+    channel_redriven,
+    parse_topology,
+    released_upto,
+)
 from queue_engine.topology_promises import NUMBERS_AHEAD
 from queue_engine.vocabulary.errors import StorageError, TopologyError
 from queue_engine.vocabulary.version import VERSION
@@ -203,3 +211,11 @@ def test_names_that_are_not_valid_are_left_out_with_a_warning(tmp_path: Path, ca
     engine = open_engine(tmp_path)
     assert {name: list(topic.channels) for name, topic in engine.topics.items()} == {"good": ["c"]}
     assert sum("name skipped" in record.message for record in caplog.records) == 6
+
+
+@pytest.mark.parametrize("change", [channel_redriven(7, 8, None), released_upto(7, 3), channel_deleted(7, 8)])
+def test_what_comes_behind_the_deletion_of_its_topic_changes_nothing(change: Change) -> None:
+    """Their lines are on the disk by then: an error would stop the next start."""
+    state = Topology()
+    state.apply(change)
+    assert state.topics == {}
