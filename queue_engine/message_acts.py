@@ -245,6 +245,7 @@ class MessageActs:
             asked = _looked_up(self._reads, self.topics[topic], one, ids, offsets)
             bodies: dict[str, bytes] = {}
             keys: list[bytes] = []
+            size = 0
             most = self._options.max_msg_size
             for text, message_id in asked.ids.items():
                 body, key = _content(asked, message_id)
@@ -256,13 +257,14 @@ class MessageActs:
                 else:
                     bodies[text] = body
                     keys.append(key)
+                    size += len(body)
+                # At once: a thousand bodies of the largest size would fill the memory.
+                if size > self._options.max_body_size:
+                    raise LimitError(
+                        f"the first {len(bodies)} of {len(asked.ids)} bodies have {size} bytes and the most at once is "
+                        f"{self._options.max_body_size} (--max-body-size)"
+                    )
                 asked.results[text] = replace(asked.results[text], code=code, text=reason)
-            size = sum(map(len, bodies.values()))
-            if size > self._options.max_body_size:
-                raise LimitError(
-                    f"the bodies have {size} bytes and the most at once is {self._options.max_body_size} "
-                    "(--max-body-size)"
-                )
             ticket = _published(target, bodies, keys, asked.results) if bodies else DONE
             outcome.depth = len(bodies)
             outcome.results = tuple(asked.results.values())

@@ -6,6 +6,7 @@ import pytest
 
 from queue_engine.delivery.stats import ClientStats, MessageResult
 from queue_engine.engine import Engine
+from queue_engine.messages.log_messages import LogMessages
 from queue_engine.messages.rows import (
     BY_AGE,
     BY_ATTEMPTS,
@@ -384,3 +385,20 @@ def test_a_look_that_fails_unexpectedly_stops_no_channel(engine: Engine, monkeyp
     with pytest.raises(AssertionError):
         engine.message_search.start("orders", "billing", "a")
     assert engine.topics["orders"].channels["billing"].fence is None
+
+
+def test_publishing_again_reads_no_more_bodies_than_fit(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(tmp_path, clock, max_msg_size=1_000, max_body_size=2_000)
+    engine.acts.create_topic("orders", storage="log")
+    settle(engine)
+    engine.acts.create_channel("orders", "billing")
+    for _ in range(10):
+        publish(engine, bytes(900))
+    read: list[int] = []
+    of_log = LogMessages.read
+    monkeypatch.setattr(LogMessages, "read", lambda self, offset: read.append(offset) or of_log(self, offset))
+    with pytest.raises(LimitError, match="the first 3 of 10 bodies have 2700 bytes and the most at once is 2000"):
+        engine.message_acts.publish_again("orders", "billing", offsets=list(range(10)))
+    assert len(read) == 3
