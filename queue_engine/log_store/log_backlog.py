@@ -468,8 +468,9 @@ class LogBacklog:
                 self._journaled.settled(first, count)
             self._topic.next_turn.request_log_work()
 
-    def has_room_to_quarantine(self, body_bytes: int) -> bool:
-        return self.quarantine is not None and self.quarantine.has_room_for(body_bytes)
+    def has_room_to_quarantine(self, body_bytes: int, count: int) -> bool:
+        """body_bytes: of so many messages together."""
+        return self.quarantine is not None and self.quarantine.has_room_for(body_bytes, count)
 
     def set_aside(self, offset: int, body_bytes: int) -> None:
         """Quarantine a message for an operator; its place in a line, or its consumer, has let it go."""

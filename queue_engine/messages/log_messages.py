@@ -313,19 +313,25 @@ class LogMessages:
     def set_aside(self, offsets: Sequence[int], take_held: Callable[[bytes], object]) -> list[int]:
         """Quarantine messages that wait, are deferred or in flight, ascending and each given once; returns those for
         which there is no room, which stay as they are. take_held: takes one from its consumer."""
-        places, backlog = self._places, self._backlog
+        backlog = self._backlog
+        chosen: dict[int, int] = {}  # offset → bytes of its body
         refused: list[int] = []
+        size_sum = 0
         for offset in offsets:
             size = backlog.body_bytes_read(offset)
-            if backlog.has_room_to_quarantine(size):
-                if (message_id := self.id_of(offset)) in self._held:
-                    take_held(message_id)
-                else:
-                    self._take_out([offset])
-                backlog.set_aside(offset, size)
+            if backlog.has_room_to_quarantine(size_sum + size, len(chosen) + 1):
+                chosen[offset] = size
+                size_sum += size
             else:
                 refused.append(offset)
-        places.topic.next_turn.request_log_work()
+        held = {offset: message_id for offset in chosen if (message_id := self.id_of(offset)) in self._held}
+        for message_id in held.values():
+            take_held(message_id)
+        # All at once: the lines and what the cursor passes over are gone through once, however many there are.
+        self._take_out([offset for offset in chosen if offset not in held])
+        for offset, size in chosen.items():
+            backlog.set_aside(offset, size)
+        self._places.topic.next_turn.request_log_work()
         return refused
 
     def redrive(self, offsets: Sequence[int], *, keeps_attempts: bool) -> None:

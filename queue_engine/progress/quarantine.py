@@ -98,9 +98,9 @@ class ChannelQuarantine:
             return f"quarantined messages take {size} bytes and the most is {limits.bytes_max} (--quarantine-max-bytes)"
         return ""
 
-    def _has_room(self) -> bool:
-        return len(self._journaled.progress.quarantined) < self._totals.limits.count_max and (
-            self._totals.count < TOTAL_MAX
+    def _has_room(self, count: int = 1) -> bool:
+        return len(self._journaled.progress.quarantined) + count <= self._totals.limits.count_max and (
+            self._totals.count + count <= TOTAL_MAX
         )
 
     def histories(self) -> dict[int, list[ReturnEvent]]:
@@ -140,8 +140,9 @@ class ChannelQuarantine:
                 count -= alike
         return left
 
-    def has_room_for(self, body_bytes: int) -> bool:
-        return self._has_room() and self.bytes + body_bytes <= self._totals.limits.bytes_max
+    def has_room_for(self, body_bytes: int, count: int) -> bool:
+        """body_bytes: of so many messages together."""
+        return self._has_room(count) and self.bytes + body_bytes <= self._totals.limits.bytes_max
 
     def set_aside(self, offset: int, event: ReturnEvent, body_bytes: int) -> bool:
         """Quarantine a message that its line, or delivery, has let go; False when there is no room for it."""

@@ -7,6 +7,7 @@ import pytest
 
 from queue_engine.delivery.stats import ChannelStats, MessageResult, Outcome
 from queue_engine.engine import Engine
+from queue_engine.log_store.channel_cursor import ChannelCursor
 from queue_engine.messages.rows import MessageQuery, MessageRow
 from queue_engine.vocabulary.errors import InvalidStorageError, QuarantineError
 from queue_engine.vocabulary.redrive import RATE_MAX
@@ -171,6 +172,24 @@ def test_a_full_quarantine_refuses_by_hand_and_messages_cycle(tmp_path: Path, cl
     (result,) = results_of(engine, "quarantine_messages", offsets=[1 if row.offset == 0 else 0])
     assert result.code == "QUARANTINE_FULL"
     assert figures(engine) == (2, 0, 0, 1)
+
+
+def test_many_are_set_aside_at_once_as_far_as_there_is_room(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pass over what the cursor leaves out costs time in which nothing else is done."""
+    engine = made(tmp_path, clock, count=60, quarantine_max_count=20)
+    Client(engine, *NAMES, ready=5)
+    passes = []
+    put_all_aside = ChannelCursor.put_all_aside
+    monkeypatch.setattr(
+        ChannelCursor, "put_all_aside", lambda self, offsets: (passes.append(offsets), put_all_aside(self, offsets))
+    )
+    results = results_of(engine, "quarantine_messages", offsets=list(range(0, 60, 2)))
+    assert [one.code for one in results] == [""] * 20 + ["QUARANTINE_FULL"] * 10
+    assert len(passes) == 1
+    assert figures(engine)[3] == 20
+    assert [row.offset for row in rows(engine)] == list(range(0, 40, 2))
 
 
 def test_a_redrive_keeps_its_rate_and_says_how_far_it_is(tmp_path: Path, clock: ManualClock) -> None:
