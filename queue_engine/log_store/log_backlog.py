@@ -26,7 +26,7 @@ from queue_engine.log_store.logged_batch import LoggedBatch
 from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.log_store.record_position import RecordPosition
 from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.joining import Joined
+from queue_engine.progress.joining import Joined, offsets_between
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import ChannelQuarantine, operator_event, without
@@ -639,8 +639,8 @@ class LogBacklog:
             offset: due_ns
             for offset, due_ns in self._topic.deferred_between(first, end)
             if progress.made_at(offset) == 0
-        } | {offset: due_ns for offset, due_ns in progress.deferred.items() if first <= offset < end}
-        aside = {offset for offset in progress.quarantined if first <= offset < end}
+        } | {offset: progress.deferred[offset] for offset in offsets_between(progress.deferred, first, count)}
+        aside = set(offsets_between(progress.quarantined, first, count))
         at = first
         for offset in sorted(dues.keys() | aside):
             if at < offset:

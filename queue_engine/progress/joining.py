@@ -10,7 +10,7 @@ Attempts are the greater of both, and so are due times; what is quarantined in e
 messages before `upto` by other means, such as a rewind, has the one in the trash settle them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from queue_engine.progress.channel_progress import MADE_MAX, PAGE_OFFSETS, SETTLED, ChannelProgress
@@ -102,14 +102,18 @@ def _bring_back(result: Joined, trashed: ChannelProgress, first: int, count: int
                 _put(joined, offset, offset + 1, min(made, MADE_MAX))
                 if made > MADE_MAX:
                     joined.many[offset] = made
-    for offset, quarantined in trashed.quarantined.items():
-        if first <= offset < end:
-            joined.quarantined.setdefault(offset, quarantined)
-    if trashed.deferred:
-        for offset in range(first, end) if count < len(trashed.deferred) else sorted(trashed.deferred):
-            due_ns = trashed.deferred.get(offset)
-            if due_ns is not None and first <= offset < end:
-                joined.deferred[offset] = max(due_ns, joined.deferred.get(offset, 0))
+    for offset in offsets_between(trashed.quarantined, first, count):
+        joined.quarantined.setdefault(offset, trashed.quarantined[offset])
+    for offset in offsets_between(trashed.deferred, first, count):
+        joined.deferred[offset] = max(trashed.deferred[offset], joined.deferred.get(offset, 0))
+
+
+def offsets_between(known: Collection[int], first: int, count: int) -> list[int]:
+    """Those of `known`, where a look costs nothing, in a range of `count` offsets; ascending. A channel may have many
+    ranges and many of them: it takes the shorter way."""
+    if count < len(known):
+        return [offset for offset in range(first, first + count) if offset in known]
+    return sorted(offset for offset in known if first <= offset < first + count)
 
 
 def _without(ranges: Sequence[tuple[int, int]], progress: ChannelProgress) -> list[tuple[int, int]]:
