@@ -626,12 +626,13 @@ class LogBacklog:
         if joined.has_settled:
             self.start_over()
             return
-        for first, count in joined.returned:
-            self._place_joined(first, count)
+        dues = [one for first, count in joined.returned for one in self._place_joined(first, count)]
+        self._wait_or_return(dues)
         self._ages.begin(self._topic.time_ns())
         self._topic.next_turn.request_log_work()
 
-    def _place_joined(self, first: int, count: int) -> None:
+    def _place_joined(self, first: int, count: int) -> list[tuple[int, int]]:
+        """Returns the offsets that have a due time, with it, ascending."""
         progress, end = self.progress, first + count
         for start, _, made in progress.unsettled_between(first, end):
             self._attempts.note(start, made)
@@ -648,7 +649,7 @@ class LogBacklog:
             at = offset + 1
         if at < end:
             self._return_first(at, end - at)
-        self._wait_or_return(sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in aside))
+        return sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in aside)
 
     def _clamped(self, offset: int) -> int:
         return min(max(offset, self._topic.oldest_offset), self._topic.released)

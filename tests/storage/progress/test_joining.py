@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
+
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.joining import join, offsets_between
 from queue_engine.vocabulary.return_reason import ReturnReason
@@ -48,5 +50,19 @@ def test_a_channel_takes_back_a_range_the_shorter_way(tmp_path: Path) -> None:
     bench.publish(*[b"%d" % number for number in range(10)])
     backlog.progress.deferred = Unlisted(dict.fromkeys((0, 2, 4), DUE_NS))
     backlog.progress.quarantined = Unlisted(dict.fromkeys((6, 8, 9), ASIDE))
-    backlog._place_joined(4, 2)
-    assert backlog.deferred_count == 1
+    assert backlog._place_joined(4, 2) == [(4, DUE_NS)]
+
+
+def test_what_is_deferred_of_all_ranges_gets_its_place_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path)
+    backlog = bench.topic.open_channel("c", 10)
+    bench.publish(*[b"%d" % number for number in range(10)])
+    trashed = backlog.progress.copy()
+    for offset in range(0, 10, 2):
+        trashed.settled(offset, 1)
+        trashed.deferred_until(offset + 1, 1, 1, DUE_NS)
+    backlog.skip_before(10)
+    placed = []
+    monkeypatch.setattr(backlog, "_wait_or_return", placed.append)
+    backlog.join(join(trashed, backlog.progress, 10, oldest=0))
+    assert placed == [[(offset, DUE_NS) for offset in range(1, 10, 2)]]
