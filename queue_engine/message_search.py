@@ -215,7 +215,11 @@ class MessageSearch:
         if search.scanned_bytes >= SEARCH_BYTES_MAX:
             search.status = BOUNDED
             # Another search begins with the whole record that this one ended in.
-            before = search.store.batch_at(search.store.offset_before(search.next_offset, 1))
+            try:
+                before = search.store.batch_at(search.store.offset_before(search.next_offset, 1))
+            except StorageError as exc:
+                search.status, search.problem = FAILED, str(exc)
+                return
             search.next_offset = search.next_offset if before is None else max(search.first_offset, before.first)
             return
         segment = search.store.segments.segment_of(search.position)

@@ -219,16 +219,15 @@ class Pauses:
         if not self._ends or self._catalog.is_closing:
             return
         now_ms = self._now_ms()
+        # An end may be a year away, and what was deleted takes memory until it is forgotten.
+        self._ends = {one: end for one, end in self._ends.items() if not one.is_deleted}
         due = [
             (one, end)
             for one, end in self._ends.items()
             if end.until_ms <= now_ms and now_ns >= end.retry_ns and not end.is_under_way
         ]
         for one, end in due:
-            if one.is_deleted:
-                del self._ends[one]
-            else:
-                self._end(one, end, now_ns)
+            self._end(one, end, now_ns)
 
     def _end(self, one: Topic | Channel, end: _End, now_ns: int) -> None:
         names = _names_of(one)

@@ -278,7 +278,7 @@ class TopicActs:
 
 def check_counts(counts: Outcome, expected: int | None, name: str) -> None:
     """Raises CountsChangedError when an act would remove many more messages than its caller knows of."""
-    count = counts.depth + counts.in_flight + counts.deferred
+    count = counts.depth + counts.in_flight + counts.deferred + counts.quarantined
     if expected is not None and count > expected + max(COUNTS_TOLERANCE, expected // 10):
         raise CountsChangedError(
             f"{name} has {count:,} messages now, and {expected:,} were expected; nothing was changed"

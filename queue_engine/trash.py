@@ -143,6 +143,7 @@ class Trash:
             waiting=counts.depth,
             in_flight=counts.in_flight,
             deferred=counts.deferred,
+            quarantined=counts.quarantined,
             channels=counts.channels,
         )
 

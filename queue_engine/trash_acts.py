@@ -93,6 +93,7 @@ class TrashActs:
             waiting=entry.waiting,
             in_flight=entry.in_flight,
             deferred=entry.deferred,
+            quarantined=entry.quarantined,
             channels=entry.channels,
             restorable=restorable,
             bytes=self._trash.bytes_of(item, living),
@@ -142,6 +143,7 @@ class TrashActs:
             item = self.item(trash, topic)
             entry = item.entry
             outcome.depth, outcome.in_flight, outcome.deferred = entry.waiting, entry.in_flight, entry.deferred
+            outcome.quarantined = entry.quarantined
             outcome.channels, outcome.name = entry.channels, item.name
             return self._trash.delete(item)
 

@@ -138,7 +138,7 @@ class DeleteTopic(Removal):
                 self.afterwards(topic.storage),
                 "A producer or consumer that comes again makes the topic anew, and empty.",
             ],
-            [self.expected(topic.depth + depth + in_flight + deferred), typed_name_field(self.name)],
+            [self.expected(topic.depth + depth + in_flight + deferred + quarantined), typed_name_field(self.name)],
             is_dangerous=True,
         )
 
@@ -150,7 +150,7 @@ class _ChannelAct(Removal):
     """An act on one channel whose name has to be typed."""
 
     def fields(self, channel: ChannelStats) -> list[Field]:
-        count = channel.depth + channel.in_flight_count + channel.deferred_count
+        count = channel.depth + channel.in_flight_count + channel.deferred_count + channel.quarantined_count
         return [self.expected(count), typed_name_field(self.name)]
 
     def _dropped(self, channel: ChannelStats) -> str:

@@ -65,7 +65,7 @@ def _line(entry: TrashStats) -> TrashLine:
         units.moment(entry.at_ms),
         units.duration(max(0, entry.until_ms - units.now_ms()) / 1_000),
         units.moment(entry.until_ms),
-        message_counts(entry.waiting, entry.in_flight, entry.deferred) or "no messages",
+        message_counts(entry.waiting, entry.in_flight, entry.deferred, entry.quarantined) or "no messages",
         units.byte_count(entry.bytes),
         *urls,
     )
@@ -148,7 +148,7 @@ class RestoreTrash(_TrashAct):
 class DeleteTrash(_TrashAct):
     def question(self) -> Question:
         entry = self.entry()
-        counts = message_counts(entry.waiting, entry.in_flight, entry.deferred) or "no messages"
+        counts = message_counts(entry.waiting, entry.in_flight, entry.deferred, entry.quarantined) or "no messages"
         return self.pose(
             f"Delete {_name_of(entry)} for good",
             [

@@ -11,9 +11,9 @@ class TrashEntry:
     id.
 
     id: of the topic, or of the first of these channels. act: as in the audit list. by: who did it, "" when that is
-    unknown. at_ms, until_ms: when, and until when it can be restored, Unix ms. waiting, in_flight, deferred: messages
-    at that moment. channels: of a topic, at that moment. upto: of a channel, the offset from which on a channel of its
-    name speaks for itself; None while there is none.
+    unknown. at_ms, until_ms: when, and until when it can be restored, Unix ms. waiting, in_flight, deferred,
+    quarantined: messages at that moment. channels: of a topic, at that moment. upto: of a channel, the offset from
+    which on a channel of its name speaks for itself; None while there is none.
     """
 
     id: int
@@ -24,6 +24,7 @@ class TrashEntry:
     waiting: int = 0
     in_flight: int = 0
     deferred: int = 0
+    quarantined: int = 0
     channels: int = 0
     upto: int | None = None
 
@@ -35,7 +36,7 @@ class TrashEntry:
         return document
 
 
-_NUMBERS = ("id", "at_ms", "until_ms", "waiting", "in_flight", "deferred", "channels")
+_NUMBERS = ("id", "at_ms", "until_ms", "waiting", "in_flight", "deferred", "quarantined", "channels")
 
 
 def trash_of(document: object) -> TrashEntry | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class TrashStats:
     """One entry of the trash. channel: "" for a topic, and for what waited at a topic itself; channels: how many that
-    act concerned. waiting, in_flight, deferred: messages at the act. restorable: messages that a restore would bring
-    back now. bytes: of the log that it keeps on the disk, other entries' share included."""
+    act concerned. waiting, in_flight, deferred, quarantined: messages at the act. restorable: messages that a restore
+    would bring back now. bytes: of the log that it keeps on the disk, other entries' share included."""
 
     id: int
     act: str
@@ -19,6 +19,7 @@ class TrashStats:
     waiting: int
     in_flight: int
     deferred: int
+    quarantined: int
     channels: int
     restorable: int
     bytes: int

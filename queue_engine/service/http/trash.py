@@ -82,6 +82,7 @@ class TrashRoutes:
                     "name": outcome.name,
                     "waiting": outcome.depth,
                     "deferred": outcome.deferred,
+                    "quarantined": outcome.quarantined,
                     "channels": outcome.channels,
                 }
                 answer(Response(200, orjson.dumps(shown), JSON))

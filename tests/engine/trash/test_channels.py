@@ -339,6 +339,7 @@ def test_what_was_quarantined_comes_back_so_and_is_counted(tmp_path: Path, clock
     emptied, _ = engine.acts.empty_channel("orders", "billing")
     settle(engine)
     assert (emptied.depth, emptied.quarantined) == (4, 2)
+    assert (only(engine).waiting, only(engine).quarantined) == (4, 2)
     outcome, _ = engine.trash.restore_trash("orders", trash=only(engine).id)
     settle(engine)
     assert (outcome.depth, outcome.deferred, outcome.quarantined) == (5, 1, 2)

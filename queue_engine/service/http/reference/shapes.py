@@ -191,12 +191,12 @@ TRASH = record(
 TRASH_ENTRY = record_of(
     TrashStats,
     text=(
-        "What one act removed. channel: empty for a topic. waiting, in_flight, deferred: messages at the act. "
-        "restorable: messages that a restore brings back now. bytes: of the log that it keeps, other entries' share "
-        "included. Times are Unix milliseconds."
+        "What one act removed. channel: empty for a topic. waiting, in_flight, deferred, quarantined: messages at the "
+        "act. restorable: messages that a restore brings back now. bytes: of the log that it keeps, other entries' "
+        "share included. Times are Unix milliseconds."
     ),
 )
 TRASH_ACT = record(
-    {"name": TEXT, "waiting": COUNT, "deferred": COUNT, "channels": COUNT},
+    {"name": TEXT, "waiting": COUNT, "deferred": COUNT, "quarantined": COUNT, "channels": COUNT},
     text="name: of the topic or channel, as it is now. Messages and channels that the act concerned.",
 )
