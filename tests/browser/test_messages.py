@@ -26,7 +26,7 @@ def row(page: Page, text: str) -> str:
 def seconds_left(page: Page) -> float:
     """Of the first deadline on the page: "9m 58s" is 598."""
     text = page.locator("[data-left-ms]").first.inner_text()
-    minutes, seconds = re.fullmatch(r"(?:(\d+)m )?([\d.]+)s?", text.replace(" s", "s")).groups()  # type: ignore[union-attr]
+    minutes, seconds = re.fullmatch(r"(?:(\d+)m )?([\d.]+)s?", text.replace(" s", "s")).groups()
     return 60 * int(minutes or 0) + float(seconds)
 
 

@@ -24,7 +24,7 @@ def test_a_reason_names_the_topic_and_its_kind() -> None:
 
 
 def test_what_is_ephemeral_has_a_reason_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ACT_KINDS, "keep", ActKinds("keep", ephemeral="it leaves nothing on the disk"))  # type: ignore[arg-type]
+    monkeypatch.setitem(ACT_KINDS, "keep", ActKinds("keep", ephemeral="it leaves nothing on the disk"))
     assert why_not("keep", "log", "orders", "billing") == ""
     assert (
         why_not("keep", "log", "orders", "tmp#ephemeral")

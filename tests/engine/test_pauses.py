@@ -25,7 +25,7 @@ def clock() -> ManualClock:
 
 def made(tmp_path: Path, clock: ManualClock, **options: object) -> tuple[Engine, list[ActRecord]]:
     """An engine with orders/billing and three messages; the records of what pauses do by themselves."""
-    engine = make_engine(tmp_path, clock, **options)  # type: ignore[arg-type]
+    engine = make_engine(tmp_path, clock, **options)
     told: list[ActRecord] = []
     engine.pauses.on_act = told.append
     engine.acts.create_topic("orders")
@@ -91,7 +91,7 @@ def test_pausing_what_is_paused_changes_what_is_given_and_keeps_who_and_since(
     changed = Pause("anna", "bad deploy", first, first + 5 * MINUTE_MS, 3, "ben", first + 10_000)
     assert channel_of(engine).pause == changed
     do(engine, "pause_channel", "orders", "billing", by="ben", for_ms=0)
-    assert channel_of(engine).pause.until_ms == 0  # type: ignore[union-attr]
+    assert channel_of(engine).pause.until_ms == 0
     pass_time(engine, clock, 10 * MINUTE_MS)
     assert channel_of(engine).paused
 
@@ -218,7 +218,7 @@ def test_a_pause_that_can_not_be_is_refused_and_changes_nothing(
 ) -> None:
     engine, _ = made(tmp_path, clock)
     with pytest.raises(PauseError, match=told):
-        engine.acts.pause_channel("orders", "billing", **details)  # type: ignore[arg-type]
+        engine.acts.pause_channel("orders", "billing", **details)
     assert not channel_of(engine).paused
     with pytest.raises(PauseError, match="a ramp of 3600001 ms is not between 0 and 1h"):
         engine.acts.unpause_channel("orders", "billing", ramp_ms=RAMP_MS_MAX + 1)

@@ -51,7 +51,7 @@ def publish(engine: Engine, *bodies: bytes, topic: str = "orders", defer_ms: int
 
 def client_of(engine: Engine, *, ready: int = 0) -> Client:
     client = Client(engine, "orders", "billing", ready=ready, msg_timeout_ms=600_000)
-    client.stats = lambda: _client_stats(client.consumer.key)  # type: ignore[method-assign,assignment]
+    client.stats = lambda: _client_stats(client.consumer.key)
     return client
 
 
@@ -76,7 +76,7 @@ def _client_stats(key: int) -> ClientStats:
 
 
 def listed(engine: Engine, state: str, **query: object) -> MessageRows:
-    wanted = MessageQuery(**{"state": state, "limit": ALL, "preview_bytes": 64, **query})  # type: ignore[arg-type]
+    wanted = MessageQuery(**{"state": state, "limit": ALL, "preview_bytes": 64, **query})
     return engine.messages.list("orders", "billing", wanted)
 
 
@@ -207,7 +207,7 @@ def test_one_message_that_is_not_there_is_refused_with_the_reason(engine: Engine
 )
 def test_a_wrong_query_is_refused_with_a_sentence(engine: Engine, query: dict[str, object], error: str) -> None:
     with pytest.raises((InvalidQueryError, LimitError), match=error):
-        engine.messages.list("orders", "billing", MessageQuery(**query))  # type: ignore[arg-type]
+        engine.messages.list("orders", "billing", MessageQuery(**query))
 
 
 def test_pages_follow_each_other_to_the_end(engine: Engine) -> None:

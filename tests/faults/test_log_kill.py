@@ -77,7 +77,7 @@ def test_keys_are_found_again_after_a_kill_and_without_their_index(tmp_path: Pat
             return found
 
         def offsets(key: str) -> list[int]:
-            return [one["offset"] for one in find(key)["messages"]]  # type: ignore[attr-defined]
+            return [one["offset"] for one in find(key)["messages"]]
 
         server.http("POST", "/topic/create?topic=t&storage=log")
         server.http("POST", "/channel/create?topic=t&channel=one")

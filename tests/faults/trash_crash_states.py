@@ -140,7 +140,7 @@ class TrashScript:
     def _act(self, act: object) -> None:
         name = self.rng.choice(CHANNELS)
         if name in self.engine.topics[TOPIC].channels:
-            act(name)  # type: ignore[operator]
+            act(name)
             settle(self.engine)
 
     def _delete_topic(self) -> None:
@@ -169,7 +169,7 @@ class TrashScript:
         name = self.rng.choice(CHANNELS)
         channel = self.engine.topics[TOPIC].channels.get(name)
         if channel is not None and not any(one.channel == name for one in self.engine.trash.list()):
-            offset = channel.backlog.progress.floor  # type: ignore[attr-defined]
+            offset = channel.backlog.progress.floor
             self.engine.acts.rewind_channel(TOPIC, name, target=Target(offset=offset), keep_finished=True)
             settle(self.engine)
 

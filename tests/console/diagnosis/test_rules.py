@@ -286,7 +286,7 @@ def test_a_consumer_that_requeues_and_one_that_times_out_are_both_linked() -> No
     finding = failing.find(figures)
     assert finding is not None
     assert (finding.client_key, finding.client_name) == (2, "worker-2")
-    assert poison.find(vitals(**DRAINS, **alone(9, 10))).message_id == "ab" * 8  # type: ignore[union-attr]
+    assert poison.find(vitals(**DRAINS, **alone(9, 10))).message_id == "ab" * 8
 
 
 def test_a_nameless_consumer_is_named_by_its_address() -> None:

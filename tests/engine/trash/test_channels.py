@@ -346,7 +346,7 @@ def test_what_was_quarantined_comes_back_so_and_is_counted(tmp_path: Path, clock
     assert sentence_of("restore_trash", "orders", "", {}, outcome) == (
         "Restored orders/billing from the trash: 8 messages (depth 5, 1 deferred, 2 quarantined) came back."
     )
-    assert sorted(engine.topics["orders"].channels["billing"].backlog.progress.quarantined) == [5, 6]  # type: ignore[attr-defined]
+    assert sorted(engine.topics["orders"].channels["billing"].backlog.progress.quarantined) == [5, 6]
 
 
 def test_without_a_trash_a_deleted_topic_takes_its_older_entries_with_it(tmp_path: Path, clock: ManualClock) -> None:

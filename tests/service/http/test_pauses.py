@@ -46,7 +46,7 @@ async def test_a_pause_with_a_reason_and_an_end_is_in_the_stats_and_the_audit_li
             900_000,
         )
         await server.request("POST", f"/channel/pause?{BILLING}&until={now_ms + 60_000}")
-        assert (await channel_of(server))["pause"]["until_ms"] == now_ms + 60_000  # type: ignore[index]
+        assert (await channel_of(server))["pause"]["until_ms"] == now_ms + 60_000
         await server.request("POST", f"/channel/unpause?{BILLING}&ramp=5m")
         channel = await channel_of(server)
         assert (channel["paused"], channel["pause"]) == (False, None)
@@ -59,7 +59,7 @@ async def test_nsqd_s_plain_calls_go_on_to_work(tmp_path: Path) -> None:
         for target in ("/topic/pause?topic=orders", f"/channel/pause?{BILLING}", f"/channel/pause?{BILLING}"):
             assert (await server.request("POST", target)).status == 200
         pause = (await channel_of(server))["pause"]
-        assert (pause["reason"], pause["until_ms"]) == ("", 0)  # type: ignore[index]
+        assert (pause["reason"], pause["until_ms"]) == ("", 0)
         for target in ("/topic/unpause?topic=orders", f"/channel/unpause?{BILLING}"):
             assert (await server.request("POST", target)).status == 200
         assert (await channel_of(server))["paused"] is False

@@ -170,7 +170,7 @@ def test_a_message_never_delivered_can_be_set_aside_beyond_the_cursor(bench: Ben
 
 
 def test_a_full_quarantine_drops_nothing(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, quarantine=QuarantineLimits(count_max=2, bytes_max=10))  # type: ignore[arg-type]
+    bench = Bench(tmp_path, quarantine=QuarantineLimits(count_max=2, bytes_max=10))
     backlog = opened(bench, max_attempts=1)
     bench.publish(b"123456", b"123456", b"1", b"1")
     fail(bench, backlog)
@@ -187,7 +187,7 @@ def test_a_full_quarantine_drops_nothing(tmp_path: Path) -> None:
 
 
 def test_a_message_larger_than_the_room_left_is_told(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, quarantine=QuarantineLimits(bytes_max=10))  # type: ignore[arg-type]
+    bench = Bench(tmp_path, quarantine=QuarantineLimits(bytes_max=10))
     backlog = opened(bench, max_attempts=1)
     bench.publish(b"12345678901")
     fail(bench, backlog)

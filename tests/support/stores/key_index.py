@@ -52,7 +52,7 @@ class IndexBench:
             topic.set_flowing(True)
 
     @property
-    def indexes(self):  # type: ignore[no-untyped-def]
+    def indexes(self):
         return self.topics[min(self.topics)].key_indexes
 
     def make(self, number: int) -> LogTopicStore:
