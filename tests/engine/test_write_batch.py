@@ -1,6 +1,7 @@
 """Publishing once per batch key, and messages with keys, as callers of the engine see it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,11 +196,11 @@ def test_a_disk_queue_refuses_by_name_and_none_is_made_for_a_key(tmp_path: Path,
 class Waiting:
     """An engine whose syncs take until they are told to end."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **options: Any) -> None:
         self.files = FaultyFiles()
         self.sync = HeldBackground()
         self.engine = Engine(
-            engine_options(data_path=str(path), storage="log"),
+            engine_options(data_path=str(path), storage="log", **options),
             clock=ManualClock(),
             files=self.files,
             backgrounds=Backgrounds(InlineBackground(), self.sync, InlineBackground()),
@@ -248,7 +249,7 @@ def test_a_batch_that_was_not_written_is_forgotten_and_can_be_written_again(tmp_
 
 
 def test_a_topic_deleted_meanwhile_leaves_no_key(tmp_path: Path) -> None:
-    waiting = Waiting(tmp_path)
+    waiting = Waiting(tmp_path, trash_age_ms=0)  # the trash keeps its keys as long as the topic
     engine = waiting.engine
     store = engine.catalog.topic("orders").store
     assert isinstance(store, LogTopicStore)

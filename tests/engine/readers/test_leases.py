@@ -23,7 +23,9 @@ def clock() -> ManualClock:
 
 
 def started(path: Path, clock: ManualClock) -> Engine:
-    return make_engine(path, clock, log_segment_bytes=SEGMENT_BYTES, max_msg_size=2_000, max_body_size=4_000)
+    # Without the trash, which would keep what is emptied here so that nothing but a lease does.
+    sizes = {"log_segment_bytes": SEGMENT_BYTES, "max_msg_size": 2_000, "max_body_size": 4_000}
+    return make_engine(path, clock, **sizes, trash_age_ms=0)
 
 
 @pytest.fixture

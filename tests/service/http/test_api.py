@@ -384,7 +384,7 @@ async def test_a_restore_answers_the_name_that_it_gave(server: Server) -> None:
         assert (await server.request("POST", target)).status == 200
     (entry,) = (await server.request("GET", "/trash")).json["entries"]
     answer = await server.request("POST", f"/trash/restore?id={entry['id']}")
-    assert answer.json == {"name": "t.restored", "waiting": 0, "deferred": 0, "channels": 0}
+    assert answer.json == {"name": "t.restored", "waiting": 0, "deferred": 0, "quarantined": 0, "channels": 0}
 
 
 @pytest.mark.parametrize(

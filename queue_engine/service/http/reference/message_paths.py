@@ -44,13 +44,13 @@ MESSAGES = {
             parameters.ATTEMPTS_MIN,
             parameters.PREVIEW_BYTES,
         ),
-        errors=(*_NAMED, errors.FENCED_ACT, errors.NOT_AUDITED),
+        errors=(*_NAMED, errors.NOT_AUDITED),
     ),
     "/channel/message": Endpoint(
         "One message of a channel, by its id or its offset, with its state and its whole body.",
         (Success("The message.", JSON, ref("OneMessage")),),
         (*_NAMES, parameters.MESSAGE_ID, parameters.MESSAGE_OFFSET),
-        errors=(*_NAMED, errors.MESSAGE_NOT_FOUND, errors.FENCED_ACT, errors.NOT_AUDITED),
+        errors=(*_NAMED, errors.MESSAGE_NOT_FOUND, errors.NOT_AUDITED),
     ),
     "/channel/message/finish": _act(
         "Finish messages that wait, are deferred or in flight: they are never delivered again."
@@ -80,7 +80,7 @@ MESSAGES = {
             parameters.SEARCH_FROM,
             parameters.END_OFFSET,
         ),
-        errors=(*_NAMED, errors.STORAGE_INVALID, errors.LIMIT_REACHED, errors.FENCED_ACT, errors.NOT_AUDITED),
+        errors=(*_NAMED, errors.STORAGE_INVALID, errors.LIMIT_REACHED, errors.NOT_AUDITED),
     ),
     "/channel/search/state": Endpoint(
         "How far a search is, and what it found.",
