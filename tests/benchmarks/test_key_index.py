@@ -5,8 +5,12 @@ Times are not judged on a machine that may be busy: what is judged does not depe
 
 from pathlib import Path
 
+import pytest
+
 from queue_engine.commit_log.options import SyncPolicy
 from tests.benchmarks.key_index import look_ups, publish_ratios
+
+pytestmark = pytest.mark.slow(reason="writes and finds seventy thousand keys")
 
 
 def test_look_ups_find_each_key_in_few_bytes(tmp_path: Path) -> None:

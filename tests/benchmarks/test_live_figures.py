@@ -1,6 +1,10 @@
 """The console's work for each snapshot, at a fifth of the channels and with three times the time it may take."""
 
+import pytest
+
 from tests.benchmarks.live_figures import FRAME_BYTES_MAX, TARGET_MS, TOPICS, measure
+
+pytestmark = pytest.mark.slow(reason="measures a thousand channels for many seconds of their time")
 
 SHARE = 5
 PATIENCE = 3  # processor time, but other work of the machine takes its caches
