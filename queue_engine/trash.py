@@ -17,6 +17,7 @@ A crash between two steps leaves an entry that a restore or its end deals with; 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome, TrashTotals
@@ -340,9 +341,9 @@ class Trash:
         self._unsure = []
         for store, number in unsure:
             written = self._changes.append(channel_deleted(store.number, number))
-            written.when_done(lambda done, store=store, number=number: self._settle(done, store, number))  # type: ignore[misc]
+            written.when_done(partial(self._settle, store, number))
 
-    def _settle(self, done: Ticket, store: LogTopicStore, number: int) -> None:
+    def _settle(self, store: LogTopicStore, number: int, done: Ticket) -> None:
         if done.error is None:
             store.trash.drop(number)
         else:

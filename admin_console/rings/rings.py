@@ -248,8 +248,10 @@ class Rings:
         rates: list[float | None] = [None]
         for at in range(1, SECONDS):
             value, before = values[at], values[at - 1]
-            is_gap = value is None or before is None
-            rates.append(None if is_gap else round((value - before) / (taken[at] - taken[at - 1]), 3))  # type: ignore[operator]
+            if value is None or before is None:
+                rates.append(None)
+            else:
+                rates.append(round((value - before) / (taken[at] - taken[at - 1]), 3))
         return rates
 
     def spark_values(self) -> list[float]:
