@@ -11,6 +11,7 @@ import pytest
 from admin_console.accounts.throttle import throttle
 from queue_engine.vocabulary.log_lines import LineHandler
 from tests.support import storage_kinds
+from tests.support.certificates import Certificates
 from tests.support.disks import left_open
 
 # Every run tries the same examples, however long one takes: a run that fails has changed something.
@@ -61,6 +62,12 @@ def _noted_directory(request: pytest.FixtureRequest, _directories: set[Path]) ->
     directory = request.node.funcargs.get("tmp_path")
     if directory is not None:
         _directories.add(directory)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority's, a server's and a client's certificate, and a stranger's, in files."""
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="session", autouse=True)

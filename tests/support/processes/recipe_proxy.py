@@ -16,9 +16,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.certificates import Authority
 from tests.support.processes.ports import free_ports
 from tests.support.processes.server import ROOT, START_TIMEOUT_S, STOP_WAIT_S
-from tests.support.processes.tls_proxy import make_certificate
 from tests.support.waiting import wait_for
 
 README = ROOT / "admin_console" / "README.md"
@@ -116,13 +116,14 @@ class Nginx(RecipeProxy):
     name = "nginx"
 
     def _complete(self, text: str) -> str:
-        certificate, key = make_certificate(self._directory, HOST)
-        self._certificate = certificate
+        authority = Authority(self._directory, "authority")
+        issued = authority.issue(HOST, hosts=(HOST,))
+        self._authority = authority.certificate
         text = replaced(
             text,
             ("listen 443 ssl;", f"listen 127.0.0.1:{self.port} ssl;"),
-            (f"/etc/ssl/{HOST}.pem", str(certificate)),
-            (f"/etc/ssl/{HOST}.key", str(key)),
+            (f"/etc/ssl/{HOST}.pem", str(issued.certificate)),
+            (f"/etc/ssl/{HOST}.key", str(issued.key)),
         )
         account = pwd.getpwuid(os.geteuid()).pw_name
         group = grp.getgrgid(os.getegid()).gr_name
@@ -142,7 +143,7 @@ class Nginx(RecipeProxy):
 
     @property
     def client_context(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self._certificate))
+        return ssl.create_default_context(cafile=str(self._authority))
 
 
 class Caddy(RecipeProxy):

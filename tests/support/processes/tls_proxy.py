@@ -1,16 +1,12 @@
 """A small HTTPS proxy such as stands before a console: ends TLS, adds forwarding headers, passes sockets through."""
 
 import asyncio
-import datetime
 import ssl
 import threading
 from pathlib import Path
 from types import TracebackType
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.support.certificates import Authority
 
 RECEIVE_BYTES = 1 << 16
 
@@ -22,10 +18,11 @@ class TlsProxy:
     """
 
     def __init__(self, directory: Path, host: str, backend_port: int) -> None:
-        certificate, key = make_certificate(directory, host)
+        authority = Authority(directory, "authority")
+        issued = authority.issue("proxy", hosts=(host,))
         self._server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._server_context.load_cert_chain(certificate, key)
-        self.client_context = ssl.create_default_context(cafile=str(certificate))
+        self._server_context.load_cert_chain(issued.certificate, issued.key)
+        self.client_context = ssl.create_default_context(cafile=str(authority.certificate))
         self.client_context.check_hostname = False  # the name is the proxy's, the address is loopback
         self.port = 0
         self._backend_port = backend_port
@@ -81,27 +78,3 @@ async def _cancel_all() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-
-
-def make_certificate(directory: Path, host: str) -> tuple[Path, Path]:
-    """A certificate for `host` that signs itself, and its key, as files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = directory / "certificate.pem", directory / "key.pem"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return paths
