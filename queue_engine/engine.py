@@ -31,6 +31,7 @@ from queue_engine.message_reads import MessageReads
 from queue_engine.message_search import MessageSearch
 from queue_engine.pauses import Pauses
 from queue_engine.quarantine_acts import QuarantineActs
+from queue_engine.samples.disk_watch import DiskWatch
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
 from queue_engine.stores import Stores
@@ -145,6 +146,9 @@ class Engine:
             clock=clock,
             background=backgrounds.disk,
             on_scan=self.stats.note_aside,
+        )
+        self._disk_watch = DiskWatch(
+            options.data_path, files=files, clock=clock, background=backgrounds.disk, on_space=self.stats.note_disk
         )
         self._tidy_at_ns = 0
         self._untidied: Iterator[Channel] = iter(())
@@ -336,6 +340,7 @@ class Engine:
             ("looking after the samples", self._sampler.tick),
             ("looking after backups", self._backups.tick),
             ("looking after files set aside", self._aside.tick),
+            ("looking at the disk", self._disk_watch.tick),
             ("tidying up", self._tidy),
         ):
             try:

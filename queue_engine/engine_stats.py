@@ -9,7 +9,7 @@ from queue_engine import cursor_acts
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
-from queue_engine.delivery.stats import HEALTHY, ClientStats, EngineSnapshot, InFlightStats, TopicStats
+from queue_engine.delivery.stats import HEALTHY, ClientStats, DiskSpace, EngineSnapshot, InFlightStats, TopicStats
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fence_on_failure import fence_on_failure
@@ -65,12 +65,17 @@ class EngineStats:
         self._started_at_ns = started_at_ns
         self._sequence = 0
         self._aside = AsideStats()
+        self._disk: DiskSpace | None = None
         self.refused_connections: Counter[tuple[str, str]] = Counter()
         self.refused_publishes: Counter[str] = Counter()
 
     def note_aside(self, found: AsideStats) -> None:
         """Take the result of a scan for files that were set aside."""
         self._aside = found
+
+    def note_disk(self, found: DiskSpace | None) -> None:
+        """Take the result of a look at the disk."""
+        self._disk = found
 
     @property
     def health(self) -> str:
@@ -147,6 +152,7 @@ class EngineStats:
             aside=self._aside,
             monotonic_ns=self._clock.monotonic_ns(),
             pause_limit_ms=self._catalog.pause_limit_ms,
+            disk=self._disk,
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

@@ -187,6 +187,21 @@ class TrashTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Of the data directory's disk. free_bytes: what this user may still write. fill_bytes_per_s: how fast they go,
+    whoever writes; 0 while they do not, None in the first minute."""
+
+    free_bytes: int
+    total_bytes: int
+    fill_bytes_per_s: float | None
+
+    @property
+    def full_in_s(self) -> float | None:
+        """When nothing is free if it goes on so; None while the disk does not fill, or that is unknown."""
+        return self.free_bytes / self.fill_bytes_per_s if self.fill_bytes_per_s else None
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSnapshot:
     """All of the engine at one second. Topics are sorted by name."""
 
@@ -208,6 +223,7 @@ class EngineSnapshot:
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
     monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
     pause_limit_ms: int = 0  # a pause without an end has outlived its time after so long; 0: never
+    disk: DiskSpace | None = None  # by a look in the last seconds; None before the first, and while none succeeds
 
 
 @dataclass(frozen=True, slots=True)
