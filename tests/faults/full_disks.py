@@ -5,7 +5,6 @@
 `tests/clients/test_full_disk.py` runs the same on a data directory that is small for the server alone.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from queue_engine.wire.error_answers import read_error_answer
 from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
@@ -31,7 +31,8 @@ def answer(server: ServerProcess, method: str, path: str, body: bytes | None = N
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as exc:
-        return exc.code, exc.read().decode()
+        refused = read_error_answer(exc.read(), exc.headers)
+        return exc.code, refused.detail or refused.message
 
 
 def publish(server: ServerProcess) -> tuple[int, str]:
@@ -67,7 +68,7 @@ def kill_and_drain(server: ServerProcess, count: int, *, is_reserve_gone: bool =
     assert "Traceback" not in server.log
     status, text = publish(server)
     assert status != 200
-    assert "topic orders: publish refused, the disk is full (" in json.loads(text)["detail"]
+    assert "topic orders: publish refused, the disk is full (" in text
     assert answer(server, "GET", "/livez")[0] == 200
     assert answer(server, "GET", "/readyz")[0] == 200
     assert answer(server, "GET", "/ping")[1].startswith("NOK - ")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.vocabulary.version import VERSION
+from queue_engine.wire.error_answers import read_error_answer
 from tests.operations.machine import Machine
 from tests.operations.page import PAGE, ROOT, blocks, file_patterns, recipe
 from tests.support.pages.console_client import ConsoleClient
@@ -192,7 +193,7 @@ def test_a_full_disk_gets_room(tmp_path: Path) -> None:
             try:
                 machine.get("/mpub?topic=greetings", body=b"\n".join([b"x" * 900] * 100))
             except urllib.error.HTTPError as error:
-                refused = error.read().decode()
+                refused = read_error_answer(error.read(), error.headers).detail
         assert "full" in refused.lower() or "room" in refused.lower(), refused
         shown = machine.run(recipe("disk full"))
         assert not shown.startswith("OK")

@@ -174,16 +174,16 @@ class LogClient:
         answer = self._connection.getresponse()
         data = answer.read()
         if answer.status != 200:
-            raise self._error(answer.status, target, data)
+            raise self._error(answer, target, data)
         return answer, data
 
-    def _error(self, status: int, target: str, data: bytes) -> PipelineError:
-        answer = read_error_answer(data)
-        text = f"{self.url}{target} was refused, {status} {answer.message}"
+    def _error(self, response: http.client.HTTPResponse, target: str, data: bytes) -> PipelineError:
+        answer = read_error_answer(data, response.headers)
+        text = f"{self.url}{target} was refused, {response.status} {answer.message}"
         if answer.detail:
             text += f": {answer.detail}"
         meaning = JOB_ERRORS.get(answer.code or answer.message)
-        return meaning(text) if meaning else EngineRefusedError(text, status, answer.message)
+        return meaning(text) if meaning else EngineRefusedError(text, response.status, answer.message)
 
 
 def _reason(exc: Exception) -> str:

@@ -1,8 +1,8 @@
 """nsqd's HTTP API over the engine: the same paths, parameters, status codes and error codes.
 
-An error is `{"message": "CODE"}` with nsqd's code; some have a `detail` beside it, a sentence. Beyond nsqd, the API
-refuses requests from other origins (`access.py`). This module routes requests by path and answers those about the
-server itself; `publish.py`, `acts.py` and `reads.py` handle the others.
+An error is `{"message": "CODE"}` with nsqd's code; many have a sentence in a header (`wire/error_answers.py`). Beyond
+nsqd, the API refuses requests from other origins (`access.py`). This module routes requests by path and answers those
+about the server itself; `publish.py`, `acts.py` and `reads.py` handle the others.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from queue_engine.service.http.query import BOOLEANS, query_of, topic_patterns
 from queue_engine.service.http.reads import ReadRoutes
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.document import Access, openapi_document
-from queue_engine.service.http.reference.endpoints import ENDPOINTS
+from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, Rule, TokenCheck, names_of
 from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
@@ -168,6 +168,9 @@ class HttpApi:
             return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
         return BodyLimit(limit, partial(_too_big, "BODY_TOO_BIG", "body", head, limit))
+
+    def is_nsqd_path(self, head: RequestHead) -> bool:
+        return head.path not in OWN_PATHS
 
     def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
         self._count_refused(head, Reason.BUSY if is_crowded else Reason.INVALID)

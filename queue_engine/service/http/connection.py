@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import formatdate
 from enum import Enum
 from typing import Protocol, cast
@@ -58,13 +58,15 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. nsq_version: whether it has nsqd's header X-NSQ-Content-Type."""
+    """An answer. nsq_version: whether it has nsqd's header X-NSQ-Content-Type. error: what it refuses with, if it
+    does; on paths of our own all of that goes into the body."""
 
     status: int
     body: bytes
     content_type: str = TEXT
     nsq_version: bool = True
     headers: tuple[tuple[str, str], ...] = ()
+    error: ErrorAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ class RequestHandler(Protocol):
         """The limit of the request's body, or a refusal before the body is read."""
         ...
 
+    def is_nsqd_path(self, head: RequestHead) -> bool:
+        """Whether errors of this path have nsqd's body: those of our own paths have the detail in it, too."""
+        ...
+
     def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
         """The connection refuses the body: it is too large, or, if `is_crowded`, unfinished bodies leave no room."""
         ...
@@ -108,7 +114,8 @@ class ConnectionLimits:
 
 def error_response(status: int, word: str, detail: str = "", code: str = "") -> Response:
     """An error as nsqd's clients read it; see `ErrorAnswer`."""
-    return Response(status, ErrorAnswer(word, detail, code).encoded(), JSON)
+    error = ErrorAnswer(word, detail, code)
+    return Response(status, error.nsqd_body(), JSON, headers=error.headers(), error=error)
 
 
 _CROWDED = error_response(
@@ -162,6 +169,7 @@ class HttpConnection(asyncio.Protocol):
         self._remote_address = ""
         self._local_host = ""
         self._head: RequestHead | None = None  # the request being read or answered
+        self._is_nsqd_path = True  # of the request that is read or answered, or was last
         self._wants_body = True  # False for HEAD, whose answer is a head alone
         self._body = bytearray()
         self._body_limit: BodyLimit | None = None
@@ -311,6 +319,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse_connection(head)
             return
         self._head = head
+        self._is_nsqd_path = self._handler.is_nsqd_path(head)
         self._body = bytearray()
         begun = self._handler.begin(head)
         if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
@@ -441,6 +450,8 @@ class HttpConnection(asyncio.Protocol):
         self._wants_body = True
 
     def _send(self, response: Response, *, closing: bool) -> None:
+        if response.error is not None and not self._is_nsqd_path:
+            response = replace(response, body=response.error.encoded())
         headers = [
             ("Date", formatdate(usegmt=True)),
             ("Content-Type", response.content_type),

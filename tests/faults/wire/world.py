@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from queue_engine.wire.error_answers import read_error_answer
 from tests.faults.wire.client import WireClient
 from tests.faults.wire.engine import WireEngine
 from tests.faults.wire.model import (
@@ -481,7 +482,8 @@ class World:
         try:
             self.server.http("POST", f"{path}?{words}")
         except urllib.error.HTTPError as exc:
-            raise BrokenPromiseError(f"{path} {query} was refused: {exc.code} {exc.read()!r}") from exc
+            refused = read_error_answer(exc.read(), exc.headers)
+            raise BrokenPromiseError(f"{path} {query} was refused: {exc.code} {refused}") from exc
 
 
 def _compare(place: str, figure: str, found: object, wanted: object) -> None:

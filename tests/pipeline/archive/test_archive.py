@@ -1,6 +1,5 @@
 """The archive of a real engine by a real Spark: it has every published message once, through kills and errors."""
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from queue_engine.pipeline.archive.manifest import ArchiveGap
 from queue_engine.pipeline.job.state import RUNNING, WAITING
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.vocabulary.errors import OffsetBeyondEndError
+from queue_engine.wire.error_answers import read_error_answer
 from tests.pipeline.archive_reading import (
     archive_of,
     archives,
@@ -154,10 +154,10 @@ def test_a_diskqueue_topic_is_refused_by_name(engine: EngineProcess) -> None:
     engine.http("POST", "/topic/create?topic=on-disk&storage=diskqueue")
     with pytest.raises(HTTPError) as refused:
         switch_on(engine, "on-disk")
-    told = json.loads(refused.value.read())
-    assert told["message"] == "INVALID_STORAGE"
-    assert "on-disk" in told["detail"]
-    assert "diskqueue" in told["detail"]
+    told = read_error_answer(refused.value.read(), refused.value.headers)
+    assert told.message == "INVALID_STORAGE"
+    assert "on-disk" in told.detail
+    assert "diskqueue" in told.detail
 
 
 def test_a_time_when_it_was_switched_off_is_a_gap(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:

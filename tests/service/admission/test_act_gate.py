@@ -60,7 +60,7 @@ async def filled(server: Server, gate: HeldGate) -> None:
 
 
 def refused(answer: Answer) -> bool:
-    return answer.status == 503 and answer.message == "NOT_AUDITED" and "nothing was done" in answer.json["detail"]
+    return answer.status == 503 and answer.message == "NOT_AUDITED" and "nothing was done" in answer.detail
 
 
 async def test_an_act_waits_until_its_row_is_kept(server: Server, gate: HeldGate) -> None:

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from queue_engine.service.http.api import reference
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.endpoints import OWN_PATHS
 
 
 @cache
@@ -38,9 +39,18 @@ def check_answer(method: str, target: str, status: int, headers: Mapping[bytes, 
         assert (status, _json(body)["message"]) in known, f"{where} {body[:200]!r}"
         return
     assert str(status) in operation["responses"], f"{where} {body[:200]!r}: the document has no such status"
+    if status >= 400 and path in OWN_PATHS and headers[b"content-type"] == JSON.encode():
+        _check_details(where, headers, _json(body))
     _check_response(where, _resolved(operation["responses"][str(status)]), headers, body)
     if status == 200:
         _check_parameters(where, operation["parameters"], parts.query)
+
+
+def _check_details(where: str, headers: Mapping[bytes, bytes], answer: Mapping[str, str]) -> None:
+    """The headers of an error say the same as its body, on paths of our own; nsqd's have them in headers alone."""
+    detail = unquote(headers.get(b"x-penstock-detail", b"").decode("ascii"))
+    assert detail == answer.get("detail", "").strip(), where
+    assert headers.get(b"x-penstock-code", b"").decode("ascii") == answer.get("code", ""), where
 
 
 def check_some_answer(status: int, headers: Mapping[bytes, bytes], body: bytes) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import h11
 import orjson
@@ -44,6 +45,16 @@ class Answer:
         assert self.headers[b"content-type"] == b"application/json; charset=utf-8"
         word: str = self.json["message"]
         return word
+
+    @property
+    def detail(self) -> str:
+        """An error's sentence; "" for none. `documented.py` compares it with the body, where the body has one."""
+        return unquote(self.headers.get(b"x-penstock-detail", b"").decode("ascii"))
+
+    @property
+    def code(self) -> str:
+        """An error's finer word; "" for none."""
+        return self.headers.get(b"x-penstock-code", b"").decode("ascii")
 
 
 class HttpSocket:

@@ -203,10 +203,10 @@ async def test_a_refused_publish_queues_nothing(
 
 async def test_a_passed_limit_is_told_with_value_and_limit(server: Server) -> None:
     answer = await server.request("POST", "/pub?topic=t", b"x" * 1001)
-    assert answer.json["detail"] == "the message has 1001 bytes and the most is 1000 bytes"
+    assert answer.detail == "the message has 1001 bytes and the most is 1000 bytes"
     answer = await server.request("POST", "/pub?topic=t&defer=3600001", b"x")
-    assert "defer=3600001" in answer.json["detail"]
-    assert "3600000" in answer.json["detail"]
+    assert "defer=3600001" in answer.detail
+    assert "3600000" in answer.detail
 
 
 async def test_mpub_takes_lines_and_drops_empty_ones(server: Server) -> None:
@@ -262,7 +262,7 @@ async def test_ok_is_not_said_before_the_message_is_kept(tmp_path: Path) -> None
         store.fail(StorageError("t.diskqueue.000000.dat: No space left on device"))
         answer = await first.read_answer()
         assert (answer.status, answer.message) == (503, "STORAGE_REFUSED")
-        assert answer.json["detail"] == "t.diskqueue.000000.dat: No space left on device"
+        assert answer.detail == "t.diskqueue.000000.dat: No space left on device"
 
 
 async def test_a_client_that_left_before_its_answer_harms_nobody(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ async def test_the_limit_of_topics_is_told(server: Server) -> None:
     for target in ("/topic/create?topic=more", "/pub?topic=more"):
         answer = await server.request("POST", target, b"x")
         assert (answer.status, answer.message) == (403, "LIMIT_REACHED")
-        assert "20" in answer.json["detail"]
+        assert "20" in answer.detail
 
 
 async def test_every_act_is_recorded_failures_too(server: Server) -> None:
@@ -424,7 +424,7 @@ async def test_a_fault_of_ours_costs_one_request(server: Server, monkeypatch: py
     monkeypatch.setattr(server.engine.acts, "pause_topic", fail)
     answer = await server.request("POST", "/topic/pause?topic=t")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
-    assert answer.json["detail"] == "the server failed at this request alone; its log says how"
+    assert answer.detail == "the server failed at this request alone; its log says how"
     assert (await server.request("GET", "/ping")).status == 200
 
 
@@ -448,7 +448,7 @@ async def test_a_fenced_channel_and_topic_are_told_and_retried(server: Server) -
     assert 'penstock_topic_fenced{topic="t"} 1\n' in metrics
     refused = await server.request("POST", "/pub?topic=t", b"x")
     assert (refused.status, refused.message) == (503, "FENCED")
-    assert refused.json["detail"].startswith("topic t is fenced until an operator lets it try again: another test")
+    assert refused.detail.startswith("topic t is fenced until an operator lets it try again: another test")
     for target in ("/topic/retry?topic=t", "/channel/retry?topic=t&channel=c"):
         assert (await server.request("POST", target)).status == 200
     assert [act.action for act in server.acts[-2:]] == ["retry_topic", "retry_channel"]

@@ -130,7 +130,7 @@ async def test_what_is_refused_is_told_in_a_sentence(
     await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
     answer = await server.request(method, target)
     assert (answer.status, answer.message) == (status, word)
-    assert detail in answer.json.get("detail", "")
+    assert detail in answer.detail
     assert [one.offset for one in server.engine.cursors.all().cursors] == [0]
 
 
@@ -192,7 +192,7 @@ async def test_a_move_that_can_not_be_written_is_refused(server: Server, monkeyp
     )
     answer = await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=3")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
-    assert "No space left" in answer.json["detail"]
+    assert "No space left" in answer.detail
     monkeypatch.undo()
     assert (await server.request("GET", "/ping")).status == 500
     again = await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=3")

@@ -102,7 +102,7 @@ async def test_each_finer_code_comes(tmp_path: Path) -> None:
             server.engine.tick()
             settle(server.engine)
         gone = await good.send("/log/lease", offset="0")
-    assert {answer.json["code"] for answer in (beyond, gone)} == documented
+    assert {answer.code for answer in (beyond, gone)} == documented
 
 
 # Of all paths.

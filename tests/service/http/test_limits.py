@@ -85,7 +85,7 @@ async def test_a_declared_size_is_refused_before_the_body(tmp_path: Path) -> Non
         await client.send(b"POST /mpub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n")
         answer = await client.read_answer()
         assert (answer.status, answer.message) == (413, "BODY_TOO_BIG")
-        assert answer.json["detail"] == "the body has 999999999999 bytes and the most is 5242880 bytes"
+        assert answer.detail == "the body has 999999999999 bytes and the most is 5242880 bytes"
         await client.expect_closed()
 
 
@@ -246,7 +246,7 @@ async def test_a_slow_body_is_cut(tmp_path: Path) -> None:
         await client.send(b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
         answer = await client.read_answer()
         assert (answer.status, answer.message) == (408, "REQUEST_TIMEOUT")
-        assert answer.json["detail"] == "the request was not complete in time; 2 bytes of its body had come"
+        assert answer.detail == "the request was not complete in time; 2 bytes of its body had come"
         await client.expect_closed()
 
 
@@ -302,7 +302,7 @@ async def test_connections_are_counted_and_limited(tmp_path: Path) -> None:
         refused = await server.connect()
         answer = await refused.read_answer()
         assert (answer.status, answer.message) == (503, "TOO_MANY_CONNECTIONS")
-        assert answer.json["detail"] == "3 HTTP connections are open and the most is 3"
+        assert answer.detail == "3 HTTP connections are open and the most is 3"
         await refused.expect_closed()
         first[0].close()
         await until(server, connections=2)

@@ -83,7 +83,7 @@ async def test_wrong_values_are_named_and_change_nothing(tmp_path: Path, target:
         await prepare(server)
         for path, names in (("/topic/", "topic=orders"), ("/channel/", BILLING)):
             answer = await server.request("POST", path + target.format(names))
-            assert (answer.status, answer.message, answer.json["detail"]) == (400, "INVALID_REQUEST", told)
+            assert (answer.status, answer.message, answer.detail) == (400, "INVALID_REQUEST", told)
             assert server.acts[-1].error == f"INVALID_REQUEST: {told}"
         assert (await channel_of(server))["paused"] is False
 

@@ -40,7 +40,7 @@ async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Pa
             if path in OPEN:
                 assert answer.status == 200
                 continue
-            assert (answer.status, answer.message, answer.json["detail"]) == (403, "TOKEN_REQUIRED", SENTENCE)
+            assert (answer.status, answer.message, answer.detail) == (403, "TOKEN_REQUIRED", SENTENCE)
         if path not in OPEN:
             assert server.engine.stats.now(include_clients=False).topics == before, "nothing was changed"
             is_publishing = path in ("/pub", "/mpub", "/log/write")

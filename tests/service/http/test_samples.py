@@ -60,7 +60,7 @@ async def test_the_name_is_refused_with_a_sentence(server: Server) -> None:
     ):
         answer = await server.request("POST", path, b"body")
         assert (path, answer.status, answer.message) == (path, 400, "INVALID_TOPIC")
-        assert answer.json["detail"] == (
+        assert answer.detail == (
             f"topic name {SAMPLES_TOPIC} is reserved: the server keeps its own samples there, which can only be read"
         )
         assert list(server.engine.topics) == ["orders"], path

@@ -69,7 +69,7 @@ async def test_too_many_topics_or_a_bad_escape_are_refused(tmp_path: Path) -> No
     async with http_server(tmp_path) as server:
         answer = await server.request("GET", "/metrics?" + "topic=a&" * (METRICS_TOPIC.times_max + 1))
         assert (answer.status, answer.message) == (400, "INVALID_REQUEST")
-        assert str(METRICS_TOPIC.times_max + 1) in answer.json["detail"]
+        assert str(METRICS_TOPIC.times_max + 1) in answer.detail
         assert (await server.request("GET", "/metrics?topic=%zz")).status == 400
 
 

@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 from queue_engine.service.http.reference import errors, message_shapes, shapes, stats_shape
 from queue_engine.service.http.reference.content_types import BINARY, JSON
 from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
-from queue_engine.service.http.reference.endpoints import SECTIONS
+from queue_engine.service.http.reference.endpoints import OWN_PATHS, SECTIONS
 from queue_engine.service.http.reference.parameters import Parameter
 from queue_engine.vocabulary.version import VERSION
 
 _ABOUT = """nsqd's HTTP API, and Penstock's additions to it. An error is JSON with nsqd's word as `message`, and often a
-sentence as `detail`. Parameters are in the query of the URL, also of POST; others than those listed are
-ignored. Large answers of /stats, /metrics and /openapi.json go as gzip to clients that accept it."""
+sentence in the header X-Penstock-Detail; paths that nsqd does not have repeat it as `detail`. Parameters are in the
+query of the URL, also of POST; others than those listed are ignored. Large answers of /stats, /metrics and
+/openapi.json go as gzip to clients that accept it."""
 
 _SCHEMAS = {
     "Error": shapes.ERROR,
+    "NsqdError": shapes.NSQD_ERROR,
     "Info": shapes.INFO,
     "Stats": stats_shape.STATS,
     "Topic": stats_shape.TOPIC,
@@ -98,7 +100,7 @@ def _operation(path: str, heading: str, endpoint: Endpoint, access: Access, shar
         "tags": [heading],
         "summary": endpoint.text,
         "parameters": [_parameter(one) for one in endpoint.parameters],
-        "responses": _responses(endpoint, access, shared),
+        "responses": _responses(endpoint, access, shared, path in OWN_PATHS),
         # {}: a server without --http-token.
         "security": [{"token": []}, {}] if access.needs_token else [],
     }
@@ -121,7 +123,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _responses(endpoint: Endpoint, access: Access, shared: _SharedResponses) -> dict[str, Any]:
+def _responses(endpoint: Endpoint, access: Access, shared: _SharedResponses, is_own: bool) -> dict[str, Any]:
     responses: dict[int, Any] = {}
     by_status: dict[int, list[Error]] = defaultdict(list)
     for error in errors.of_path(endpoint, needs_token=access.needs_token):
@@ -130,14 +132,14 @@ def _responses(endpoint: Endpoint, access: Access, shared: _SharedResponses) -> 
     for answer in endpoint.answers:
         answers[answer.status].append(answer)
     for status in sorted({*by_status, *answers}):
-        response = _response(answers[status], by_status[status])
+        response = _response(answers[status], by_status[status], is_own)
         words = [error.word for error in by_status[status]]
         responses[status] = response if answers[status] else shared.ref(status, words, response)
     return {str(status): response for status, response in responses.items()}
 
 
-def _response(answers: list[Success], refusals: list[Error]) -> dict[str, Any]:
-    """The response of one status."""
+def _response(answers: list[Success], refusals: list[Error], is_own: bool) -> dict[str, Any]:
+    """The response of one status. is_own: the path is not nsqd's."""
     texts = [*(answer.text for answer in answers), *(f"{error.word}: {error.text}" for error in refusals)]
     content: dict[str, Any] = {
         answer.content_type: {"schema": answer.schema} if answer.schema else {} for answer in answers
@@ -145,9 +147,13 @@ def _response(answers: list[Success], refusals: list[Error]) -> dict[str, Any]:
     if refusals:
         words = list(dict.fromkeys(error.word for error in refusals))
         codes = list(dict.fromkeys(code for error in refusals for code in error.codes))
-        narrowed = {"message": {"enum": words}, "code": {"enum": codes} if codes else False}
-        content[JSON] = {"schema": {"allOf": [shapes.ref("Error"), {"properties": narrowed}]}}
-    headers = {
+        narrowed: dict[str, Any] = {"message": {"enum": words}}
+        if is_own:
+            narrowed["code"] = {"enum": codes} if codes else False
+        content[JSON] = {
+            "schema": {"allOf": [shapes.ref("Error" if is_own else "NsqdError"), {"properties": narrowed}]}
+        }
+    headers: dict[str, Any] = {
         name: {"description": text, "required": True, "schema": shapes.COUNT}
         for answer in answers
         for name, text in answer.headers.items()

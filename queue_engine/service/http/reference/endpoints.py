@@ -24,3 +24,12 @@ SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
 ENDPOINTS: Mapping[str, Endpoint] = {
     path: endpoint for section in SECTIONS.values() for path, endpoint in section.items()
 }
+
+# The paths that nsqd has as well: their errors have nsqd's body.
+_NSQD_PATHS = {
+    *("/ping", "/info", "/stats", "/pub", "/mpub"),
+    *(f"/topic/{act}" for act in ("create", "delete", "empty", "pause", "unpause")),
+    *(f"/channel/{act}" for act in ("create", "delete", "empty", "pause", "unpause")),
+}
+# The paths that Penstock alone has: their errors have the detail and the finer code in the body, too.
+OWN_PATHS = frozenset(ENDPOINTS.keys() - _NSQD_PATHS)

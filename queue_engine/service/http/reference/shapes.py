@@ -66,6 +66,8 @@ def _schema_of(hint: Any) -> Schema:
 
 _PLAIN: dict[Any, Schema] = {str: TEXT, int: NUMBER, bool: YES_OR_NO}
 
+NSQD_ERROR = record({"message": TEXT}, text="message: the error's word.")
+
 ERROR = record(
     {"message": TEXT, "detail": TEXT, "code": TEXT},
     optional=("detail", "code"),
