@@ -54,7 +54,7 @@ from queue_engine.vocabulary.errors import (
     TrashConflictError,
 )
 from queue_engine.vocabulary.names import is_ephemeral, is_reserved, is_valid_name
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 logger = logging.getLogger(__name__)

@@ -45,7 +45,7 @@ from queue_engine.vocabulary.errors import (
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.vocabulary.next_turn import NextTurn
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket, after
 

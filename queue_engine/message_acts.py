@@ -40,7 +40,7 @@ from queue_engine.messages.rows import (
 )
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import DONE, Ticket, or_unknown
 

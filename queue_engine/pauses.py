@@ -1,8 +1,8 @@
 """Pausing and resuming topics and channels, by an act or by the clock.
 
-A pause knows who made it, why, since when, until when, and how much waited then (`vocabulary/pause.py`). Pausing what
-is paused changes the reason and the end that are given, and notes who did that; who paused it first, and since when,
-stays. What is not given stays as it is, so nsqd's plain call changes nothing of a pause that is there.
+A pause knows who made it, why, since when, until when, and how much waited then (`vocabulary/flow/pause.py`). Pausing
+what is paused changes the reason and the end that are given, and notes who did that; who paused it first, and since
+when, stays. What is not given stays as it is, so nsqd's plain call changes nothing of a pause that is there.
 
 A pause with an end is resumed by `tick` when the wall clock has passed the end, through the same durable change as an
 act. After a start that is the first tick. What the disk refuses is tried again, at growing intervals, and shown as
@@ -20,9 +20,9 @@ from queue_engine.delivery.topic import Topic
 from queue_engine.topology.topology import Change, channel_paused, topic_paused
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PauseError, PenstockError
+from queue_engine.vocabulary.flow.pause import PAUSE_MS_MAX, RAMP_MS_MAX, REASON_CHARACTERS_MAX, Pause, Ramp
 from queue_engine.vocabulary.names import is_ephemeral
-from queue_engine.vocabulary.options import format_duration
-from queue_engine.vocabulary.pause import PAUSE_MS_MAX, RAMP_MS_MAX, REASON_CHARACTERS_MAX, Pause, Ramp
+from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.topology.topology import channel_redriven, max_attempts_set
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, QuarantineError
-from queue_engine.vocabulary.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX, Redrive, RedriveState
+from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX, Redrive, RedriveState
 from queue_engine.vocabulary.ticket import DONE, Ticket, after
 
 logger = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LeaseNotFoundError, StorageError
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.next_turn import NextTurn
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.stop_progress import StopProgress
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from queue_engine.topology.topology import (
 )
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError, TopologyError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)

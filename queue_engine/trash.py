@@ -42,7 +42,7 @@ from queue_engine.topology_promises import TopologyPromises
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.names import is_ephemeral
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 logger = logging.getLogger(__name__)

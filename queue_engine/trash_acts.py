@@ -24,7 +24,7 @@ from queue_engine.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, l
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, StorageError, TrashConflictError, TrashNotFoundError
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 from queue_engine.wire.trash import TrashStats
 

@@ -11,7 +11,7 @@ from typing import Any
 from admin_console.gateway.sentences import counted, ended_pause, given_up, message_counts, paused_until
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import Outcome
-from queue_engine.vocabulary.options import format_duration
+from queue_engine.vocabulary.options.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from queue_engine.act_kinds import ACT_KINDS
 from queue_engine.delivery.stats import Outcome
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 
 logger = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from queue_engine.log_acts import KEY_BYTES_MAX, SeekPreview, Target
 from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage, SearchHit, SearchState
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.vocabulary.flow.pause import Pause, Ramp
+from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
-from queue_engine.vocabulary.options import format_duration, parse_duration_ms
-from queue_engine.vocabulary.pause import Pause, Ramp
-from queue_engine.vocabulary.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
+from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.trash import TrashStats
 

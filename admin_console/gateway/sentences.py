@@ -5,8 +5,8 @@ from typing import Any
 
 from admin_console.vocabulary import units
 from queue_engine.delivery.stats import Outcome
-from queue_engine.vocabulary.options import format_duration
-from queue_engine.vocabulary.pause import Pause
+from queue_engine.vocabulary.flow.pause import Pause
+from queue_engine.vocabulary.options.durations import format_duration
 
 
 def counted(number: int, noun: str) -> str:

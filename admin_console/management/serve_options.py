@@ -16,14 +16,10 @@ from admin_console import paths
 from admin_console.management.command import PlainCommand
 from admin_console.options import CONSOLE_OPTIONS, DEMO, NO_PIPELINE, SWITCHES
 from queue_engine.vocabulary.errors import OptionsError
-from queue_engine.vocabulary.option_texts import engine_option_texts
-from queue_engine.vocabulary.options import (
-    Options,
-    environment_name_of,
-    flag_of,
-    parse_bool,
-    parse_option,
-)
+from queue_engine.vocabulary.options.option import environment_name_of, flag_of
+from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.options.parsing import parse_bool, parse_option
+from queue_engine.vocabulary.options.texts import engine_option_texts
 
 SECRETS = ("http_token",)
 

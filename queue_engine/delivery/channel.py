@@ -21,9 +21,9 @@ from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import RequestError, StorageError
-from queue_engine.vocabulary.pause import Pause, Ramp
-from queue_engine.vocabulary.redrive import Redrive, RedriveState
-from queue_engine.vocabulary.return_reason import ReturnReason
+from queue_engine.vocabulary.flow.pause import Pause, Ramp
+from queue_engine.vocabulary.flow.redrive import Redrive, RedriveState
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun
 
 # One run to one consumer: large enough that a message costs a slice, small enough that a consumer that stops

@@ -7,7 +7,7 @@ restart.
 """
 
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.pause import Ramp
+from queue_engine.vocabulary.flow.pause import Ramp
 
 # At least so many messages a second, so that a channel with little to deliver does not stand still.
 RATE_MIN = 1.0

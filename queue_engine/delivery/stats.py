@@ -12,9 +12,9 @@ from typing import Any
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
+from queue_engine.vocabulary.flow.pause import Pause, Ramp
+from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.histogram import NO_MESSAGES, HistogramCounts
-from queue_engine.vocabulary.pause import Pause, Ramp
-from queue_engine.vocabulary.redrive import RedriveState
 from queue_engine.wire.cursor import CursorStats
 
 HEALTHY = "OK"

@@ -14,8 +14,8 @@ from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
 from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
-from queue_engine.vocabulary.options import MPUB_SIZE_BYTES
-from queue_engine.vocabulary.pause import Pause
+from queue_engine.vocabulary.flow.pause import Pause
+from queue_engine.vocabulary.options.options import MPUB_SIZE_BYTES
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 from queue_engine.wire.cursor import CursorStats

@@ -16,12 +16,12 @@ from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.message import (
     ATTEMPTS_AT,
     FRAME_HEADER_BYTES,
     unpack_attempts,
 )
-from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run, join_runs
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import STORED_HEADER_BYTES, STORED_MESSAGE_START
 from queue_engine.vocabulary.message_id import MessageIds
 from queue_engine.vocabulary.names import is_ephemeral
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.stop_progress import StopProgress
 

@@ -35,8 +35,8 @@ from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEADER_BYTES, ID_AT
-from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun, join_runs
 from queue_engine.vocabulary.ticket import Ticket
 

@@ -28,8 +28,8 @@ from queue_engine.messages.rows import (
     Returned,
 )
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.flow.return_reason import reason_text
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
-from queue_engine.vocabulary.return_reason import reason_text
 
 
 class LogMessages:

@@ -3,7 +3,7 @@
     log/progress/histories         a line of JSON and its checksum, as `disk/checked_line.py` draws it
     {"version": 1, "channels": {"7": {"1234": [[1750000000000000000, 2, "worker-3 10.0.0.7:51234"], …]}}}
 
-By channel number and offset; each event is its time (Unix ns), its reason (`vocabulary/return_reason.py`) and the
+By channel number and offset; each event is its time (Unix ns), its reason (`vocabulary/flow/return_reason.py`) and the
 consumer. The worker replaces the file as a whole, a second after something changed and later when it is large, and a
 clean stop does. It is no truth: the journal says what is quarantined. Where this file is missing, damaged or older,
 those messages have no history, and everything else is as it was. To change it: the next version; read every older one.

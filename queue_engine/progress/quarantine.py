@@ -13,7 +13,7 @@ from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.return_history import BYTES_MAX, MADE_MIN, ReturnEvent, ReturnHistory
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineLimits, QuarantineStats
 from queue_engine.vocabulary.byte_budget import ByteBudget
-from queue_engine.vocabulary.return_reason import COUNTS_AGAINST, ReturnReason, reason_text
+from queue_engine.vocabulary.flow.return_reason import COUNTS_AGAINST, ReturnReason, reason_text
 
 # Of all channels of one log: each takes some 300 bytes of memory.
 TOTAL_MAX = 200_000

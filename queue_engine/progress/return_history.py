@@ -19,7 +19,8 @@ EVENT_COST_BYTES = 160
 
 
 class ReturnEvent(NamedTuple):
-    """time_ns: Unix. reason: as of `vocabulary/return_reason.py`. consumer: its name and address; "" when unknown."""
+    """time_ns: Unix. reason: as of `vocabulary/flow/return_reason.py`. consumer: its name and address; ""
+    when unknown."""
 
     time_ns: int
     reason: int

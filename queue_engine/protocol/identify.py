@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from queue_engine.vocabulary.errors import ProtocolError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
 DEFAULT_OUTPUT_BUFFER_SIZE = 16 << 10

@@ -45,7 +45,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import CorruptError, NewerFormatError, StorageError
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.vocabulary.next_turn import NextTurn
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from queue_engine.samples.sample_format import ProcessFigures, compose_sample, e
 from queue_engine.samples.sample_log import SamplesLog
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,8 @@ from queue_engine.service.tcp.server import TcpServer
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
-from queue_engine.vocabulary.options import Options, split_address
+from queue_engine.vocabulary.options.addresses import split_address
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from queue_engine.storage.quarantine_stats import QuarantineStats
-from queue_engine.vocabulary.return_reason import ReturnReason
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.ticket import Ticket
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_engine.topology.trash_entry import TrashEntry, trash_of
-from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
-from queue_engine.vocabulary.redrive import Redrive, redrive_of
+from queue_engine.vocabulary.flow.pause import Pause, Ramp, pause_of, ramp_of
+from queue_engine.vocabulary.flow.redrive import Redrive, redrive_of
 
 
 @dataclass(slots=True)

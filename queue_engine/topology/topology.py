@@ -26,15 +26,16 @@ those below `unlisted_below` were given by a version that did not list them. `id
 the largest --max-msg-size that was ever set: messages of that size may be on disk though only smaller ones may be
 published now. A topic without `storage` is `diskqueue`. Ephemeral names are left out.
 
-A topic or channel that is paused has a `pause` (`queue_engine/vocabulary/pause.py`): who paused it, why, since when,
-until when (0: no end), and how much waited then; `changed_by` and `changed_ms` tell who gave it that reason and end
-later. Without one, nobody knows. A channel that was resumed with a ramp has a `ramp`, {"from_ms": …, "until_ms": …}.
+A topic or channel that is paused has a `pause` (`queue_engine/vocabulary/flow/pause.py`): who paused it, why, since
+when, until when (0: no end), and how much waited then; `changed_by` and `changed_ms` tell who gave it that reason and
+end later. Without one, nobody knows. A channel that was resumed with a ramp has a `ramp`, {"from_ms": …,
+"until_ms": …}.
 What is in the trash has a `trash` (`trash_entry.py`): who put it there by which act, until when it can be restored, and
 how much it had. A topic that was deleted keeps all but its name; so does a channel, and one that was emptied leaves a
 channel without a name that has the progress it had. `name` then is the former one, and may be that of another; ""
 stands for what waited at the topic itself.
 A channel of the log may have `max_attempts` (1 to 1,000), and while it is redriven a `redrive`
-(`queue_engine/vocabulary/redrive.py`): {"rate": …, "total": …, "began_ms": …, "keeps_attempts": …, "by": …}.
+(`queue_engine/vocabulary/flow/redrive.py`): {"rate": …, "total": …, "began_ms": …, "keeps_attempts": …, "by": …}.
 All keys that came with format 3 stand only where they say something.
 
 `checksum` is the CRC-32C of the document without it, written with sorted keys and no blanks. Format 2 lacks the keys
@@ -59,9 +60,9 @@ from crc32c import crc32c
 from queue_engine.topology.entries import ChannelEntry, TopicEntry, flag_of, noted, number_of, topic_document, topic_of
 from queue_engine.topology.trash_entry import TrashEntry, trash_of
 from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
+from queue_engine.vocabulary.flow.pause import Pause, Ramp, pause_of, ramp_of
+from queue_engine.vocabulary.flow.redrive import Redrive, redrive_of
 from queue_engine.vocabulary.names import is_ephemeral, is_valid_name
-from queue_engine.vocabulary.pause import Pause, Ramp, pause_of, ramp_of
-from queue_engine.vocabulary.redrive import Redrive, redrive_of
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)

@@ -1,8 +1,7 @@
 """Budgets of memory in bytes, each for one purpose, all topics and channels together."""
 
 from collections.abc import Callable
-
-from queue_engine.vocabulary.options import Options
+from typing import Protocol
 
 # What a message in memory costs beside its bytes: an id, places in lists, an entry of a dict.
 MESSAGE_COST_BYTES = 100
@@ -47,6 +46,23 @@ class ByteBudget:
         self._waiting[resume] = None
 
 
+class BudgetSizes(Protocol):
+    """The options that say how large the budgets are; `vocabulary/options/options.py` has all options."""
+
+    @property
+    def mem_queue_bytes(self) -> int: ...
+    @property
+    def mem_queue_total_bytes(self) -> int: ...
+    @property
+    def max_in_flight_bytes(self) -> int: ...
+    @property
+    def max_deferred_bytes(self) -> int: ...
+    @property
+    def max_deferred_per_channel(self) -> int: ...
+    @property
+    def gathered_bytes_max(self) -> int: ...
+
+
 class MemoryBudgets:
     """The budgets of one engine's messages.
 
@@ -56,7 +72,7 @@ class MemoryBudgets:
     topic's publishers send in one turn, appended as one batch.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: BudgetSizes) -> None:
         self.queue_bytes_max = options.mem_queue_bytes
         self.queues = ByteBudget(options.mem_queue_total_bytes)
         self.in_flight = ByteBudget(options.max_in_flight_bytes)

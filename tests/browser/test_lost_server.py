@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from queue_engine.disk_queue.store import KIND as DISK_QUEUE
 from queue_engine.log_store.log_topic_store import KIND as LOG
-from queue_engine.vocabulary.options import flag_of
+from queue_engine.vocabulary.options.option import flag_of
 from tests.browser.conftest import OpenPage
 from tests.support.pages.axe import violations
 from tests.support.pages.browser import Complaints

@@ -16,7 +16,7 @@ from admin_console.gateway import embedded
 from admin_console.gateway.gateway import EngineUnavailableError, get_gateway, set_gateway
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.service.runner import EngineRunner
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.console import client_of, console_engine, make_user
 

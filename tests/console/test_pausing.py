@@ -16,7 +16,7 @@ from admin_console.screens.pauses import paused_table
 from admin_console.views.pausing import _moment_ms
 from queue_engine.delivery.stats import ChannelStats
 from queue_engine.service.runner import EngineRunner
-from queue_engine.vocabulary.pause import Pause
+from queue_engine.vocabulary.flow.pause import Pause
 from tests.console.test_acts import channel_stats, post, subscribed, topic_stats
 from tests.console.test_pages import page, words
 from tests.support.pages.console import client_of, console_engine, make_user, see

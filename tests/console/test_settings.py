@@ -15,7 +15,7 @@ from admin_console.live.routing import websocket_urlpatterns
 from admin_console.options import CONSOLE_OPTIONS, OWN_WORDS, ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, read_or_make_secret_key
 from admin_console.vocabulary.private_files import make_private_directory
-from queue_engine.vocabulary.options import parse_duration_ms
+from queue_engine.vocabulary.options.durations import parse_duration_ms
 from tests.support.processes.server import ROOT
 
 

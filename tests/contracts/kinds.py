@@ -18,7 +18,7 @@ from queue_engine.disk_queue.store import DiskQueueStore
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogStore
 from queue_engine.storage.store import Backlog, TopicStore
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock

@@ -10,7 +10,7 @@ from queue_engine.delivery.stats import ActRecord, ChannelStats, TopicStats
 from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PauseError
-from queue_engine.vocabulary.pause import PAUSE_MS_MAX, RAMP_MS_MAX, Pause, Ramp
+from queue_engine.vocabulary.flow.pause import PAUSE_MS_MAX, RAMP_MS_MAX, Pause, Ramp
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle

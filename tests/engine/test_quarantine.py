@@ -10,7 +10,7 @@ from queue_engine.engine import Engine
 from queue_engine.log_store.channel_cursor import ChannelCursor
 from queue_engine.messages.rows import MessageQuery, MessageRow
 from queue_engine.vocabulary.errors import InvalidStorageError, QuarantineError
-from queue_engine.vocabulary.redrive import RATE_MAX
+from queue_engine.vocabulary.flow.redrive import RATE_MAX
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 

@@ -35,7 +35,7 @@ from queue_engine.messages.log_messages import LogMessages
 from queue_engine.messages.rows import DEFERRED, WAITING
 from queue_engine.messages.rows import QUARANTINED as QUARANTINED_STATE
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
-from queue_engine.vocabulary.return_reason import ReturnReason
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally

@@ -22,7 +22,7 @@ from queue_engine.topology.entries import TopicEntry
 from queue_engine.topology.files import TopologyFiles
 from queue_engine.topology.topology import Change, topic_created, topic_deleted, topic_paused
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
-from queue_engine.vocabulary.pause import Pause
+from queue_engine.vocabulary.flow.pause import Pause
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.support.disks.simulated_disk import SimulatedFiles
 

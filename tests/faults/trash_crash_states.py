@@ -20,7 +20,7 @@ from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.support.clock import ManualClock
 from tests.support.disks.simulated_disk import SimulatedFiles

@@ -13,7 +13,8 @@ import pytest
 
 from queue_engine.disk_queue.store import KIND as DISK_QUEUE
 from queue_engine.log_store.log_topic_store import KIND as LOG
-from queue_engine.vocabulary.options import Options, flag_of
+from queue_engine.vocabulary.options.option import flag_of
+from queue_engine.vocabulary.options.options import Options
 
 # Folder of tests/ → the scope of its fixture `storage_kind`. Tests are put in order by kind within it: in "clients" a
 # server lasts for the tests of a file and a kind, in "browser" for all of a kind.

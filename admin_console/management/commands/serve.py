@@ -54,7 +54,7 @@ from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)

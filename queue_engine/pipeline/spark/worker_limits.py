@@ -1,7 +1,7 @@
 """The limits of the pipeline's worker on this machine: its priority, its Java's heap, its Python processes, its rest.
 
-All are options of `serve`; `queue_engine/vocabulary/options.py` has their names, limits and defaults. Commands by hand
-take the same flags and variables, except for the rest: `serve` alone ends a worker that has no work.
+All are options of `serve`; `queue_engine/vocabulary/options/log_options.py` has their names, limits and defaults.
+Commands by hand take the same flags and variables, except for the rest: `serve` alone ends a worker that has no work.
 """
 
 import argparse
@@ -11,7 +11,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from queue_engine.vocabulary.errors import OptionsError
-from queue_engine.vocabulary.options import Options, environment_name_of, flag_of, parse_option
+from queue_engine.vocabulary.options.option import environment_name_of, flag_of
+from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.options.parsing import parse_option
 
 NICE = "worker_nice"
 MEMORY = "worker_memory_bytes"

@@ -5,8 +5,8 @@ from typing import Any
 from queue_engine.service.http.log_queries import QueryError, whole_number
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.parameters import PAUSE_FOR, PAUSE_UNTIL, RAMP, REASON, Duration
-from queue_engine.vocabulary.options import format_duration, parse_duration_ms
-from queue_engine.vocabulary.pause import REASON_CHARACTERS_MAX
+from queue_engine.vocabulary.flow.pause import REASON_CHARACTERS_MAX
+from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
 
 
 def pause_details(query: Query, by: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ are:
   null for unknown), `fenced` (why it stopped until an operator retries it), `unreadable` (what of it the disk can't
   read or write; retried by itself), `dropped_count` (messages of an ephemeral one for which there was no room)
 - topic and channel, too: `pause` (who paused it, why, since when, until when, and how much waited then, as
-  `vocabulary/pause.py` has it; null while it is not paused, and where nothing is known of the pause), `resume_refused`
-  (why a pause whose end has come goes on; retried by itself)
+  `vocabulary/flow/pause.py` has it; null while it is not paused, and where nothing is known of the pause),
+  `resume_refused` (why a pause whose end has come goes on; retried by itself)
 - topic alone: `storage`, `cursors`
 - channel alone: `finish_count`, `disconnect_count`, `ready_count`, `held_back` (why nothing is delivered though
   messages wait), `ramp` (it was resumed and delivers slowly until then; null); `quarantined_count` and `…_bytes` (set
@@ -41,7 +41,7 @@ from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.pause import Pause
+from queue_engine.vocabulary.flow.pause import Pause
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _PAGE_BYTES = resource.getpagesize()

@@ -12,7 +12,7 @@ from queue_engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
 from queue_engine.vocabulary.errors import PenstockError, StorageError
 from queue_engine.vocabulary.faults import describe
-from queue_engine.vocabulary.options import MPUB_SIZE_BYTES
+from queue_engine.vocabulary.options.options import MPUB_SIZE_BYTES
 from queue_engine.vocabulary.ticket import Ticket, failed
 
 logger = logging.getLogger(__name__)

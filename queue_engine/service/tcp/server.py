@@ -8,7 +8,7 @@ from queue_engine.service.admission.refused_connections import Reason, RefusedCo
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session
 from queue_engine.vocabulary.clock import Clock
-from queue_engine.vocabulary.options import split_address
+from queue_engine.vocabulary.options.addresses import split_address
 
 # How often heartbeats and deadlines are checked; the shortest heartbeat interval is 1 s.
 CHECK_INTERVAL_S = 0.2

@@ -12,7 +12,7 @@ from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import SystemClock
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from tests.benchmarks.load.gate import report, wait_for_go
 from tests.support.engine import settle
 

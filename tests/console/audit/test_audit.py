@@ -27,7 +27,7 @@ from admin_console.views.audit import PAGE_ROWS
 from admin_console.vocabulary.private_files import set_aside
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from tests.console.audit.test_chain import manage
 from tests.support.pages.console import client_of, make_user
 from tests.support.processes.server import ROOT, ServerProcess

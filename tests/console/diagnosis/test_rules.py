@@ -29,7 +29,7 @@ from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Hub
 from admin_console.vocabulary import units
 from queue_engine.storage.quarantine_stats import QuarantineStats
-from queue_engine.vocabulary.pause import Ramp
+from queue_engine.vocabulary.flow.pause import Ramp
 from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
 
 Rule = Callable[[Vitals], Finding | None]

@@ -4,7 +4,7 @@ import pytest
 
 from admin_console.management.commands.serve import Command
 from admin_console.options import CONSOLE_OPTIONS, SWITCHES
-from queue_engine.vocabulary.option_texts import engine_option_texts
+from queue_engine.vocabulary.options.texts import engine_option_texts
 
 
 def test_the_help_has_every_option_in_its_group_and_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,9 @@ import pytest
 from admin_console.management.service_manager import START_LIMIT_S
 from admin_console.management.systemd_unit import Service, complaint_about_word, memory_limits, quoted, unit_text
 from admin_console.options import CONSOLE_OPTIONS, SWITCHES
-from queue_engine.vocabulary.options import Options, flag_of, format_duration
+from queue_engine.vocabulary.options.durations import format_duration
+from queue_engine.vocabulary.options.option import flag_of
+from queue_engine.vocabulary.options.options import Options
 from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.penstock_command import penstock
 from tests.support.processes.ports import free_ports

@@ -7,7 +7,7 @@ import pytest
 from queue_engine.topology.files import encode_entry
 from queue_engine.topology.topology import parse_topology
 from queue_engine.vocabulary.errors import TopologyError
-from queue_engine.vocabulary.pause import Pause, Ramp
+from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.version import VERSION
 from tests.support.topology import CHANGES, file_of, load_topology, open_engine, put_file, written
 

@@ -3,7 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from queue_engine.vocabulary.options import LOG_BYTES_PER_BODY_BYTE_MAX, Options, flag_of
+from queue_engine.vocabulary.options.option import flag_of
+from queue_engine.vocabulary.options.options import LOG_BYTES_PER_BODY_BYTE_MAX, Options
 from tests.faults.wire.sizes import limits_of, limits_of_the_code
 
 MSG_TIMEOUT_MS = 300  # what consumers have that ask for no other

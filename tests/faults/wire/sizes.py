@@ -12,7 +12,7 @@ import queue_engine
 from queue_engine.commit_log.record import HEADER_BYTES, SEAL_BYTES
 from queue_engine.disk_queue.format import LENGTH_BYTES
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES, STORED_HEADER_BYTES
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 
 _NAME = re.compile(r"(^|_)(BYTES|SIZE)(_|$)")
 # What stands around a body where a limit counts more than the body.

@@ -6,7 +6,7 @@ import pytest
 
 from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, NICE, PYTHON_PROCESSES, WorkerLimits, add_option
 from queue_engine.vocabulary.errors import OptionsError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 
 VARIABLES = ("PENSTOCK_WORKER_NICE", "PENSTOCK_WORKER_MEMORY_BYTES", "PENSTOCK_WORKER_PYTHON_PROCESSES")
 REST_MS = Options().worker_rest_ms

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
+from queue_engine.vocabulary.options.options import GATHERED_BYTES_MAX, MPUB_SIZE_BYTES
 from tests.service.tcp.session_bench import Bench, pub
 from tests.support.memory_session import MemorySession
 from tests.support.nsq_socket import sized

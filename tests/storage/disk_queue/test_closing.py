@@ -11,7 +11,7 @@ from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 

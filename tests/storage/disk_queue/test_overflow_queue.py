@@ -14,7 +14,7 @@ from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import REFUSED_IN_A_ROW_MAX, OverflowQueue
 from queue_engine.disk_queue.store import DiskQueueStore
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.failing_calls import FailingCall

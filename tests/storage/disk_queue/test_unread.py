@@ -10,7 +10,7 @@ from queue_engine.disk_queue.closing import AT_ONCE
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.options import Options
+from queue_engine.vocabulary.options.options import Options
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.disks.unreadable import UnreadablePlaces

@@ -8,7 +8,7 @@ import pytest
 
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.joining import join, offsets_between
-from queue_engine.vocabulary.return_reason import ReturnReason
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from tests.support.stores.log_store import Bench
 
 DUE_NS = 1 << 62

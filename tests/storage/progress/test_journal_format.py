@@ -24,7 +24,7 @@ from queue_engine.progress.journal_format import (
     pack_snapshot,
     read_journal,
 )
-from queue_engine.vocabulary.return_reason import ReturnReason
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 FIRST, FIXTURE = FIXTURES / "journal_v1.bin", FIXTURES / "journal_v2.bin"

@@ -12,7 +12,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from queue_engine.service.runner import EngineRunner
-from queue_engine.vocabulary.options import Options, flag_of, parse_option
+from queue_engine.vocabulary.options.option import flag_of
+from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.options.parsing import parse_option
 from tests.support.processes.server import ServerProcess
 
 

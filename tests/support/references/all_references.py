@@ -5,7 +5,7 @@ from tests.support.references.generated import Reference
 
 REFERENCES = (
     Reference("act kinds", "queue_engine/README.md", act_kinds.act_kinds),
-    Reference("engine options", "queue_engine/vocabulary/README.md", options.engine_options),
+    Reference("engine options", "queue_engine/vocabulary/options/README.md", options.engine_options),
     Reference("console options", "admin_console/README.md", options.console_options),
     Reference("console variables", "admin_console/README.md", options.console_variables),
     Reference("disk kinds", "queue_engine/service/monitoring/README.md", metrics.disk_kinds),

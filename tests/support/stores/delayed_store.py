@@ -8,8 +8,8 @@ from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import Clock, SystemClock
+from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.message_id import MessageIds
-from queue_engine.vocabulary.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run, join_runs
 from queue_engine.vocabulary.ticket import DONE, Ticket, failed
 

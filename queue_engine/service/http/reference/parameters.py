@@ -19,9 +19,9 @@ from queue_engine.log_acts import (
     START,
 )
 from queue_engine.messages.rows import BY_AGE, BY_ATTEMPTS, PREVIEW_BYTES_MAX, ROWS_MAX, STATES, TEXT_BYTES_MAX, WAITING
+from queue_engine.vocabulary.flow.pause import PAUSE_MS_MAX, RAMP_MS_MAX, REASON_CHARACTERS_MAX
+from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX
-from queue_engine.vocabulary.pause import PAUSE_MS_MAX, RAMP_MS_MAX, REASON_CHARACTERS_MAX
-from queue_engine.vocabulary.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 
 NUMBER_MAX = (1 << 32) - 1
 OFFSET_MOST = (1 << 62) - 1

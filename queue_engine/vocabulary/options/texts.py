@@ -5,9 +5,12 @@ A value is shown as a user writes it, with the unit in words where it is a long 
 
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields
+from inspect import get_annotations
 from typing import Any
 
-from queue_engine.vocabulary.options import GROUPS, Options, environment_name_of, flag_of, format_duration
+from queue_engine.vocabulary.options.durations import format_duration
+from queue_engine.vocabulary.options.option import environment_name_of, flag_of
+from queue_engine.vocabulary.options.options import Options, option_groups
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -30,12 +33,11 @@ class OptionText:
 
 def engine_option_texts() -> Iterator[OptionText]:
     """All options of the engine, in their order."""
-    group = ""
+    titles = {name: group.TITLE for group in option_groups() for name in get_annotations(group)}
     for spec in fields(Options):
-        group = GROUPS.get(spec.name, group)
         yield OptionText(
             spec.name,
-            group,
+            titles[spec.name],
             flag_of(spec.name),
             environment_name_of(spec.name),
             _value(spec),

@@ -1,0 +1,30 @@
+"""Clients: what they may ask for, and how long they may be silent."""
+
+from dataclasses import dataclass
+
+from queue_engine.vocabulary.options.option import OptionGroup, option
+
+
+@dataclass(frozen=True)
+class ClientOptions(OptionGroup):
+    """Clients."""
+
+    TITLE = "clients"
+
+    max_heartbeat_interval_ms: int = option(60_000, "longest heartbeat interval a client may ask for", low=1_000)
+    client_timeout_ms: int = option(60_000, "how long a client that sent no IDENTIFY may be silent", low=1_000)
+    max_rdy_count: int = option(2_500, "largest RDY", low=1)
+    max_output_buffer_size: int = option(64 << 10, "largest output buffer a client may ask for, bytes", low=64)
+    max_output_buffer_timeout_ms: int = option(30_000, "longest output buffer timeout a client may ask for", low=1)
+    output_buffer_timeout_ms: int = option(250, "output buffer timeout a client gets without asking", low=0)
+    max_channel_consumers: int = option(0, "consumers per channel (0: unlimited)", low=0)
+    max_connections: int = option(
+        10_000, "TCP and HTTP connections at once, each; fewer where descriptors are few", low=1
+    )
+    magic_timeout_ms: int = option(5_000, "how long a new connection may take to send its magic", low=100)
+    command_timeout_ms: int = option(
+        10_000, "how long a command and its body may take from first byte to last, per MiB begun", low=100
+    )
+    requeue_on_disconnect: bool = option(
+        True, "give a lost consumer's messages back at once (false: wait for their timeout, as nsqd)"
+    )

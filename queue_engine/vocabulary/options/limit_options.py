@@ -1,0 +1,40 @@
+"""The scan loop, and limits against exhaustion."""
+
+from dataclasses import dataclass
+
+from queue_engine.vocabulary.options.option import OptionGroup, option
+
+
+@dataclass(frozen=True)
+class ScanOptions(OptionGroup):
+    """How deadlines are checked."""
+
+    TITLE = "deadlines"
+
+    # The scan loop: nsqd's shape; channels are picked by earliest deadline instead of at random.
+    queue_scan_interval_ms: int = option(100, "how often deadlines are checked", low=1)
+    queue_scan_selection_count: int = option(20, "channels handled per pass", low=1)
+    queue_scan_dirty_percent: int = option(
+        25, "share of a pass that had work, above which another follows", low=0, high=100
+    )
+
+
+@dataclass(frozen=True)
+class LimitOptions(OptionGroup):
+    """How much there may be of what clients create."""
+
+    TITLE = "limits against exhaustion"
+
+    max_topics: int = option(10_000, "topics", low=1)
+    max_channels_per_topic: int = option(1_000, "channels per topic", low=1)
+    max_deferred_per_channel: int = option(1_000_000, "deferred messages per channel: they cost memory", low=0)
+    # Two channels of the log at the limit above, or 500 messages of 1 MiB on `diskqueue`, whose bodies are in memory.
+    max_deferred_bytes: int = option(
+        512 << 20,
+        "bytes of memory for deferred messages in all; beyond, DPUB is refused and REQ slows its channel",
+        low=0,
+    )
+    # What is in flight on `diskqueue` is in memory alone. As much as waits in all memory queues together.
+    max_in_flight_bytes: int = option(
+        256 << 20, "bytes of messages in flight in all, on diskqueue; beyond, channels wait for FIN", low=0
+    )

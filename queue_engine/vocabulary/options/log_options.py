@@ -1,0 +1,110 @@
+"""The log: when it is on the disk, what it keeps, its worker, damaged files, samples."""
+
+from dataclasses import dataclass
+
+from queue_engine.vocabulary.options.option import OptionGroup, option
+
+
+@dataclass(frozen=True)
+class LogOptions(OptionGroup):
+    """The log and its readers."""
+
+    TITLE = "the log and its readers"
+
+    # Storage: what a new topic gets, and when what was published to a `log` topic counts as kept.
+    storage: str = option("log", "storage kind of new topics: log or diskqueue", choices=("log", "diskqueue"))
+    sync: str = option(
+        "always",
+        "when the log is on the disk: always (before OK), interval, or os (safe against kill -9, not a power cut)",
+        choices=("always", "interval", "os"),
+    )
+    sync_interval_ms: int = option(500, "with --sync interval: longest time between syncs", low=1)
+    sync_interval_bytes: int = option(4 << 20, "with --sync interval: most bytes between syncs", low=1)
+    log_segment_bytes: int = option(128 << 20, "bytes per file of the log", low=64 << 10, high=1 << 40)
+
+    # Six MPUBs of --max-body-size, so that as many channels may lag by different amounts without reading them twice.
+    log_cache_bytes: int = option(
+        32 << 20, "bytes of the log kept in memory for the channels that read them next", low=0
+    )
+    log_retention_ms: int = option(
+        0, "how long messages that all channels have finished stay in the log (0: they are removed)", low=0
+    )
+    log_retention_bytes: int = option(0, "such messages stay while the log is smaller, bytes", low=0)
+    # A day: whoever deleted the wrong thing on a Friday evening finds out when the next shift begins.
+    trash_age_ms: int = option(
+        24 * 3_600_000, "how long what was emptied or deleted of the log can be restored (0: not at all)", low=0
+    )
+    trash_max_bytes: int = option(
+        10 << 30, "most bytes of the log that the trash alone keeps; beyond, its oldest entries go (0: no limit)", low=0
+    )
+    pipeline_retention_bytes: int = option(
+        10 << 30,
+        "most bytes of the log that one pipeline cursor keeps; beyond, it gives up messages (0: no limit)",
+        low=0,
+    )
+
+
+@dataclass(frozen=True)
+class WorkerOptions(OptionGroup):
+    """The pipeline's worker."""
+
+    TITLE = "the pipeline's worker"
+
+    # The kernel counts a process of priority 5 for a third of one of 0: beside a busy program on each core the worker
+    # still has a quarter of them.
+    worker_nice: int = option(
+        5, "priority of the pipeline's worker, 0 (as the server) to 19 (only when nothing else runs)", low=0, high=19
+    )
+    # Spark refuses to start with less than 450 MiB. Java takes about 300 MiB for its own besides.
+    worker_memory_bytes: int = option(
+        512 << 20,
+        "heap of the pipeline worker's Java, bytes; Java's own and the Python processes come on top",
+        low=512 << 20,
+    )
+    # Two leave the engine a core on most machines; each takes about 80 MiB while it works.
+    worker_python_processes: int = option(
+        2, "Python processes of the pipeline's worker that read or write messages at once", low=1, high=256
+    )
+    # A start costs some fifteen seconds of a core, as much as ten minutes of waiting.
+    worker_rest_ms: int = option(
+        300_000,
+        "how long the pipeline's worker waits for work before it ends; work starts it again (0: it stays)",
+        low=0,
+    )
+
+
+@dataclass(frozen=True)
+class DamageOptions(OptionGroup):
+    """Damaged files."""
+
+    TITLE = "damaged files"
+
+    set_aside_segment: str = option(
+        "", "a segment that can't be read: the start reports what would be lost without it; NAME:COUNT sets it aside"
+    )
+    drop_unknown_topics: bool = option(
+        False, "start though the log has messages of topics that topology.json does not know, and drop those messages"
+    )
+    # 90 days: who looks into an incident of the last quarter still finds the bytes.
+    set_aside_retention_ms: int = option(
+        7_776_000_000,
+        "how long damaged files that were set aside are kept, and the bytes in quarantine (0: for ever)",
+        low=0,
+    )
+
+
+@dataclass(frozen=True)
+class SampleOptions(OptionGroup):
+    """Samples of the server's stats, and metrics."""
+
+    TITLE = "samples of the server's stats, metrics"
+
+    samples_interval_ms: int = option(
+        10_000, "how often the server's stats are sampled, each second at most (0: never)", low=0
+    )
+    samples_retention_ms: int = option(604_800_000, "how long samples are kept", low=60_000)
+    samples_retention_bytes: int = option(1 << 30, "most bytes that samples may take on disk", low=64 << 20)
+    # Of a channel there are about fifty: enough for two thousand channels. Such an answer has 9 MB, as gzip 0.4 MB.
+    metrics_series_max: int = option(
+        100_000, "most series of single topics and channels in /metrics; beyond, some are left out (0: no limit)", low=0
+    )

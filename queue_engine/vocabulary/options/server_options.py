@@ -1,0 +1,54 @@
+"""Where the server listens and lives, how it writes its log lines, how it stops."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from queue_engine.vocabulary import log_lines
+from queue_engine.vocabulary.options.addresses import split_address
+from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
+
+
+@dataclass(frozen=True)
+class ServerOptions(OptionGroup):
+    """Addresses, directory, log lines."""
+
+    TITLE = "addresses, directory, log lines"
+
+    tcp_address: str = option("127.0.0.1:4150", "HOST:PORT for NSQ clients (port 0 picks a free one)")
+    http_address: str = option("127.0.0.1:4151", "HOST:PORT for the HTTP API (port 0 picks a free one)")
+    data_path: str = option(".penstock", "directory of queues, topology, users and keys")
+    broadcast_address: str = option("", "the name other machines reach this one by (default: the host name)")
+    allowed_host: tuple[str, ...] = option((), "a further Host name that the HTTP API and the console accept")
+    log_level: str = option(
+        log_lines.LEVEL_DEFAULT,
+        "least level of what the server writes to standard error: debug, info, warning or error",
+        choices=log_lines.LEVELS,
+    )
+    log_format: str = option(
+        log_lines.FORMAT_DEFAULT,
+        "form of those lines: text, or json (an object a line, what the start prints included)",
+        choices=log_lines.FORMATS,
+    )
+    node_id: int = option(-1, "part of every message id, 0 to 1023 (default: from the host name)", low=-1, high=1023)
+
+    def complaints(self) -> Iterator[str]:
+        for name in ("tcp_address", "http_address"):
+            try:
+                split_address(getattr(self, name))
+            except ValueError as exc:
+                yield f"{flag_of(name)}: {exc}"
+
+
+@dataclass(frozen=True)
+class AccessOptions(OptionGroup):
+    """Who may do what over HTTP; how long a stop goes on trying."""
+
+    TITLE = "access and stopping"
+
+    http_token: str = option(
+        "", "HTTP requests that read bodies, publish or change anything need Authorization: Bearer TOKEN"
+    )
+
+    stop_timeout_ms: int = option(
+        60_000, "how long a stop goes on trying while the disk refuses and nothing advances", low=0
+    )
