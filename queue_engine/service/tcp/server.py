@@ -3,6 +3,7 @@
 import asyncio
 
 from queue_engine.engine import Engine
+from queue_engine.identity.gate import Gate
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import Reason, RefusedConnections
 from queue_engine.service.tcp.engine_turns import EngineTurns
@@ -20,13 +21,21 @@ class TcpServer:
     """All connections of NSQ clients. Implements `SessionOwner`."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, turns: EngineTurns, connections_max: int, bodies: PendingBodies
+        self,
+        engine: Engine,
+        clock: Clock,
+        turns: EngineTurns,
+        connections_max: int,
+        bodies: PendingBodies,
+        gate: Gate | None = None,
     ) -> None:
+        """gate: decides what clients may do; None lets everybody do everything."""
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
         self.pubs = turns.pubs
         self.bodies = bodies
+        self.gate = gate or Gate()
         bodies.on_crowded.append(self._hold_reading)
         self._connections_max = connections_max
         self._refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)
