@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "vocabulary": "",
     "vocabulary.options": "vocabulary",
     "vocabulary.flow": "",
+    "go_flags": "vocabulary vocabulary.options",
     "protocol": "vocabulary vocabulary.options",
     "wire": "vocabulary",
     "disk": "vocabulary",

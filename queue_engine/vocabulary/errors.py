@@ -235,6 +235,10 @@ class OptionsError(PenstockError):
         self.complaints = complaints
 
 
+class FlagError(PenstockError):
+    """A daemon's command line or configuration file can't be read; the text names the flag and its value."""
+
+
 class PipelineError(PenstockError):
     """A job of the data pipeline can't go on; the text says why, where, and how to mend it."""
 

@@ -2,10 +2,12 @@
 
 import re
 
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _NS_PER_UNIT = {
     "ns": 1,
     "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
     "ms": 1_000_000,
     "s": 1_000_000_000,
     "m": 60_000_000_000,

@@ -1,0 +1,1 @@
+"""Command lines and configuration files as NSQ's own daemons take them."""
