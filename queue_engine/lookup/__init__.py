@@ -1,0 +1,1 @@
+"""nsqlookupd: which nsqd has which topics."""
