@@ -1,9 +1,9 @@
 """IDENTIFY: the settings that a client may request, the server's answer, and nsqd's errors for values out of range."""
 
 import json
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
+from queue_engine.protocol.go_json import JsonError, JsonObject
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
@@ -12,16 +12,22 @@ DEFAULT_OUTPUT_BUFFER_SIZE = 16 << 10
 # Client libraries send these two by default.
 DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS = 250
 OUTPUT_BUFFER_SIZE_MIN = 64
+# What nsqd answers for no buffer at all: it writes each message by itself.
+NO_OUTPUT_BUFFER_SIZE = 1
 OUTPUT_BUFFER_TIMEOUT_MS_MIN = 25
 HEARTBEAT_INTERVAL_MS_MIN = 1_000
 MSG_TIMEOUT_MS_MIN = 1_000
 SAMPLE_RATE_MAX = 99
+SAMPLE_RATE_BITS = 32
 MAX_DEFLATE_LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A connection's names, and the settings agreed with its client. 0 in a time or size means off."""
+    """A connection's names, and the settings agreed with its client. 0 in a time means off.
+
+    output_buffer_size: NO_OUTPUT_BUFFER_SIZE for none.
+    """
 
     client_id: str
     hostname: str
@@ -44,7 +50,7 @@ class Identity:
                 "msg_timeout": self.msg_timeout_ms,
                 "tls_v1": False,
                 "deflate": False,
-                "deflate_level": 0,
+                "deflate_level": MAX_DEFLATE_LEVEL,
                 "max_deflate_level": MAX_DEFLATE_LEVEL,
                 "snappy": False,
                 "sample_rate": 0,
@@ -72,52 +78,65 @@ def default_identity(host: str, options: Options) -> Identity:
 
 
 def parse_identify(body: bytes, default: Identity, options: Options) -> Identity:
-    """The settings for a client that sent `body`. Raises ProtocolError E_BAD_BODY, which is fatal."""
-    fields = _Fields(body)
-    heartbeat_ms = fields.integer("heartbeat_interval")
-    buffer_size = fields.integer("output_buffer_size")
-    buffer_timeout_ms = fields.integer("output_buffer_timeout")
-    msg_timeout_ms = fields.integer("msg_timeout")
-    sample_rate = fields.integer("sample_rate")
-    for name in ("tls_v1", "deflate", "snappy"):
-        fields.boolean(name)
-    fields.integer("deflate_level")
-    agreed = Identity(
-        # Old clients send short_id and long_id instead.
-        client_id=fields.text("client_id") or fields.text("short_id") or default.client_id,
-        hostname=fields.text("hostname") or fields.text("long_id") or default.hostname,
-        user_agent=fields.text("user_agent"),
-        heartbeat_interval_ms=_agree(
-            heartbeat_ms,
-            default.heartbeat_interval_ms,
-            HEARTBEAT_INTERVAL_MS_MIN,
-            options.max_heartbeat_interval_ms,
-            "heartbeat interval",
-        ),
-        output_buffer_size=_agree(
-            buffer_size,
-            default.output_buffer_size,
-            OUTPUT_BUFFER_SIZE_MIN,
-            options.max_output_buffer_size,
-            "output buffer size",
-        ),
-        output_buffer_timeout_ms=_agree(
-            buffer_timeout_ms,
-            default.output_buffer_timeout_ms,
-            OUTPUT_BUFFER_TIMEOUT_MS_MIN,
-            options.max_output_buffer_timeout_ms,
-            "output buffer timeout",
-        ),
-        msg_timeout_ms=default.msg_timeout_ms,
-        feature_negotiation=fields.boolean("feature_negotiation"),
+    """The settings for a client that sent `body`. Raises ProtocolError E_BAD_BODY, which is fatal.
+
+    The values are checked in nsqd's order, which decides what it complains of. Names are those of this body alone.
+    """
+    try:
+        fields = JsonObject(body)
+        requested = {name: fields.integer(name) for name in _TIMES_AND_SIZES}
+        sample_rate = fields.integer("sample_rate", SAMPLE_RATE_BITS)
+        fields.integer("deflate_level")
+        for name in ("tls_v1", "deflate", "snappy"):
+            fields.boolean(name)
+        client_id, hostname = fields.text("client_id"), fields.text("hostname")
+        user_agent = fields.text("user_agent")
+        feature_negotiation = fields.boolean("feature_negotiation")
+        for name in ("topology_region", "topology_zone"):
+            fields.text(name)
+    except JsonError as exc:
+        raise _invalid("failed to decode JSON body") from exc
+    heartbeat_interval_ms = _agree(
+        requested["heartbeat_interval"],
+        default.heartbeat_interval_ms,
+        HEARTBEAT_INTERVAL_MS_MIN,
+        options.max_heartbeat_interval_ms,
+        "heartbeat interval",
     )
+    output_buffer_timeout_ms = _agree(
+        requested["output_buffer_timeout"],
+        default.output_buffer_timeout_ms,
+        OUTPUT_BUFFER_TIMEOUT_MS_MIN,
+        options.max_output_buffer_timeout_ms,
+        "output buffer timeout",
+    )
+    output_buffer_size = _agree(
+        requested["output_buffer_size"],
+        default.output_buffer_size,
+        OUTPUT_BUFFER_SIZE_MIN,
+        options.max_output_buffer_size,
+        "output buffer size",
+    )
+    if not output_buffer_size:
+        output_buffer_size, output_buffer_timeout_ms = NO_OUTPUT_BUFFER_SIZE, 0
     if not 0 <= sample_rate <= SAMPLE_RATE_MAX:
         raise _invalid(f"sample rate ({sample_rate}) is invalid")
-    if msg_timeout_ms:
-        if not MSG_TIMEOUT_MS_MIN <= msg_timeout_ms <= options.max_msg_timeout_ms:
-            raise _invalid(f"msg timeout ({msg_timeout_ms}) is invalid")
-        agreed = replace(agreed, msg_timeout_ms=msg_timeout_ms)
-    return agreed
+    msg_timeout_ms = requested["msg_timeout"]
+    if msg_timeout_ms and not MSG_TIMEOUT_MS_MIN <= msg_timeout_ms <= options.max_msg_timeout_ms:
+        raise _invalid(f"msg timeout ({msg_timeout_ms}) is invalid")
+    return Identity(
+        client_id=client_id,
+        hostname=hostname,
+        user_agent=user_agent,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        output_buffer_size=output_buffer_size,
+        output_buffer_timeout_ms=output_buffer_timeout_ms,
+        msg_timeout_ms=msg_timeout_ms or default.msg_timeout_ms,
+        feature_negotiation=feature_negotiation,
+    )
+
+
+_TIMES_AND_SIZES = ("heartbeat_interval", "output_buffer_timeout", "output_buffer_size", "msg_timeout")
 
 
 def _agree(requested: int, default: int, low: int, high: int, name: str) -> int:
@@ -133,36 +152,3 @@ def _agree(requested: int, default: int, low: int, high: int, name: str) -> int:
 
 def _invalid(text: str) -> ProtocolError:
     return ProtocolError("E_BAD_BODY", f"IDENTIFY {text}")
-
-
-class _Fields:
-    """The body's JSON object. Each method reads a field of one type; a missing or null field is empty."""
-
-    def __init__(self, body: bytes) -> None:
-        try:
-            document = json.loads(body)
-        except (ValueError, RecursionError) as exc:
-            raise _invalid("failed to decode JSON body") from exc
-        if not isinstance(document, dict):
-            raise _invalid("failed to decode JSON body")
-        self._document: dict[str, Any] = document
-
-    def _value(self, name: str, kind: type, empty: Any) -> Any:
-        value = self._document.get(name)
-        if value is None:
-            return empty
-        if type(value) is not kind:
-            raise _invalid("failed to decode JSON body")
-        return value
-
-    def integer(self, name: str) -> int:
-        value: int = self._value(name, int, 0)
-        return value
-
-    def text(self, name: str) -> str:
-        value: str = self._value(name, str, "")
-        return value
-
-    def boolean(self, name: str) -> bool:
-        value: bool = self._value(name, bool, False)
-        return value

@@ -1,5 +1,6 @@
 """IDENTIFY: what is negotiated, what is refused, in which words."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,10 @@ def test_limits_of_the_options_are_the_limits(start_engine: StartEngine) -> None
         (sized(b"not json"), "E_BAD_BODY IDENTIFY failed to decode JSON body"),
         (sized(b"[]"), "E_BAD_BODY IDENTIFY failed to decode JSON body"),
         (sized(b'{"msg_timeout": "soon"}'), "E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (sized(b"\xef\xbb\xbf{}"), "E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (sized(b'{"msg_timeout": NaN}'), "E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (sized(b'{"msg_timeout": 9223372036854775808}'), "E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (sized(b'{"sample_rate": 2147483648}'), "E_BAD_BODY IDENTIFY failed to decode JSON body"),
         (sized(b""), "E_BAD_BODY IDENTIFY invalid body size 0"),
         (b"\xff\xff\xff\xff", "E_BAD_BODY IDENTIFY invalid body size -1"),
         (b"\x00\x50\x00\x01", "E_BAD_BODY IDENTIFY body too big 5242881 > 5242880"),
@@ -128,6 +133,64 @@ def test_compression_and_tls_are_answered_as_off_whatever_is_asked(engine: Runni
     answer = client.identify(feature_negotiation=True, tls_v1=True, snappy=True, deflate=True, deflate_level=9)
     assert answer["tls_v1"] is answer["snappy"] is answer["deflate"] is False
     client.expect_open()
+
+
+def test_bodies_are_read_as_go_reads_them(engine: RunningEngine) -> None:
+    for body in (
+        b'{"Feature_Negotiation": true, "MSG_TIMEOUT": 2000, "output_buffer_size": 4096}',
+        b'{"feature_negotiation": false, "feature_Negotiation": true, "msg_timeout": 2000, "msg_timeout": null}',
+        b'{"client_id": "\xff\xfe", "feature_negotiation": true, "msg_timeout": 2000}',
+    ):
+        client = engine.client()
+        client.send(b"IDENTIFY\n" + sized(body))
+        answer = json.loads(client.read_response())
+        assert answer["msg_timeout"] == 2_000
+        client.expect_open()
+    client = engine.client()
+    client.send(b"IDENTIFY\n" + sized(b"null"))
+    assert client.read_response() == b"OK"
+    client.expect_open()
+
+
+def test_names_in_bytes_that_are_not_utf_8_are_shown_with_replacements(engine: RunningEngine) -> None:
+    client = engine.client()
+    client.send(b"IDENTIFY\n" + sized(b'{"client_id": "\xff", "hostname": "\\ud800", "user_agent": "a\xe2\x82"}'))
+    assert client.read_response() == b"OK"
+    client.subscribe("t", "c")
+    [shown] = engine.channel_stats("t", "c")["clients"]
+    assert (shown["client_id"], shown["hostname"], shown["user_agent"]) == ("\ufffd", "\ufffd", "a\ufffd\ufffd")
+
+
+def test_a_client_that_gives_no_names_has_none(engine: RunningEngine) -> None:
+    client = engine.client()
+    client.subscribe("t", "c")
+    [shown] = engine.channel_stats("t", "c")["clients"]
+    assert (shown["client_id"], shown["hostname"]) == ("127.0.0.1", "127.0.0.1")  # before any IDENTIFY
+    client = engine.client()
+    client.identify(short_id="old", long_id="older")
+    client.subscribe("t", "other")
+    [shown] = engine.channel_stats("t", "other")["clients"]
+    assert (shown["client_id"], shown["hostname"]) == ("", "")
+
+
+def test_no_output_buffer_is_answered_as_size_one_and_no_timeout(engine: RunningEngine) -> None:
+    answer = engine.client().identify(feature_negotiation=True, output_buffer_size=-1, output_buffer_timeout=75)
+    assert (answer["output_buffer_size"], answer["output_buffer_timeout"]) == (1, 0)
+
+
+def test_the_deflate_level_is_answered_as_six_where_none_is_agreed(engine: RunningEngine) -> None:
+    assert engine.client().identify(feature_negotiation=True)["deflate_level"] == 6
+
+
+def test_of_several_bad_values_the_first_in_nsqd_s_order_is_named(engine: RunningEngine) -> None:
+    fields = {"msg_timeout": 1, "sample_rate": 100, "output_buffer_size": 1, "output_buffer_timeout": 1}
+    fields["heartbeat_interval"] = 1
+    for name in ("heartbeat_interval", "output_buffer_timeout", "output_buffer_size", "sample_rate", "msg_timeout"):
+        client = engine.client()
+        client.send(b"IDENTIFY\n" + sized(json.dumps(fields).encode()))
+        assert client.read_error() == f"E_BAD_BODY IDENTIFY {name.replace('_', ' ')} ({fields[name]}) is invalid"
+        client.expect_closed()
+        del fields[name]
 
 
 def test_unknown_fields_are_passed_over(engine: RunningEngine) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from queue_engine.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, Identity
+from queue_engine.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, NO_OUTPUT_BUFFER_SIZE, Identity
 
 
 class OutputBuffer:
@@ -28,7 +28,7 @@ class OutputBuffer:
         """Buffer from now on as IDENTIFY has agreed."""
         self._size = identity.output_buffer_size
         self._timeout_ms = identity.output_buffer_timeout_ms
-        self._gathers = self._size > 0 and self._timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
+        self._gathers = self._size > NO_OUTPUT_BUFFER_SIZE and self._timeout_ms != DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS
 
     def add(self, frames: bytes, *, is_last: bool) -> None:
         """Take a run's frames; `is_last` when the client has no credit for more."""

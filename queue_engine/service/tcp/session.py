@@ -282,7 +282,7 @@ class Session(asyncio.Protocol):
     def agree(self, identity: Identity) -> None:
         self._output.agree(identity)
         if self._transport is not None:
-            self._transport.set_write_buffer_limits(high=max(identity.output_buffer_size, 1))
+            self._transport.set_write_buffer_limits(high=identity.output_buffer_size)
 
     # Answers.
 
