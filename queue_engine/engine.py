@@ -31,6 +31,7 @@ from queue_engine.message_reads import MessageReads
 from queue_engine.message_search import MessageSearch
 from queue_engine.pauses import Pauses
 from queue_engine.quarantine_acts import QuarantineActs
+from queue_engine.running_config import RunningConfig
 from queue_engine.samples.disk_watch import DiskWatch
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
@@ -64,7 +65,7 @@ class Engine:
     channels set aside.
     cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
     message_search: finds a text in their bodies. trash: restores what was deleted or emptied.
-    stats: snapshots of all counts, and the health.
+    stats: snapshots of all counts, and the health. config: the options as they are now.
 
     on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
     run on the engine's thread; None: none of them. open_store: makes a topic's store; the default is by storage
@@ -83,6 +84,7 @@ class Engine:
         open_store: Callable[[str], TopicStore] | None = None,
     ) -> None:
         self.options = options
+        self.config = RunningConfig(options)
         self.clients: dict[int, Client] = {}
         self._next_client_key = 1
         self._is_open = False

@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "messages": "vocabulary vocabulary.flow commit_log log_store fetch disk_queue delivery",
     "topology": "vocabulary vocabulary.flow disk commit_log",
     "samples": "vocabulary vocabulary.options disk commit_log progress log_store fetch delivery",
+    "identity": "vocabulary",
     "engine": (
         "vocabulary vocabulary.options vocabulary.flow wire disk storage commit_log consume_queue progress readers "
         "log_store fetch disk_queue delivery messages topology samples"
@@ -40,7 +41,7 @@ MAY_IMPORT = {
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
     "service.monitoring": "vocabulary storage delivery service.admission",
-    "service.tcp": "vocabulary vocabulary.options protocol delivery engine service.admission service.loop",
+    "service.tcp": "vocabulary vocabulary.options protocol delivery identity engine service.admission service.loop",
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http": (
         "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages engine "

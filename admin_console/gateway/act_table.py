@@ -230,6 +230,10 @@ def _released_lease(done: Done) -> str:
     return f"Released the lease {done.details['lease']} of {done.topic}: it keeps no messages any more."
 
 
+def _changed_option(done: Done) -> str:
+    return f"Changed {done.details['option']} to {done.details['value']}, until the next start."
+
+
 def _finished_messages(done: Done) -> str:
     return f"Finished {done.dropped} of {done.name}{done.left_alone}."
 
@@ -302,6 +306,7 @@ _TABLE = (
     Act("create_cursor", None, "", _created_cursor),
     Act("move_cursor", None, "", _moved_cursor),
     Act("release_lease", None, "", _released_lease),
+    Act("change_option", None, "", _changed_option),
 )
 ACTS = {act.name: act for act in _TABLE}
 

@@ -45,6 +45,9 @@ class ClientStats:
     connect_ts: int  # Unix seconds
     msg_timeout_ms: int
     pub_counts: tuple[tuple[str, int], ...] = ()
+    authed: bool = False  # it has sent AUTH, which was accepted
+    auth_identity: str = ""  # as the auth server or its token names it
+    auth_identity_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

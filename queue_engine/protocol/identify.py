@@ -38,7 +38,7 @@ class Identity:
     msg_timeout_ms: int
     feature_negotiation: bool = False
 
-    def response(self, options: Options) -> bytes:
+    def response(self, options: Options, *, is_auth_required: bool = False) -> bytes:
         """The answer: JSON of the settings when the client negotiates features, otherwise OK."""
         if not self.feature_negotiation:
             return b"OK"
@@ -54,7 +54,7 @@ class Identity:
                 "max_deflate_level": MAX_DEFLATE_LEVEL,
                 "snappy": False,
                 "sample_rate": 0,
-                "auth_required": False,
+                "auth_required": is_auth_required,
                 "output_buffer_size": self.output_buffer_size,
                 "output_buffer_timeout": self.output_buffer_timeout_ms,
                 "topology_region": "",

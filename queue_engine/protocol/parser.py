@@ -47,6 +47,8 @@ from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_reserved, is_valid
 LINE_BYTES_MAX = 16 << 10
 # An MPUB's size and count.
 _LENGTHS_BYTES = 8
+# What `hold` waits for: more than any connection sends.
+_MORE_THAN_EVER_COMES = 1 << 62
 
 # A shorter read is joined with the ones before it: a client that sends its body byte by byte must not cost an object
 # for each byte.
@@ -97,6 +99,8 @@ class Parser:
         It may raise ProtocolError. When it returns True, the line becomes NOP (for commands without a body only), as
         RDY after CLS does. After a connection's first PUB it is not called for PUB lines in the cache.
         """
+        self.check_mpub: Callable[[str], None] | None = None
+        """Called with the topic of an MPUB before its body is read. It may raise ProtocolError."""
         self._max_msg_size = max_msg_size
         self._max_body_size = max_body_size
         self._max_req_timeout_ms = max_req_timeout_ms
@@ -111,6 +115,7 @@ class Parser:
         self._awaits_line = False  # a newline is enough, too
         self._read_body: _ReadBody | None = None  # reads the body of the command whose line is parsed
         self._is_ended = False
+        self._is_held = False
         self._has_admitted_pub = False
         self._verbs: dict[bytes, Callable[[list[bytes]], Command | None]] = {
             b"FIN": self._fin,
@@ -137,11 +142,15 @@ class Parser:
         """The size of the unfinished body; 0 when there is none, or its size has not come yet. Valid after `next`
         returned None."""
         # While only a body's length, or an MPUB's count, is missing, _needed_bytes is that small.
+        if self._is_held:
+            return 0
         return self._needed_bytes if self._read_body is not None and self._needed_bytes > _LENGTHS_BYTES else 0
 
     @property
     def in_progress(self) -> bool:
         """Whether there is an unfinished command. Valid after `next` returned None."""
+        if self._is_held:
+            return False
         return bool(self._read_body is not None or self._chunks or self._position != len(self._buffer))
 
     def feed(self, data: bytes) -> None:
@@ -241,6 +250,20 @@ class Parser:
         except ProtocolError:
             self.end()
             raise
+
+    def hold(self) -> None:
+        """Return no command until `release`; what is fed meanwhile waits."""
+        self._is_held = True
+        self._read_body = self._held
+
+    def _held(self) -> None:
+        self._needed_bytes = _MORE_THAN_EVER_COMES
+
+    def release(self) -> None:
+        """End `hold`."""
+        self._is_held = False
+        self._read_body = None
+        self._needed_bytes = 0
 
     def end(self) -> None:
         """Drop the unfinished command; from now on `feed` does nothing and `next` returns None."""
@@ -452,6 +475,8 @@ class Parser:
         if topic is None:
             # nsqd sends the code twice.
             raise ProtocolError("E_BAD_TOPIC", f"E_BAD_TOPIC MPUB topic name {quoted(params[1])} is not valid")
+        if self.check_mpub is not None:
+            self.check_mpub(topic)
         size = self._body_size("MPUB", count_too=True)
         if size is None:
             self._read_body = partial(self._mpub, params)

@@ -25,6 +25,7 @@ from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.listeners import Listeners
 from queue_engine.service.loop import freed_memory
 from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
@@ -35,12 +36,13 @@ from queue_engine.service.tcp.server import TcpServer
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
-from queue_engine.vocabulary.options.addresses import split_address
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
+
+Loop = tuple[str, Callable[[], Awaitable[None]]]
 
 SNAPSHOT_INTERVAL_S = 1.0
 # With many topics snapshots are made less often: they take at most this share of the engine's time.
@@ -60,8 +62,7 @@ class EngineRunner:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.descriptors = DescriptorShares.of(current_limit(), options.max_connections)
-        self.tcp_address: tuple[str, int] = ("", 0)
-        self.http_address: tuple[str, int] = ("", 0)
+        self.listeners = Listeners()
         self.snapshot: EngineSnapshot | None = None
         self.stop_progress: StopProgress | None = None
         """The progress of the stop; None before it writes."""
@@ -85,6 +86,14 @@ class EngineRunner:
         self._unanswered: set[concurrent.futures.Future[Any]] = set()
 
     # From any thread.
+
+    @property
+    def tcp_address(self) -> tuple[str, int]:
+        return self.listeners.tcp
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        return self.listeners.http
 
     def start(self) -> None:
         """Start the thread; returns once both sockets listen, however long the engine reads its files before.
@@ -265,7 +274,7 @@ class EngineRunner:
         tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies)
         http_api = HttpApi(
             engine,
-            addresses=lambda: (self.tcp_address[1], self.http_address[1]),
+            addresses=lambda: (self.listeners.tcp[1], self.listeners.http[1]),
             audit=HttpAudit(self._tell_act, GateOnLoop(self.act_gate) if self.act_gate is not None else None),
             console=self.console,
             refused=RefusedConnections("http", self.descriptors.http, clock, engine.stats.refused_connections),
@@ -274,34 +283,16 @@ class EngineRunner:
         )
         turns.pubs.creations.on_act = self._tell_act
         tasks: list[asyncio.Task[None]] = []
-        http_server: asyncio.Server | None = None
         try:
-            self.tcp_address = await _listening(tcp_server.start(self.options.tcp_address), self.options.tcp_address)
-            host, port = split_address(self.options.http_address)
-            http_server = await _listening(
-                asyncio.get_running_loop().create_server(http_api.protocol_factory, host or None, port, backlog=1024),
-                self.options.http_address,
-            )
-            name = http_server.sockets[0].getsockname()
-            self.http_address = (name[0], name[1])
+            await self.listeners.open_tcp(tcp_server.make_session, self.options.tcp_address)
+            await self.listeners.open_http(http_api.protocol_factory, self.options.http_address)
             self.snapshot = engine.stats.now(include_clients=False)
-            loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-                ("checking the connections", tcp_server.check_once),
-                ("the queue scan", partial(scan_once, engine)),
-                ("making the stats", partial(self._snapshot_once, engine)),
-            ]
-            if self.beat_every_s:
-                loops.append(("feeding the watchdog", self._beat_once))
-            freed = freed_memory.of_this_process()
-            if freed is not None:
-                loops.append(("giving back freed memory", freed.look_once))
+            loops = self._loops(engine, tcp_server)
             tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
             self._started.set()
             await self._stop_asked.wait()
         finally:
-            tcp_server.stop_accepting()
-            if http_server is not None:
-                http_server.close()
+            self.listeners.close()
             http_api.close_connections()
             for task in tasks:
                 task.cancel()
@@ -309,6 +300,20 @@ class EngineRunner:
             engine.begin_closing()
             turns.run()  # messages taken before are appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
+
+    def _loops(self, engine: Engine, tcp_server: TcpServer) -> list[Loop]:
+        """The periodic work: what each loop does, as the health names it, and one round of it."""
+        loops: list[Loop] = [
+            ("checking the connections", tcp_server.check_once),
+            ("the queue scan", partial(scan_once, engine)),
+            ("making the stats", partial(self._snapshot_once, engine)),
+        ]
+        if self.beat_every_s:
+            loops.append(("feeding the watchdog", self._beat_once))
+        freed = freed_memory.of_this_process()
+        if freed is not None:
+            loops.append(("giving back freed memory", freed.look_once))
+        return loops
 
     async def _beat_once(self) -> None:
         self.on_beat()
@@ -344,13 +349,6 @@ class EngineRunner:
             except Exception:
                 # A watcher's error does not stop the queues.
                 logger.exception("snapshot not handed over")
-
-
-async def _listening(start: Any, address: str) -> Any:
-    try:
-        return await start
-    except OSError as exc:
-        raise PenstockError(f"can't listen on {address}: {exc.strerror or exc}") from exc
 
 
 def quiet_collector() -> None:

@@ -35,6 +35,18 @@ class RequestError(PenstockError):
     finer_code = ""
 
 
+class UnknownOptionError(RequestError):
+    """There is no such option, or it can't be read or changed while the server runs."""
+
+    code = "INVALID_OPTION"
+
+
+class InvalidOptionValueError(RequestError):
+    """An option can't have this value; the text names both."""
+
+    code = "INVALID_VALUE"
+
+
 class InvalidTopicError(RequestError):
     code = "INVALID_TOPIC"
 

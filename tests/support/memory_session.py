@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from queue_engine.engine import Engine
+from queue_engine.identity.gate import Gate
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session, SessionOwner
@@ -84,11 +85,13 @@ class MemorySession:
         magic: bytes = b"  V2",
         bodies: PendingBodies | None = None,
         owner: SessionOwner | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.turns = turns
         self.pubs = turns.pubs
+        self.gate = gate or Gate()
         self.bodies = bodies or PendingBodies(engine.options.max_pending_body_bytes, engine.options.command_timeout_ms)
         self.transport = MemoryTransport()
         self.session = Session(engine, clock, owner or self)

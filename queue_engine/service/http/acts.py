@@ -12,11 +12,15 @@ from typing import Any
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.service.http import log_answers, log_queries
+from queue_engine.service.http.act_queries import (
+    QUARANTINE_ACTS,
+    pause_details,
+    quarantine_details,
+    resume_details,
+)
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.log_queries import whole_number
-from queue_engine.service.http.pause_queries import pause_details, resume_details
-from queue_engine.service.http.quarantine_queries import QUARANTINE_ACTS, quarantine_details
 from queue_engine.service.http.query import Query, query_of
 from queue_engine.service.http.reference.parameters import EXPECTED, SEEK_PLACE, START_PLACE
 from queue_engine.service.http.refusals import Refusal, act_refusal

@@ -42,15 +42,17 @@ from queue_engine.service.http.query import BOOLEANS, query_of, topic_patterns
 from queue_engine.service.http.reads import ReadRoutes
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.document import Access, openapi_document
-from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS
+from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS, route_of
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, Rule, TokenCheck, names_of
+from queue_engine.service.http.server_routes import ServerRoutes
 from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
 from queue_engine.service.http.trash import TrashRoutes
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
+from queue_engine.vocabulary.errors import InvalidOptionValueError
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ MAX_DEFLATE_LEVEL = 6  # nsqd's default; the server has no compression
 
 def reference() -> dict[str, Any]:
     """The OpenAPI document of all paths."""
-    return openapi_document({path: Access(one.method, one.rule is not Rule.OPEN) for path, one in PATHS.items()})
+    return openapi_document({path: Access(one.methods, one.rule is not Rule.OPEN) for path, one in PATHS.items()})
 
 
 class HttpApi:
@@ -121,6 +123,7 @@ class HttpApi:
             **ActRoutes(engine, audit).handlers,
             **MessageRoutes(engine, audit).handlers,
             **TrashRoutes(engine, audit).handlers,
+            **ServerRoutes(engine, audit).handlers,
         }
         self._document = Response(200, orjson.dumps(reference()), JSON)
         COLLECTOR_PAUSES.watch()
@@ -154,23 +157,27 @@ class HttpApi:
             self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
             self._count_refused(head, Reason.FORBIDDEN)
             return foreign.response()
-        path = PATHS.get(head.path)
+        route = route_of(head.path)
+        path = PATHS.get(route)
         if path is None:
             return error_response(404, "NOT_FOUND")
-        if head.method != path.method:
+        if head.method not in path.methods:
             return error_response(405, "METHOD_NOT_ALLOWED")
         refusal = self._token_check.refusal(head)
         if refusal is not None:
             self._count_refused(head, Reason.FORBIDDEN)
             return refusal
-        if ENDPOINTS[head.path].is_message:
+        if ENDPOINTS[route].is_value:
+            limit = self._options.max_msg_size
+            return BodyLimit(limit, partial(_too_big, InvalidOptionValueError.code, "value", head, limit))
+        if ENDPOINTS[route].is_message:
             limit = self._options.max_msg_size
             return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
         return BodyLimit(limit, partial(_too_big, "BODY_TOO_BIG", "body", head, limit))
 
     def is_nsqd_path(self, head: RequestHead) -> bool:
-        return head.path not in OWN_PATHS
+        return route_of(head.path) not in OWN_PATHS
 
     def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
         self._count_refused(head, Reason.BUSY if is_crowded else Reason.INVALID)
@@ -181,7 +188,7 @@ class HttpApi:
 
     def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         try:
-            self._handlers[head.path](head, body, answer)
+            self._handlers[route_of(head.path)](head, body, answer)
         except Refusal as refusal:
             answer(refusal.response())
 

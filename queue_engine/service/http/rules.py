@@ -15,6 +15,7 @@ from queue_engine.delivery.stats import ActRecord
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import RequestHead, Response
 from queue_engine.service.http.query import parse_query
+from queue_engine.service.http.reference.endpoints import CONFIG, route_of
 from queue_engine.service.http.refusals import Refusal
 
 WORD = "TOKEN_REQUIRED"
@@ -32,11 +33,21 @@ class Rule(Enum):
 @dataclass(frozen=True, slots=True)
 class Path:
     """method: GET or POST. rule: what a request must have. action: its name in the audit list; "" for requests
-    without a row there: publishing is no act, and would flood the list."""
+    without a row there: publishing is no act, and would flood the list. changed_by: a second method, which changes what
+    the first one reads, and which alone has rows in the audit list; "" for none."""
 
     method: str
     rule: Rule
     action: str = ""
+    changed_by: str = ""
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return (self.method, self.changed_by) if self.changed_by else (self.method,)
+
+    def is_act(self, method: str) -> bool:
+        """Whether a request with this method has a row in the audit list."""
+        return bool(self.action) and self.changed_by in ("", method)
 
 
 PATHS: Mapping[str, Path] = {
@@ -47,6 +58,7 @@ PATHS: Mapping[str, Path] = {
     "/stats": Path("GET", Rule.OPEN),
     "/metrics": Path("GET", Rule.OPEN),
     "/openapi.json": Path("GET", Rule.OPEN),
+    CONFIG: Path("GET", Rule.CHANGES, "change_option", changed_by="PUT"),
     "/pub": Path("POST", Rule.CHANGES),
     "/mpub": Path("POST", Rule.CHANGES),
     "/log/write": Path("POST", Rule.CHANGES),
@@ -108,17 +120,17 @@ class TokenCheck:
         complaint = self._complaint(head)
         if not complaint:
             return None
-        if PATHS[head.path].action:
+        if PATHS[route_of(head.path)].is_act(head.method):
             self._tell(head, complaint)
         return Refusal(403, WORD, complaint).response()
 
     def _tell(self, head: RequestHead, complaint: str) -> None:
         error = f"{WORD}: {complaint}"
         topic, channel = names_of(head)
-        self._audit.tell(ActRecord(PATHS[head.path].action, topic, channel, head.remote_address, error, None))
+        self._audit.tell(ActRecord(PATHS[route_of(head.path)].action, topic, channel, head.remote_address, error, None))
 
     def _complaint(self, head: RequestHead) -> str:
-        rule = PATHS[head.path].rule
+        rule = PATHS[route_of(head.path)].rule
         if rule is Rule.OPEN:
             return ""
         if not self._expected:

@@ -212,6 +212,14 @@ def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
 
 
 def _client(client: ClientStats, topic: str) -> dict[str, Any]:
+    # As nsqd does, only of a client that has sent AUTH.
+    auth: dict[str, Any] = {}
+    if client.authed:
+        auth = {
+            "authed": True,
+            "auth_identity": client.auth_identity,
+            "auth_identity_url": client.auth_identity_url,
+        }
     return {
         "client_id": client.client_id,
         "hostname": client.hostname,
@@ -228,6 +236,7 @@ def _client(client: ClientStats, topic: str) -> dict[str, Any]:
         "deflate": False,
         "snappy": False,
         "user_agent": client.user_agent,
+        **auth,
         "topology_zone": "",
         "topology_region": "",
         "pub_counts": [

@@ -16,6 +16,7 @@ from queue_engine.delivery.stats import (
     ClientStats,
 )
 from queue_engine.engine import Engine
+from queue_engine.identity.gate import Gate
 from queue_engine.protocol import frames
 from queue_engine.protocol.commands import (
     Auth,
@@ -34,6 +35,7 @@ from queue_engine.protocol.commands import (
 from queue_engine.protocol.identify import Identity, default_identity, parse_identify
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.tcp.answers import Answers, failed_command
+from queue_engine.service.tcp.client_auth import ClientAuth, HeldConnection
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, RequestError
 from queue_engine.vocabulary.ticket import Ticket
@@ -41,7 +43,7 @@ from queue_engine.vocabulary.ticket import Ticket
 _VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 
 
-class ClientConnection(Sink, Protocol):
+class ClientConnection(Sink, HeldConnection, Protocol):
     """A connection, as a client's commands need it. answers: those that are still to leave."""
 
     answers: Answers
@@ -64,10 +66,12 @@ class ConnectedClient:
 
     handlers: by a command's type, the method that does it; they raise ProtocolError. identity: the result of IDENTIFY.
     consumer: its subscription; None before SUB and after the channel's deletion. pub_counts: messages it published, by
-    topic. is_sub_pending: the answer to SUB has not left yet, and no message goes before it.
+    topic. auth: what it may do. is_sub_pending: the answer to SUB has not left yet, and no message goes before it.
     """
 
-    def __init__(self, engine: Engine, clock: Clock, creations: Creations, connection: ClientConnection) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, creations: Creations, connection: ClientConnection, gate: Gate
+    ) -> None:
         self._engine = engine
         self._options = engine.options
         self._clock = clock
@@ -97,8 +101,10 @@ class ConnectedClient:
             Sub: self._on_sub,
             Cls: self._on_cls,
             Identify: self._on_identify,
-            Auth: self._on_auth,
         }
+        self._gate = gate
+        self.auth = ClientAuth(gate, clock, connection, self.handlers)
+        self.handlers[Auth] = self.auth.on_auth
 
     # The connection's life.
 
@@ -107,6 +113,7 @@ class ConnectedClient:
         self.remote_address = remote_address
         self.identity = default_identity(host, self._options)
         self._connection.agree(self.identity)
+        self.auth.connected()
 
     def register(self) -> None:
         """Count this client in the engine's figures."""
@@ -115,6 +122,7 @@ class ConnectedClient:
     def disconnected(self) -> None:
         """The connection has ended: take this client out of the figures."""
         self._state = CLIENT_STATE_CLOSING
+        self.auth.disconnected()
         self._engine.remove_client(self._key)
 
     def leave_channel(self) -> None:
@@ -258,10 +266,12 @@ class ConnectedClient:
     def _on_identify(self, command: Identify) -> None:
         self.identity = parse_identify(command.body, self.identity, self._options)
         self._connection.agree(self.identity)
-        self._answers.add(frames.response_frame(self.identity.response(self._options)))
+        answer = self.identity.response(self._options, is_auth_required=self._gate.is_required)
+        self._answers.add(frames.response_frame(answer))
 
-    def _on_auth(self, command: Auth) -> None:
-        raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
+    def check_rights(self) -> None:
+        """Raises ProtocolError when the client has lost the right to be here."""
+        self.auth.check(is_subscribed=self.consumer is not None)
 
     @property
     def is_producer(self) -> bool:
@@ -270,6 +280,7 @@ class ConnectedClient:
     def stats(self) -> ClientStats:
         consumer = self.consumer
         identity = self.identity
+        authorization = self.auth.authorization
         return ClientStats(
             client_key=self._key,
             client_id=identity.client_id,
@@ -287,6 +298,9 @@ class ConnectedClient:
             connect_ts=self._connected_at_s,
             msg_timeout_ms=identity.msg_timeout_ms,
             pub_counts=tuple(self.pub_counts.items()),
+            authed=authorization is not None,
+            auth_identity=authorization.identity if authorization is not None else "",
+            auth_identity_url=authorization.identity_url if authorization is not None else "",
         )
 
 

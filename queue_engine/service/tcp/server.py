@@ -1,14 +1,14 @@
-"""The TCP server: accepts connections up to a limit, and checks their deadlines."""
+"""The TCP server: all connections of NSQ clients, up to a limit, and their deadlines."""
 
 import asyncio
 
 from queue_engine.engine import Engine
+from queue_engine.identity.gate import Gate
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import Reason, RefusedConnections
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session
 from queue_engine.vocabulary.clock import Clock
-from queue_engine.vocabulary.options.addresses import split_address
 
 # How often heartbeats and deadlines are checked; the shortest heartbeat interval is 1 s.
 CHECK_INTERVAL_S = 0.2
@@ -20,28 +20,29 @@ class TcpServer:
     """All connections of NSQ clients. Implements `SessionOwner`."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, turns: EngineTurns, connections_max: int, bodies: PendingBodies
+        self,
+        engine: Engine,
+        clock: Clock,
+        turns: EngineTurns,
+        connections_max: int,
+        bodies: PendingBodies,
+        gate: Gate | None = None,
     ) -> None:
+        """gate: decides what clients may do; None lets everybody do everything."""
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
         self.pubs = turns.pubs
         self.bodies = bodies
+        self.gate = gate or Gate()
         bodies.on_crowded.append(self._hold_reading)
         self._connections_max = connections_max
         self._refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)
         self._sessions: dict[Session, None] = {}
-        self._server: asyncio.Server | None = None
 
-    async def start(self, address: str) -> tuple[str, int]:
-        """Listen; returns host and port. Raises OSError when the address is taken."""
-        host, port = split_address(address)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Session(self._engine, self._clock, self), host or None, port, backlog=1024
-        )
-        name = self._server.sockets[0].getsockname()
-        return name[0], name[1]
+    def make_session(self) -> Session:
+        """The protocol of a new connection."""
+        return Session(self._engine, self._clock, self)
 
     def opened(self, session: Session) -> str:
         if len(self._sessions) >= self._connections_max:
@@ -75,10 +76,6 @@ class TcpServer:
                 session.fail(exc)
             if index % CHECK_SLICE == CHECK_SLICE - 1:
                 await asyncio.sleep(0)
-
-    def stop_accepting(self) -> None:
-        if self._server is not None:
-            self._server.close()
 
     async def close_sessions(self, timeout_s: float) -> None:
         """End every connection once its answers are out; cut those that take longer than `timeout_s`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from queue_engine.engine import Engine
+from queue_engine.identity.gate import Gate, Peer
 from queue_engine.protocol import frames
 from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
@@ -36,17 +37,19 @@ _UNSETTLED = 1
 _UNREAD = 2
 _BODY = 4  # there is no room for the body that has begun
 _CROWDED = 8  # there is no room for another body to begin
-_WAITS_FOR_SERVER = _UNSETTLED | _BODY | _CROWDED
+_HELD = 16  # the answer to AUTH is awaited
+_WAITS_FOR_SERVER = _UNSETTLED | _BODY | _CROWDED | _HELD
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 
 class SessionOwner(Protocol):
     """Counts the connections. pubs: takes the PUBs of clients that wait for each OK. bodies: limits the bodies that are
-    being read."""
+    being read. gate: decides what clients may do."""
 
     pubs: PubGroups
     bodies: PendingBodies
+    gate: Gate
 
     def opened(self, session: "Session") -> str:
         """Count a new connection; returns why it is refused, or ""."""
@@ -86,7 +89,8 @@ class Session(asyncio.Protocol):
         self._refused_publishes = engine.stats.refused_publishes
         self.answers = Answers(self._answers_settled, self._count_refusal)
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
-        self._client = ConnectedClient(engine, clock, owner.pubs.creations, self)
+        self._remote_ip = ""
+        self._client = ConnectedClient(engine, clock, owner.pubs.creations, self, owner.gate)
         self._parser.admit = self._client.admit
         self._handlers = self._client.handlers
         self._pub_counts = self._client.pub_counts
@@ -111,6 +115,7 @@ class Session(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             host, port = peer[0], peer[1]
+            self._remote_ip = host
             self._client.connected(host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         else:
             self._client.connected("unix", "unix")
@@ -279,6 +284,38 @@ class Session(asyncio.Protocol):
         if self._closing_ns is None and self._transport is not None:
             self._transport.write(data)
 
+    # AUTH: `HeldConnection`.
+
+    def peer(self) -> Peer:
+        return Peer(self._remote_ip)
+
+    def begin_checks(self) -> None:
+        self._whole_pub = self._allowed_pub
+        self._parser.check_mpub = self._client.auth.check_mpub
+
+    def _allowed_pub(self, data: bytes) -> tuple[str, bytes] | None:
+        pub = self._parser.whole_pub(data)
+        return pub if pub is not None and self._client.auth.lets_publish(pub[0], self.heard_ns) else None
+
+    def hold(self) -> None:
+        self._parser.hold()
+        self._pause_reading(_HELD)
+
+    def go_on(self, then: Callable[[], None]) -> None:
+        if self._closing_ns is not None or self._ends_after_waiting:
+            return
+        self._parser.release()
+        try:
+            then()
+        except ProtocolError as error:
+            self.refuse(error)
+        except Exception as exc:
+            self.fail(exc)
+        self._resume_reading(_HELD)
+        self.data_received(b"")  # what came with AUTH and behind it
+        if self.answers.ready or self._ends_after_waiting:
+            self._flush_soon(self)
+
     def agree(self, identity: Identity) -> None:
         self._output.agree(identity)
         if self._transport is not None:
@@ -415,6 +452,8 @@ class Session(asyncio.Protocol):
         waits_for_server = bool(self._reading_pauses & _WAITS_FOR_SERVER) or self._ends_after_waiting
         if not waits_for_server and self._is_too_slow(now_ns):
             return
+        if not self._ends_after_waiting and self._has_lost_rights():
+            return
         interval_ns = self._client.identity.heartbeat_interval_ms * NS_PER_MS
         if not interval_ns:
             return
@@ -434,6 +473,15 @@ class Session(asyncio.Protocol):
             if not self._is_write_paused:
                 self._output.flush()
                 transport.write(frames.HEARTBEAT)
+
+    def _has_lost_rights(self) -> bool:
+        try:
+            self._client.check_rights()
+        except ProtocolError as error:
+            self.refuse(error)
+            self._flush_soon(self)
+            return True
+        return False
 
     def _is_too_slow(self, now_ns: int) -> bool:
         """Cut the connection when its magic or a command takes too long; returns whether it was cut."""

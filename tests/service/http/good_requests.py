@@ -43,7 +43,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "/cursor/move": {**TOPIC, "cursor": "copy", "number": "1", "offset": "1"},
     "/cursor/delete": {**TOPIC, "cursor": "copy"},
 }
-BODIES = {"/pub": b"x", "/mpub": b"x\ny\n", "/log/write": BATCH, "/log/renew": LEASE.encode()}
+BODIES = {"/pub": b"x", "/mpub": b"x\ny\n", "/log/write": BATCH, "/log/renew": LEASE.encode(), "/config/{opt}": b"info"}
 
 
 class GoodRequests:
@@ -65,15 +65,24 @@ class GoodRequests:
         if query.get("id") in (TRASH, TRASH_TOO):
             query["id"] = self._trash[query["id"] == TRASH_TOO]
         given = {name: value for name, value in query.items() if value is not None}
+        path = path.replace("{opt}", "log_level")
         return f"{path}?{urlencode(given)}" if given else path
 
     async def send(
-        self, path: str, *, headers: dict[str, str] | None = None, body: bytes | None = None, **changes: str | None
+        self,
+        path: str,
+        *,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        changed: bool = False,
+        **changes: str | None,
     ) -> Answer:
-        """Request a path. body: instead of the good one."""
+        """Request a path. body: instead of the good one. changed: by the method that changes what the path's first one
+        reads, where there is one."""
         if body is None:
             body = BODIES.get(path, b"").replace(LEASE.encode(), self._lease.encode())
-        return await self._server.request(PATHS[path].method, self.target(path, **changes), body, headers)
+        methods = PATHS[path].methods
+        return await self._server.request(methods[-1 if changed else 0], self.target(path, **changes), body, headers)
 
 
 async def prepared(server: Server) -> GoodRequests:

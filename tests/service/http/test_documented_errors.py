@@ -223,6 +223,21 @@ wrong(404, "SEARCH_NOT_FOUND", search="none")
 wrong(404, "TRASH_NOT_FOUND", id="999")
 
 
+@causes(400, "INVALID_OPTION")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    return await server.request("GET", path.replace("{opt}", "colour"))
+
+
+@causes(400, "INVALID_VALUE")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    return await good.send(path, changed=True, body=b"loud")
+
+
+@causes(413, "INVALID_VALUE")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    return await good.send(path, changed=True, body=b"")
+
+
 @causes(400, "MSG_EMPTY")
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
     return await good.send(path, body=b"")
@@ -350,10 +365,10 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
         server.api.close_connections()  # as a stop does: large answers are compressed no more
         return await good.send(path, headers={"Accept-Encoding": "gzip"})
     server.engine.begin_closing()
-    return await good.send(path)
+    return await good.send(path, changed=True)
 
 
 @causes(503, "NOT_AUDITED")
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
     patch.setattr(Gate, "has_room", False)
-    return await good.send(path)
+    return await good.send(path, changed=True)

@@ -24,7 +24,7 @@ def paths() -> Iterator[str]:
         yield f"## {heading}"
         for path, endpoint in section.items():
             yield ""
-            yield f"### `{PATHS[path].method} {path}`"
+            yield f"### `{', '.join(PATHS[path].methods)} {path}`"
             yield ""
             yield endpoint.text + _TOKEN[PATHS[path].rule]
             yield ""

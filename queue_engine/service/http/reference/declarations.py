@@ -33,7 +33,9 @@ class Error:
 class Endpoint:
     """One path. text: what it does. body: what the request's body is, "" for none.
 
-    is_message: whether it is one message. errors: those that this path alone, or its family, has; `errors.py` has
+    is_message: whether it is one message. is_value: whether it is an option's value.
+
+    errors: those that this path alone, or its family, has; `errors.py` has
     those of all paths.
     """
 
@@ -42,6 +44,7 @@ class Endpoint:
     parameters: tuple[Parameter, ...] = ()
     body: str = ""
     is_message: bool = False
+    is_value: bool = False
     errors: tuple[Error, ...] = ()
 
     @property

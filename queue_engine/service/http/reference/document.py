@@ -1,5 +1,6 @@
 """The OpenAPI 3.1 document of the HTTP API, made of the declarations."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -49,9 +50,10 @@ _SCHEMAS = {
 
 
 class Access(NamedTuple):
-    """How a path is requested. needs_token: where the server has one."""
+    """How a path is requested. methods: the last of several is the one whose request has a body. needs_token: where
+    the server has one."""
 
-    method: str
+    methods: tuple[str, ...]
     needs_token: bool
 
 
@@ -59,7 +61,10 @@ def openapi_document(access: Mapping[str, Access]) -> dict[str, Any]:
     """The whole document. access: of each path in `SECTIONS`."""
     shared = _SharedResponses()
     paths = {
-        path: {access[path].method.lower(): _operation(path, heading, endpoint, access[path], shared)}
+        path: {
+            method.lower(): _operation(path, method, heading, endpoint, access[path], shared)
+            for method in access[path].methods
+        }
         for heading, section in SECTIONS.items()
         for path, endpoint in section.items()
     }
@@ -94,23 +99,40 @@ class _SharedResponses:
         return {"$ref": f"#/components/responses/{name}"}
 
 
-def _operation(path: str, heading: str, endpoint: Endpoint, access: Access, shared: _SharedResponses) -> dict[str, Any]:
+def _operation(
+    path: str, method: str, heading: str, endpoint: Endpoint, access: Access, shared: _SharedResponses
+) -> dict[str, Any]:
+    name = re.sub(r"[^a-z]+", "_", path.removesuffix(".json")).strip("_")
+    is_last = method == access.methods[-1]
     operation: dict[str, Any] = {
-        "operationId": path.removesuffix(".json").strip("/").replace("/", "_"),
+        "operationId": name if is_last else f"{method.lower()}_{name}",
         "tags": [heading],
         "summary": endpoint.text,
-        "parameters": [_parameter(one) for one in endpoint.parameters],
+        "parameters": [*_places_in(path), *(_parameter(one) for one in endpoint.parameters)],
         "responses": _responses(endpoint, access, shared, path in OWN_PATHS),
         # {}: a server without --http-token.
         "security": [{"token": []}, {}] if access.needs_token else [],
     }
-    if endpoint.body:
+    if endpoint.body and is_last:
         operation["requestBody"] = {
             "description": endpoint.body,
             "required": True,
             "content": {BINARY: {}},
         }
     return operation
+
+
+def _places_in(path: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "description": "the option, as nsqd names it",
+            "required": True,
+            "schema": shapes.TEXT,
+        }
+        for name in re.findall(r"\{(.*?)\}", path)
+    ]
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -24,10 +24,25 @@ SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
 ENDPOINTS: Mapping[str, Endpoint] = {
     path: endpoint for section in SECTIONS.values() for path, endpoint in section.items()
 }
+# One path for all options: what stands behind its slash is the option's name.
+CONFIG = "/config/{opt}"
+_CONFIG_START = CONFIG.removesuffix("{opt}")
+
+
+def route_of(path: str) -> str:
+    """The entry of a request's path: the path itself, or that of the options."""
+    option = option_of(path)
+    return CONFIG if option and "/" not in option else path
+
+
+def option_of(path: str) -> str:
+    """The option that a path names; "" for none."""
+    return path.removeprefix(_CONFIG_START) if path.startswith(_CONFIG_START) else ""
+
 
 # The paths that nsqd has as well: their errors have nsqd's body.
 _NSQD_PATHS = {
-    *("/ping", "/info", "/stats", "/pub", "/mpub"),
+    *("/ping", "/info", "/stats", "/pub", "/mpub", CONFIG),
     *(f"/topic/{act}" for act in ("create", "delete", "empty", "pause", "unpause")),
     *(f"/channel/{act}" for act in ("create", "delete", "empty", "pause", "unpause")),
 }

@@ -40,6 +40,9 @@ COUNTS_CHANGED = Error(409, "COUNTS_CHANGED", "there are far more messages than 
 BATCH_KEY_CONFLICT = Error(409, "BATCH_KEY_CONFLICT", "the batch key was used before, for other content")
 FENCED_ACT = Error(409, "FENCED", "the act failed unexpectedly and the topic or channel is fenced; the detail says why")
 MESSAGE_TOO_BIG = Error(413, "MSG_TOO_BIG", "a message is larger than --max-msg-size")
+OPTION_UNKNOWN = Error(400, "INVALID_OPTION", "there is no such option, or it can't be changed while the server runs")
+VALUE_INVALID = Error(400, "INVALID_VALUE", "the option can't have the value")
+VALUE_TOO_BIG = Error(413, "INVALID_VALUE", "the value is empty, or larger than --max-msg-size")
 BAD_BODY = Error(413, "BAD_BODY", "a binary body has a wrong count or size")
 BAD_MESSAGE = Error(413, "BAD_MESSAGE", "a message of a binary body is empty, larger than --max-msg-size, or cut off")
 OUTCOME_UNKNOWN = Error(500, "OUTCOME_UNKNOWN", "the disk did not confirm the act: it may be done after the next start")
@@ -71,6 +74,8 @@ NOT_FOUND = Error(404, "NOT_FOUND", "there is no such path")
 
 def of_path(endpoint: Endpoint, *, needs_token: bool) -> tuple[Error, ...]:
     """All errors of a path, by status: its own, and those of all paths."""
-    too_large = MESSAGE_TOO_BIG if endpoint.is_message else BODY_TOO_BIG
+    too_large = BODY_TOO_BIG
+    if endpoint.is_message or endpoint.is_value:
+        too_large = MESSAGE_TOO_BIG if endpoint.is_message else VALUE_TOO_BIG
     token = (TOKEN_REQUIRED,) if needs_token else ()
     return tuple(sorted((*endpoint.errors, *ALWAYS, *token, too_large), key=lambda error: (error.status, error.word)))

@@ -21,6 +21,14 @@ SERVER = {
     "/info": Endpoint(
         "Version, addresses and limits.", (Success("The server's own facts.", JSON, shapes.ref("Info")),)
     ),
+    "/config/{opt}": Endpoint(
+        "An option of the server. GET answers its value now: durations in nanoseconds, log_level as nsqd's number (1 "
+        "debug, 2 info, 3 warning, 4 error, 5 fatal). PUT changes it until the next start.",
+        (Success("The value, if it is a text."), Success("The value.", JSON, {})),
+        body="the new value, with PUT: a list of addresses in JSON, or the word of a level",
+        is_value=True,
+        errors=(errors.OPTION_UNKNOWN, errors.VALUE_INVALID, errors.EXITING, errors.NOT_AUDITED),
+    ),
     "/stats": Endpoint(
         "Stats of the server, its topics, channels and clients. A topic or channel that does not exist is left out.",
         (

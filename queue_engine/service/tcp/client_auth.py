@@ -1,0 +1,205 @@
+"""AUTH on one connection, and the check of each command that needs a right, with nsqd's errors.
+
+A connection without AUTH on a server that wants none never comes here after its first command: the checks are put
+around the handlers of PUB, MPUB, DPUB and SUB only once they are needed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import orjson
+
+from queue_engine.identity.authorization import Authorization
+from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
+from queue_engine.identity.permission import Permission
+from queue_engine.protocol import frames
+from queue_engine.protocol.commands import Auth, Dpub, Mpub, Pub, Sub, invalid, quoted
+from queue_engine.service.tcp.answers import Answers
+from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_PUBLISHES: dict[type, str] = {Pub: "PUB", Mpub: "MPUB", Dpub: "DPUB"}
+
+
+class HeldConnection(Protocol):
+    """A connection that can wait for an answer to AUTH. answers: those that are still to leave."""
+
+    answers: Answers
+
+    def hold(self) -> None:
+        """Read nothing, and take no command that has come already, until `go_on`."""
+        ...
+
+    def go_on(self, then: Callable[[], None]) -> None:
+        """Do `then`, whose error is answered as that of a command, and take commands again."""
+        ...
+
+    def peer(self) -> Peer: ...
+
+    def begin_checks(self) -> None:
+        """From now on hand over no PUB that `ClientAuth.lets_publish` does not allow."""
+        ...
+
+
+class ClientAuth:
+    """What one client may do. Belongs to the engine's thread.
+
+    authorization: the answer to its AUTH; None before it.
+    """
+
+    def __init__(
+        self, gate: Gate, clock: Clock, connection: HeldConnection, handlers: dict[type, Callable[[Any], None]]
+    ) -> None:
+        """handlers: of the client's commands; those that need a right are replaced when checks begin."""
+        self._gate = gate
+        self._clock = clock
+        self._connection = connection
+        self._handlers = handlers
+        self._unchecked: dict[type, Callable[[Any], None]] = {}
+        self._secret = b""
+        self._question: asyncio.Task[None] | None = None
+        self.authorization: Authorization | None = None
+
+    def connected(self) -> None:
+        """The connection is open."""
+        if self._gate.is_required:
+            self._begin_checks()
+
+    def _begin_checks(self) -> None:
+        if self._unchecked:
+            return
+        for kind in _PUBLISHES:
+            self._unchecked[kind] = self._handlers[kind]
+            self._handlers[kind] = self._on_publish
+        self._unchecked[Sub] = self._handlers[Sub]
+        self._handlers[Sub] = self._on_sub
+        self._connection.begin_checks()
+
+    # Commands. Each raises ProtocolError.
+
+    def on_auth(self, command: Auth) -> None:
+        if self.authorization is not None:
+            raise invalid("AUTH already set")
+        if not self._gate.is_enabled:
+            raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
+        self._secret = command.secret
+        self._with_authorization(self._answer)
+
+    def _answer(self) -> None:
+        authorization = self.authorization
+        assert authorization is not None
+        answer = {
+            "identity": authorization.identity,
+            "identity_url": authorization.identity_url,
+            "permission_count": authorization.permission_count,
+        }
+        self._connection.answers.add(frames.response_frame(orjson.dumps(answer)))
+
+    def _on_publish(self, command: Any) -> None:
+        verb = _PUBLISHES[type(command)]
+        self._checked(command, verb, Permission.PUBLISH, command.topic, "")
+
+    def _on_sub(self, command: Sub) -> None:
+        self._checked(command, "SUB", Permission.CONSUME, command.topic, command.channel)
+
+    def _checked(self, command: Any, verb: str, permission: Permission, topic: str, channel: str) -> None:
+        do = self._unchecked[type(command)]
+        if self._is_expired():
+            # The right is asked for anew, once, and then the command is done or refused.
+            def again() -> None:
+                self._require(verb, permission, topic, channel)
+                do(command)
+
+            self._with_authorization(again)
+            return
+        self._require(verb, permission, topic, channel)
+        do(command)
+
+    def _require(self, verb: str, permission: Permission, topic: str, channel: str) -> None:
+        authorization = self.authorization
+        if authorization is None:
+            if self._gate.is_required:
+                raise ProtocolError("E_AUTH_FIRST", f"AUTH required before {verb}")
+        elif not authorization.may(permission, topic, channel):
+            names = f"{quoted(topic.encode())} {quoted(channel.encode())}"
+            raise ProtocolError("E_UNAUTHORIZED", f"AUTH failed for {verb} on {names}")
+
+    def check_mpub(self, topic: str) -> None:
+        """Check the right to an MPUB before its body is read, as nsqd does."""
+        if self._unchecked and not self._is_expired():
+            self._require("MPUB", Permission.PUBLISH, topic, "")
+
+    def lets_publish(self, topic: str, now_ns: int) -> bool:
+        """Whether a PUB needs no further check."""
+        authorization = self.authorization
+        if authorization is None:
+            return not self._gate.is_required
+        ends_ns = authorization.ends_ns
+        return (ends_ns is None or now_ns < ends_ns) and authorization.may(Permission.PUBLISH, topic)
+
+    # Time.
+
+    def check(self, *, is_subscribed: bool) -> None:
+        """Take notice of rights that have ended, a few times a second. Raises ProtocolError when the connection must
+        end."""
+        if self._gate.is_required:
+            self._begin_checks()
+        authorization = self.authorization
+        if authorization is not None and authorization.end_reason:
+            raise ProtocolError("E_UNAUTHORIZED", f"AUTH {authorization.end_reason}")
+        if authorization is None and is_subscribed and self._gate.is_required:
+            raise ProtocolError("E_AUTH_FIRST", "AUTH required before SUB")
+
+    def disconnected(self) -> None:
+        if self._question is not None:
+            self._question.cancel()
+
+    def _is_expired(self) -> bool:
+        authorization = self.authorization
+        if authorization is None or authorization.ends_ns is None:
+            return False
+        return self._clock.monotonic_ns() >= authorization.ends_ns
+
+    # The question, to which an auth server may take its time to answer.
+
+    def _with_authorization(self, then: Callable[[], None]) -> None:
+        """Find out what the secret allows, and do `then`; meanwhile the connection reads nothing."""
+        known = self._gate.known(self._secret)
+        if known is not None:
+            self._take(known)
+            then()
+            return
+        self._connection.hold()
+        self._question = asyncio.get_running_loop().create_task(self._ask(then))
+
+    async def _ask(self, then: Callable[[], None]) -> None:
+        found: Authorization | Exception
+        try:
+            found = await self._gate.ask(self._secret, self._connection.peer())
+        except Exception as exc:
+            found = exc
+        self._question = None
+
+        def answered() -> None:
+            if isinstance(found, Authorization):
+                self._take(found)
+                then()
+            elif isinstance(found, SecretRefusedError):
+                # The reason may name auth servers: it is no client's business.
+                logger.warning("AUTH failed remote=%s reason=%s", self._connection.peer().remote_ip, found)
+                raise ProtocolError("E_AUTH_FAILED", "AUTH failed")
+            else:
+                logger.error("AUTH failed unexpectedly", exc_info=found)
+                raise ProtocolError("E_AUTH_ERROR", "AUTH error: the server failed at this; its log says how")
+
+        self._connection.go_on(answered)
+
+    def _take(self, authorization: Authorization) -> None:
+        if not authorization.permission_count:
+            raise ProtocolError("E_UNAUTHORIZED", "AUTH no authorizations found")
+        self.authorization = authorization
+        self._begin_checks()
