@@ -21,16 +21,17 @@ def and_list(parts: list[str]) -> str:
 
 def message_counts(depth: int, in_flight: int, deferred: int, quarantined: int = 0) -> str:
     """`12,551 messages (depth 12,304, 17 in flight, 230 deferred)`, or the one kind that there is: `12,304 messages`,
-    `17 messages in flight`, `230 messages deferred`; "" when there are none."""
+    `17 messages in flight`, `230 deferred messages`; "" when there are none."""
     kinds = [f"depth {depth:,}"] if depth else []
     others = ((in_flight, "in flight"), (deferred, "deferred"), (quarantined, "quarantined"))
     kinds += [f"{number:,} {kind}" for number, kind in others if number]
-    messages = counted(depth + in_flight + deferred + quarantined, "message")
     if len(kinds) > 1:
-        return f"{messages} ({', '.join(kinds)})"
-    if not kinds:
-        return ""
-    return messages if depth else f"{messages} {next(kind for number, kind in others if number)}"
+        return f"{counted(depth + in_flight + deferred + quarantined, 'message')} ({', '.join(kinds)})"
+    if in_flight:
+        return f"{counted(in_flight, 'message')} in flight"
+    if deferred or quarantined:
+        return counted(deferred or quarantined, "deferred message" if deferred else "quarantined message")
+    return counted(depth, "message") if depth else ""
 
 
 def outcome_counts(outcome: Outcome) -> dict[str, int]:

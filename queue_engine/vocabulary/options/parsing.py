@@ -7,6 +7,10 @@ from typing import Any
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 from queue_engine.vocabulary.options.options import Options
 
+# What 64 bits hold: beyond it no option makes sense, and its sum with another would not fit the files.
+_NUMBER_MAX = (1 << 63) - 1
+_DIGITS_MAX = 40
+
 
 def parse_option(field_name: str, text: str) -> Any:
     """The value of a field from its text on the command line or in the environment.
@@ -19,8 +23,12 @@ def parse_option(field_name: str, text: str) -> Any:
     if spec.type is bool:
         return parse_bool(text)
     if spec.type is int:
-        if not re.fullmatch(r"-?[0-9]{1,19}", text):
+        if not re.fullmatch(r"-?[0-9]+", text):
             raise ValueError(f"{text!r} is not a whole number")
+        if len(text.lstrip("-")) > _DIGITS_MAX or abs(int(text)) > _NUMBER_MAX:
+            raise ValueError(
+                f"{text[:40]} is beyond {'' if text[0] != '-' else '-'}{_NUMBER_MAX}, the most any option takes"
+            )
         return int(text)
     if spec.type is str:
         return text
