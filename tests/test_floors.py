@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MAY_IMPORT = {
     "vocabulary": "",
     "vocabulary.options": "vocabulary",
-    "vocabulary.flow": "",
+    "vocabulary.flow": "vocabulary",
     "go_flags": "vocabulary vocabulary.options",
     "protocol": "vocabulary vocabulary.options",
     "wire": "vocabulary",

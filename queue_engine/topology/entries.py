@@ -7,6 +7,7 @@ from typing import Any
 from queue_engine.topology.trash_entry import TrashEntry, trash_of
 from queue_engine.vocabulary.flow.pause import Pause, Ramp, pause_of, ramp_of
 from queue_engine.vocabulary.flow.redrive import Redrive, redrive_of
+from queue_engine.vocabulary.json_fields import number_of
 
 
 @dataclass(slots=True)
@@ -83,16 +84,16 @@ def topic_of(document: Mapping[str, Any]) -> TopicEntry:
     or TypeError."""
     channels: dict[int, ChannelEntry] = {}
     for one in document["channels"]:
-        number = number_of(one, "number", 0)
+        number = number_of(one, "number")
         channel = ChannelEntry(
             name=one["name"],
             paused=flag_of(one),
             number=number,
-            start=number_of(one, "start", 0),
+            start=number_of(one, "start"),
             pause=pause_of(one.get("pause")),
             ramp=ramp_of(one.get("ramp")),
             trash=trash_of(one.get("trash")),
-            max_attempts=number_of(one, "max_attempts", 0),
+            max_attempts=number_of(one, "max_attempts"),
             redrive=redrive_of(one.get("redrive")),
         )
         if number in channels:
@@ -101,12 +102,12 @@ def topic_of(document: Mapping[str, Any]) -> TopicEntry:
     return TopicEntry(
         name=document["name"],
         paused=flag_of(document),
-        number=number_of(document, "number", 0),
+        number=number_of(document, "number"),
         storage=str(document.get("storage", "diskqueue")),
         channels=channels,
-        id_base=number_of(document, "id_base", 0),
-        reserved_offset=number_of(document, "reserved_offset", 0),
-        released=None if document.get("released") is None else number_of(document, "released", 0),
+        id_base=number_of(document, "id_base"),
+        reserved_offset=number_of(document, "reserved_offset"),
+        released=None if document.get("released") is None else number_of(document, "released"),
         pause=pause_of(document.get("pause")),
         trash=trash_of(document.get("trash")),
     )
@@ -117,10 +118,3 @@ def flag_of(entry: Mapping[str, Any]) -> bool:
     if not isinstance(paused, bool):
         raise ValueError(f"paused is {paused!r} and neither true nor false")
     return paused
-
-
-def number_of(entry: Mapping[str, Any], key: str, default: int) -> int:
-    number = entry.get(key, default)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{key} is {number!r} and not a number from 0 up")
-    return number

@@ -57,11 +57,12 @@ from typing import Any
 import orjson
 from crc32c import crc32c
 
-from queue_engine.topology.entries import ChannelEntry, TopicEntry, flag_of, noted, number_of, topic_document, topic_of
+from queue_engine.topology.entries import ChannelEntry, TopicEntry, flag_of, noted, topic_document, topic_of
 from queue_engine.topology.trash_entry import TrashEntry, trash_of
 from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
 from queue_engine.vocabulary.flow.pause import Pause, Ramp, pause_of, ramp_of
 from queue_engine.vocabulary.flow.redrive import Redrive, redrive_of
+from queue_engine.vocabulary.json_fields import number_of
 from queue_engine.vocabulary.names import is_ephemeral, is_valid_name
 from queue_engine.vocabulary.version import VERSION
 
@@ -246,8 +247,8 @@ def _create_topic(state: Topology, change: Change) -> None:
 def _create_channel(state: Topology, change: Change) -> None:
     channel = ChannelEntry(
         str(change["name"]),
-        number=number_of(change, "number", 0),
-        start=number_of(change, "start", 0),
+        number=number_of(change, "number"),
+        start=number_of(change, "start"),
         trash=trash_of(change.get("trash")),
     )
     state.topics[change["topic"]].channels[channel.number] = channel
@@ -282,7 +283,7 @@ def _trash_channel(state: Topology, change: Change) -> None:
 def _limit_trash(state: Topology, change: Change) -> None:
     channel = state.topics[change["topic"]].channels[change["number"]]
     if channel.trash is not None:
-        channel.trash = replace(channel.trash, upto=number_of(change, "upto", 0))
+        channel.trash = replace(channel.trash, upto=number_of(change, "upto"))
 
 
 def _pause_topic(state: Topology, change: Change) -> None:
@@ -297,7 +298,7 @@ def _pause_channel(state: Topology, change: Change) -> None:
 
 
 def _set_max_attempts(state: Topology, change: Change) -> None:
-    state.topics[change["topic"]].channels[change["number"]].max_attempts = number_of(change, "max_attempts", 0)
+    state.topics[change["topic"]].channels[change["number"]].max_attempts = number_of(change, "max_attempts")
 
 
 def _redrive(state: Topology, change: Change) -> None:
@@ -310,7 +311,7 @@ def _redrive(state: Topology, change: Change) -> None:
 def _release(state: Topology, change: Change) -> None:
     topic = state.topics.get(change["number"])
     if topic is not None:  # else it was deleted while its last consumer left
-        topic.released = None if change["released"] is None else number_of(change, "released", 0)
+        topic.released = None if change["released"] is None else number_of(change, "released")
 
 
 def _reserve(state: Topology, change: Change) -> None:
@@ -325,7 +326,7 @@ def _reserve_numbers(state: Topology, change: Change) -> None:
 
 
 def _grow_msg_size(state: Topology, change: Change) -> None:
-    state.largest_msg_size = max(state.largest_msg_size, number_of(change, "largest_msg_size", 0))
+    state.largest_msg_size = max(state.largest_msg_size, number_of(change, "largest_msg_size"))
 
 
 def _join_log(state: Topology, change: Change) -> None:
@@ -413,14 +414,20 @@ def _check_format(document: Mapping[str, Any], its_format: int, file_name: str) 
     version = str(document.get("version", ""))
     if its_format > FORMAT:
         raise NewerTopologyError(
-            f"{file_name} has format {its_format} (written by version {version or 'unknown'}), and this version "
-            f"{VERSION} knows formats up to {FORMAT}; it was left as it is. Start the newer version"
+            f"{file_name} has format {its_format}, and this version of Penstock, {VERSION}, knows formats up to "
+            f"{FORMAT}; it was left as it is. {_who_wrote(version)}"
         )
     if not file_name.endswith("nsqd.dat") and _version_key(version) > _version_key(VERSION):
         raise NewerTopologyError(
             f"{file_name} was written by version {version}, and this is version {VERSION}; it was left as it is. "
             "Start the newer version"
         )
+
+
+def _who_wrote(version: str) -> str:
+    if version in ("", VERSION):
+        return f"Start the newer build of Penstock{version and f' {version}'} that wrote it"
+    return f"Start version {version}, which wrote it"
 
 
 def _version_key(version: str) -> tuple[int, ...]:
@@ -442,12 +449,12 @@ def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:
         found.append(topic_of({**one, "channels": usable}))
     state = Topology(
         next_number=number_of(document, "next_number", 1),
-        largest_msg_size=number_of(document, "largest_msg_size", 0),
+        largest_msg_size=number_of(document, "largest_msg_size"),
         deleted=set(document.get("deleted") or ()),
-        unlisted_below=number_of(document, "unlisted_below", 0),
+        unlisted_below=number_of(document, "unlisted_below"),
         identity=str(document.get("identity", "")),
         has_log=bool(document.get("has_log", False)),
-        sequence=number_of(document, "sequence", 0),
+        sequence=number_of(document, "sequence"),
     )
     channels = [(topic, channel) for topic in found for channel in topic.channels.values()]
     given = [topic.number for topic in found] + [channel.number for _, channel in channels]

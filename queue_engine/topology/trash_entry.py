@@ -1,8 +1,9 @@
 """Why a channel or topic of topology.json is in the trash, and its JSON; `topology.py` draws the file."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from queue_engine.vocabulary.json_fields import number_of, object_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +44,7 @@ def trash_of(document: object) -> TrashEntry | None:
     """What `TrashEntry.document` made; None for None. Raises ValueError."""
     if document is None:
         return None
-    if not isinstance(document, dict):
-        raise ValueError(f"trash is {document!r} and not an object")
-    numbers = {name: _count(document, name) for name in _NUMBERS}
-    upto = None if document.get("upto") is None else _count(document, "upto")
-    return TrashEntry(act=_text(document, "act"), by=_text(document, "by"), upto=upto, **numbers)
-
-
-def _text(document: Mapping[str, Any], key: str) -> str:
-    text = document.get(key, "")
-    if not isinstance(text, str):
-        raise ValueError(f"{key} is {text!r} and not a text")
-    return text
-
-
-def _count(document: Mapping[str, Any], key: str) -> int:
-    count = document.get(key, 0)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise ValueError(f"{key} is {count!r} and not a number from 0 up")
-    return count
+    given = object_of(document, "trash")
+    numbers = {name: number_of(given, name) for name in _NUMBERS}
+    upto = None if given.get("upto") is None else number_of(given, "upto")
+    return TrashEntry(act=text_of(given, "act"), by=text_of(given, "by"), upto=upto, **numbers)

@@ -3,9 +3,10 @@
 Both are stored by `topology/topology.py`, which draws them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from queue_engine.vocabulary.json_fields import number_of, object_of, text_of
 
 REASON_CHARACTERS_MAX = 200
 # A pause that ends later than this is a mistake of units.
@@ -68,15 +69,15 @@ def pause_of(document: object) -> Pause | None:
     """What `Pause.document` made; None for None. Raises ValueError."""
     if document is None:
         return None
-    given = _object(document, "pause")
+    given = object_of(document, "pause")
     return Pause(
-        by=_text(given, "by"),
-        reason=_text(given, "reason"),
-        since_ms=_count(given, "since_ms"),
-        until_ms=_count(given, "until_ms"),
-        depth=_count(given, "depth"),
-        changed_by=_text(given, "changed_by"),
-        changed_ms=_count(given, "changed_ms"),
+        by=text_of(given, "by"),
+        reason=text_of(given, "reason"),
+        since_ms=number_of(given, "since_ms"),
+        until_ms=number_of(given, "until_ms"),
+        depth=number_of(given, "depth"),
+        changed_by=text_of(given, "changed_by"),
+        changed_ms=number_of(given, "changed_ms"),
     )
 
 
@@ -84,25 +85,5 @@ def ramp_of(document: object) -> Ramp | None:
     """What `Ramp.document` made; None for None. Raises ValueError."""
     if document is None:
         return None
-    given = _object(document, "ramp")
-    return Ramp(_count(given, "from_ms"), _count(given, "until_ms"))
-
-
-def _object(document: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(document, dict):
-        raise ValueError(f"{what} is {document!r} and not an object")
-    return document
-
-
-def _text(document: Mapping[str, Any], key: str) -> str:
-    text = document.get(key, "")
-    if not isinstance(text, str):
-        raise ValueError(f"{key} is {text!r} and not a text")
-    return text
-
-
-def _count(document: Mapping[str, Any], key: str) -> int:
-    count = document.get(key, 0)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise ValueError(f"{key} is {count!r} and not a number from 0 up")
-    return count
+    given = object_of(document, "ramp")
+    return Ramp(number_of(given, "from_ms"), number_of(given, "until_ms"))

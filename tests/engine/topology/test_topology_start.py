@@ -166,7 +166,8 @@ def test_a_pause_that_is_none_is_named(tmp_path: Path, wrong: dict[str, object])
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format": 4, "version": "0.9.0"}, r"format 4 \(written by version 0\.9\.0\).*up to 3"),
+        ({"format": 4, "version": "0.9.0"}, r"format 4, and this .*up to 3; .* Start version 0\.9\.0, which wrote it"),
+        ({"format": 4, "version": VERSION}, rf"up to 3; .* Start the newer build of Penstock {VERSION} that wrote it"),
         ({"version": "9.9"}, rf"written by version 9\.9, and this is version {VERSION}"),
     ],
 )

@@ -1,0 +1,27 @@
+"""Reads the fields of a JSON object, each with its kind checked. What stores such an object draws it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def object_of(document: object, what: str) -> Mapping[str, Any]:
+    """Raises ValueError, with a sentence that names `what`."""
+    if not isinstance(document, dict):
+        raise ValueError(f"{what} is {document!r} and not an object")
+    return document
+
+
+def text_of(document: Mapping[str, Any], key: str) -> str:
+    """ "" for none. Raises ValueError."""
+    text = document.get(key, "")
+    if not isinstance(text, str):
+        raise ValueError(f"{key} is {text!r} and not a text")
+    return text
+
+
+def number_of(document: Mapping[str, Any], key: str, default: int = 0) -> int:
+    """A whole number from 0 up. Raises ValueError."""
+    number = document.get(key, default)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{key} is {number!r} and not a number from 0 up")
+    return number
