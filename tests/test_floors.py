@@ -47,7 +47,7 @@ MAY_IMPORT = {
         "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages engine "
         "service.admission service.monitoring service.http.reference"
     ),
-    "lookup": "vocabulary vocabulary.options service.admission service.http service.http.reference",
+    "lookup": "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference",
     "service": (
         "vocabulary vocabulary.options disk commit_log disk_queue delivery engine service.admission service.loop "
         "service.monitoring service.tcp service.http"

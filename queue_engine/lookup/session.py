@@ -7,7 +7,6 @@
 An error ends the conversation. The texts are nsqlookupd's own.
 """
 
-import json
 import logging
 import struct
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 import orjson
 
 from queue_engine.lookup.registrations import Peer, PeerInfo, Registrations, TooManyRegistrationsError
+from queue_engine.protocol.go_json import JsonError, JsonObject
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.names import is_valid_name
@@ -30,7 +30,6 @@ FIELD_LENGTH_MAX = 255  # characters of an address or version: what a host name 
 IDENTIFY_TIMEOUT_MS = 60_000
 COMMAND_TIMEOUT_MS = 10_000  # from a command's first byte to its last
 _SIZE = struct.Struct(">i")
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 class LookupSession:
@@ -205,53 +204,26 @@ def _names_of(command: str, words: list[str]) -> tuple[str, str]:
 
 
 def read_peer_info(body: bytes, remote_address: str) -> PeerInfo:
-    """What IDENTIFY's body says, read as Go reads JSON: keys in any case, bytes that are no UTF-8 replaced, null for
-    an empty value. Raises ProtocolError."""
+    """What IDENTIFY's body says. Raises ProtocolError."""
     try:
-        document = json.loads(body.decode("utf-8", "replace"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as exc:
-        raise _undecodable() from exc
-    if document is None:
-        document = {}
-    if not isinstance(document, dict):
-        raise _undecodable()
-    fields = {name.lower(): value for name, value in document.items() if value is not None}
-    info = PeerInfo(
-        remote_address,
-        hostname=_text(fields, "hostname"),
-        broadcast_address=_text(fields, "broadcast_address"),
-        tcp_port=_integer(fields, "tcp_port"),
-        http_port=_integer(fields, "http_port"),
-        version=_text(fields, "version"),
-        topology_zone=_text(fields, "topology_zone"),
-        topology_region=_text(fields, "topology_region"),
-    )
+        fields = JsonObject(body)
+        info = PeerInfo(
+            remote_address,
+            hostname=fields.text("hostname"),
+            broadcast_address=fields.text("broadcast_address"),
+            tcp_port=fields.integer("tcp_port"),
+            http_port=fields.integer("http_port"),
+            version=fields.text("version"),
+            topology_zone=fields.text("topology_zone"),
+            topology_region=fields.text("topology_region"),
+        )
+    except JsonError as exc:
+        raise ProtocolError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from exc
+    for name in ("hostname", "broadcast_address", "version", "topology_zone", "topology_region"):
+        length = len(getattr(info, name))
+        if length > FIELD_LENGTH_MAX:
+            text = f"IDENTIFY {name} has {length} characters and the most is {FIELD_LENGTH_MAX}"
+            raise ProtocolError("E_BAD_BODY", text)
     if not (info.broadcast_address and info.tcp_port and info.http_port and info.version):
         raise ProtocolError("E_BAD_BODY", "IDENTIFY missing fields")
     return info
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _undecodable() -> ProtocolError:
-    return ProtocolError("E_BAD_BODY", "IDENTIFY failed to decode JSON body")
-
-
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name, "")
-    if not isinstance(value, str):
-        raise _undecodable()
-    if len(value) > FIELD_LENGTH_MAX:
-        raise ProtocolError(
-            "E_BAD_BODY", f"IDENTIFY {name} has {len(value)} characters and the most is {FIELD_LENGTH_MAX}"
-        )
-    return value.encode("utf-8", "replace").decode()  # a lone surrogate can't be answered as JSON
-
-
-def _integer(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or value not in _INT64:
-        raise _undecodable()
-    return value

@@ -1,0 +1,130 @@
+"""The command `penstock-lookup`, or `python -m queue_engine.lookup`: what a script starts instead of nsqlookupd."""
+
+import asyncio
+import logging
+import platform
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import uvloop
+
+from queue_engine.go_flags.command_line import FlagSet, Given
+from queue_engine.go_flags.flag import Flag, Kind
+from queue_engine.lookup.options import LookupOptions
+from queue_engine.vocabulary.errors import FlagError, OptionsError, PenstockError
+from queue_engine.vocabulary.options.durations import format_duration
+from queue_engine.vocabulary.options.option import flag_of
+from queue_engine.vocabulary.version import VERSION
+
+logger = logging.getLogger("nsqlookupd")
+
+PROGRAM = "nsqlookupd"
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+}
+
+
+class NsqLines(logging.Formatter):
+    """Log lines in nsqlookupd's form: `[nsqlookupd] 2026/11/23 04:45:03.120394 INFO: TCP: listening on …`."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(record.created))
+        fraction = int(record.created % 1 * 1e6)
+        # What a peer sent can't look like a line of its own.
+        text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in record.getMessage())
+        line = f"{self._prefix}{moment}.{fraction:06d} {record.levelname}: {text}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def flag_set() -> FlagSet:
+    """All flags, as `LookupOptions` has them."""
+    flags = []
+    for spec in fields(LookupOptions):
+        default: Any = spec.default
+        is_duration = spec.name.endswith("_ms")
+        kind = Kind.DURATION if is_duration else {bool: Kind.BOOL, int: Kind.INT}.get(type(default), Kind.TEXT)
+        shown = format_duration(default) if is_duration else "" if default is False else str(default)
+        flags.append(Flag(flag_of(spec.name)[2:], kind, spec.metadata["help"], shown))
+    return FlagSet(PROGRAM, flags)
+
+
+def options_of(given: Given) -> LookupOptions:
+    """Raises OptionsError with every complaint."""
+    names = {flag_of(spec.name)[2:]: spec.name for spec in fields(LookupOptions)}
+    values: dict[str, Any] = {names[flag]: value for flag, value in given.values.items()}
+    options = LookupOptions(**values)
+    options.validate()
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit status."""
+    flags = flag_set()
+    try:
+        given = flags.read(sys.argv[1:] if arguments is None else arguments)
+    except FlagError as exc:
+        print(exc, *flags.usage(), sep="\n", file=sys.stderr)
+        return 2
+    if given.wants_help:
+        print(*flags.usage(), sep="\n", file=sys.stderr)
+        return 0
+    if given.wants_version:
+        print(f"{PROGRAM} v{VERSION} (built w/python{platform.python_version()})")
+        return 0
+    try:
+        options = options_of(given)
+    except OptionsError as exc:
+        print(exc, file=sys.stderr)
+        return 2
+    _log_to_stderr(options)
+    for key in given.unknown_keys:
+        logger.warning("the configuration file's key %s names no flag", key)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(options))
+    except PenstockError as exc:
+        logger.critical("%s", exc)
+        return 1
+    return 0
+
+
+def _log_to_stderr(options: LookupOptions) -> None:
+    logging.addLevelName(logging.CRITICAL, "FATAL")
+    handler = logging.StreamHandler()
+    handler.setFormatter(NsqLines(options.log_prefix))
+    level = logging.DEBUG if options.verbose else _LEVELS[options.log_level.lower()]
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+async def _serve(options: LookupOptions) -> None:
+    from queue_engine.lookup.server import LookupServer  # a mistake in the flags is answered without it
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    server = LookupServer(options)
+    logger.info("%s v%s (built w/python%s)", PROGRAM, VERSION, platform.python_version())
+    await server.start()
+    logger.info("TCP: listening on %s:%d", *server.tcp_address)
+    logger.info("HTTP: listening on %s:%d", *server.http_address)
+    await stopped.wait()
+    logger.info("TCP: closing %s:%d", *server.tcp_address)
+    logger.info("HTTP: closing %s:%d", *server.http_address)
+    server.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
