@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import falling_behind, poison
@@ -25,7 +24,7 @@ class Diagnosis:
     vitals: Vitals
     states: tuple[State, ...]
 
-    @cached_property
+    @property
     def level(self) -> int:
         return self.states[0].finding.level if self.states else CALM
 

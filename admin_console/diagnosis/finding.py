@@ -7,9 +7,9 @@ DANGER, WARNING, HELD, CALM = 3, 2, 1, 0
 TONES = {DANGER: "danger", WARNING: "warning", HELD: "held", CALM: ""}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """A kind of finding, and when it becomes a state of the channel.
+    """A kind of finding, and when it becomes a state of the channel. Each exists once, so identity compares them.
 
     begins_after_s: the state begins after every snapshot of this time has shown the finding. ends_after_s: the state
     ends after no snapshot of this time has. Both are 0 for facts, such as a pause, that are no measurement.

@@ -35,6 +35,9 @@ class Vitals:
         self._rings = rings
         self._taken_at_ns = taken_at_ns
         self._monotonic_ns = monotonic_ns
+        oldest_ns = stats.oldest_ns
+        # The age of the oldest unfinished message. Every rule asks for it, and a cached property has a lock.
+        self.oldest_s = None if oldest_ns is None else max(0.0, (taken_at_ns - oldest_ns) / 1e9)
         self.pause_limit_ms = pause_limit_ms  # a pause without an end has outlived its time after so long
 
     @property
@@ -100,12 +103,6 @@ class Vitals:
     def known_s(self) -> float:
         """The time that the counts over the last minute cover, at most 60."""
         return self._finished[1] if self._finished else 0.0
-
-    @cached_property
-    def oldest_s(self) -> float | None:
-        """The age of the oldest unfinished message."""
-        oldest_ns = self.stats.oldest_ns
-        return None if oldest_ns is None else max(0.0, (self._taken_at_ns - oldest_ns) / 1e9)
 
     @property
     def taken_at_ms(self) -> int:

@@ -72,19 +72,21 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
     return tuple(acts)
 
 
-def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], role: Role) -> Banner | None:
-    """The gravest problem of all, in one sentence with a link to its page and its act; None when all is well."""
+def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, role: Role) -> Banner | None:
+    """The gravest problem of all, in one sentence with a link to its page and its act; None when all is well.
+
+    urgent: the most urgent channels, in order; grave: how many channels have a state that asks for an operator.
+    """
     broker = refusing.find_broker(live.snapshot)
     if broker is not None:
         return Banner(TONES[broker.level], broker.title, broker.text, cause="engine")
-    grave = [diagnosis for diagnosis in urgent if diagnosis.level >= WARNING]
-    if not grave:
+    if not urgent or urgent[0].level < WARNING:
         return None
-    worst = grave[0].vitals
-    cause = channel_banner(live, grave[0], role)
+    worst = urgent[0].vitals
+    cause = channel_banner(live, urgent[0], role)
     if cause is None:
         return None
-    others = f" {units.plural(len(grave) - 1, 'more channel')} to look at below." if len(grave) > 1 else ""
+    others = f" {units.plural(grave - 1, 'more channel')} to look at below." if grave > 1 else ""
     name = f"{worst.topic_name}/{worst.channel_name}"
     return Banner(
         cause.tone,

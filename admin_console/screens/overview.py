@@ -14,7 +14,7 @@ from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, SparkCell
-from admin_console.screens.channel_rows import age_s, all_diagnoses, spark_levels, state_cell
+from admin_console.screens.channel_rows import age_s, grave_count, most_urgent, spark_levels, state_cell
 from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of, topic_cell
 from admin_console.screens.log_panel import is_anything_aside, log_table
@@ -47,26 +47,27 @@ def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, An
     """The parts of the screen."""
     plans = graphs.overview_plans(live)
     points = graphs.points_of(live, plans)
-    urgent = all_diagnoses(live) if live else []
+    urgent = most_urgent(live, ROWS_MAX) if live else []
+    channel_count = len(live.channels) if live else 0
     return {
         "subtitle": _subtitle(live),
-        "banner": overview_banner(live, urgent, role) if live else None,
-        "stats": _stats(live, urgent),
+        "banner": overview_banner(live, urgent, grave_count(live), role) if live else None,
+        "stats": _stats(live),
         "graphs": graphs.graphs_of(plans, points),
         "points": points,
         "tables": {
             "urgent": _urgent_table(live, urgent, role, http_address),
             "paused": paused_table(live),
-            "unconsumed": _unconsumed_table(urgent),
+            "unconsumed": _unconsumed_table(live),
             "unchannelled": _unchannelled_table(live),
             "log": log_table(live),
         },
         "flags": {
             "first_run": live is not None and not live.snapshot.topics,
-            "more": len(urgent) > ROWS_MAX,
+            "more": channel_count > ROWS_MAX,
             "log": live is not None and (live.snapshot.log is not None or is_anything_aside(live.snapshot.aside)),
         },
-        "texts": {"more": f"The {ROWS_MAX} most urgent of {units.plural(len(urgent), 'channel')}."},
+        "texts": {"more": f"The {ROWS_MAX} most urgent of {units.plural(channel_count, 'channel')}."},
     }
 
 
@@ -85,17 +86,19 @@ def _subtitle(live: LiveState | None) -> str:
     )
 
 
-def _stats(live: LiveState | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
+def _stats(live: LiveState | None) -> tuple[Stat, ...]:
     rings = live.rings.get(TOTAL) if live else None
     depth = in_flight = ready = deferred = None
     if live is not None:
-        channels = [each.vitals.stats for each in urgent]
-        depth = sum(topic.depth for topic in live.snapshot.topics) + sum(one.depth for one in channels)
-        in_flight = sum(one.in_flight_count for one in channels)
-        deferred = sum(one.deferred_count for one in channels)
-        ready = sum(one.ready_count for one in channels)
+        depth = sum([topic.depth for topic in live.snapshot.topics])
+        in_flight = deferred = ready = 0
+        for one in live.channels.values():
+            depth += one.depth
+            in_flight += one.in_flight_count
+            deferred += one.deferred_count
+            ready += one.ready_count
     timeouts = rings.count("timeouts") if rings else None
-    failing = (each for each in urgent if each.vitals.failures is not None)
+    failing = [each for each in list(live.diagnoses.values()) if each.vitals.stats.failures is not None] if live else []
     worst = max(failing, key=lambda each: each.vitals.timeouts_min or 0, default=None)
     timeouts_note = Cell("none in the last minute") if timeouts == 0 else Cell("in the last minute")
     requeued = rings.count("requeued") if rings else None
@@ -127,7 +130,7 @@ def _stats(live: LiveState | None, urgent: list[Diagnosis]) -> tuple[Stat, ...]:
             Cell(f"of {units.number(ready)} RDY" + (f" · {units.number(deferred)} deferred" if deferred else "")),
         ),
         Stat("timeouts", "Timeouts", Cell(units.per_minute(timeouts)), timeouts_note),
-        _oldest_stat(live, urgent),
+        _oldest_stat(live),
     )
 
 
@@ -159,14 +162,15 @@ def _average(rings: Any, name: str) -> Cell:
     return Cell(f"{span} average {units.rate(grown / elapsed_s)}")
 
 
-def _oldest_stat(live: LiveState | None, urgent: list[Diagnosis]) -> Stat:
+def _oldest_stat(live: LiveState | None) -> Stat:
     if live is None:
         return Stat("oldest", "Oldest message", Cell(units.UNKNOWN))
     health = live.snapshot.health
-    found = [(one.oldest_ns, "/".join(key)) for key, one in live.channels.items() if one.oldest_ns is not None]
-    found += [(topic.oldest_ns, topic.topic_name) for topic in live.snapshot.topics if topic.oldest_ns is not None]
-    oldest_ns, name = min(found, default=(None, ""))
-    oldest = None if oldest_ns is None else (age_s(live, oldest_ns), name)
+    found: list[tuple[int, tuple[str, ...]]]
+    found = [(one.oldest_ns, key) for key, one in live.channels.items() if one.oldest_ns is not None]
+    found += [(topic.oldest_ns, (topic.topic_name,)) for topic in live.snapshot.topics if topic.oldest_ns is not None]
+    oldest_ns, names = min(found) if found else (None, ())
+    oldest = None if oldest_ns is None else (age_s(live, oldest_ns), "/".join(names))
     value = Cell(units.duration(oldest[0] if oldest else None))
     if health != "OK":
         return Stat("oldest", "Oldest message", value, Cell(f"▲ engine: {health}", tone="danger"))
@@ -257,7 +261,8 @@ def first_run(http_address: str) -> Empty:
     )
 
 
-def _unconsumed_table(urgent: list[Diagnosis]) -> Table:
+def _unconsumed_table(live: LiveState | None) -> Table:
+    urgent = most_urgent(live, SIDE_ROWS_MAX, unconsumed=True) if live else []
     rows = [
         (
             f"{vitals.topic_name}/{vitals.channel_name}",
@@ -268,13 +273,12 @@ def _unconsumed_table(urgent: list[Diagnosis]) -> Table:
             ),
         )
         for vitals in (each.vitals for each in urgent)
-        if not vitals.stats.client_count
     ]
     return Table.build(
         "unconsumed",
         "Channels without consumers",
         _SIDE_COLUMNS,
-        rows[:SIDE_ROWS_MAX],
+        rows,
         Empty("", "Every channel has a consumer."),
     )
 

@@ -8,7 +8,7 @@ from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cells import spark_path
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.channel import parts as channel_parts
-from admin_console.screens.channel_rows import all_diagnoses, chips_of, spark_levels
+from admin_console.screens.channel_rows import chips_of, most_urgent, spark_levels
 from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.topics import PAGE_ROWS, parse_sort
 from admin_console.vocabulary import units
@@ -89,7 +89,7 @@ def test_durations_have_two_units_at_most(value: float | None, text: str) -> Non
 
 
 def meaning_of(live: LiveState) -> str:
-    banner = channel_banner(live, all_diagnoses(live)[0], Role.VIEWER)
+    banner = channel_banner(live, most_urgent(live, 1)[0], Role.VIEWER)
     return banner.title if banner else ""
 
 
@@ -119,7 +119,7 @@ def test_a_channel_that_is_held_back_says_why() -> None:
     reason = "3 messages are deferred and the most is 2 (--max-deferred-per-channel): nothing is delivered"
     held = channel("orders", "billing", depth=5, client_count=2, ready_count=10, held_back=reason)
     live = only(held)
-    banner = channel_banner(live, all_diagnoses(live)[0], Role.VIEWER)
+    banner = channel_banner(live, most_urgent(live, 1)[0], Role.VIEWER)
     assert banner is not None
     assert banner.title == "Held back: a limit of memory is reached."
     assert banner.text.startswith(f"{reason}.")
@@ -141,13 +141,13 @@ def test_consumers_that_hold_all_they_asked_for_are_saturated() -> None:
 def test_a_queue_that_grows_with_room_left_falls_behind() -> None:
     live = growing(client_count=3, ready_count=100, in_flight_count=10, finished=10)
     assert meaning_of(live).startswith("Falling behind")
-    assert all_diagnoses(live)[0].tone == "danger"
+    assert most_urgent(live, 1)[0].tone == "danger"
 
 
 def test_timeouts_name_their_share_and_the_client_that_has_most() -> None:
     most = failures(timed_out=120, by=1, share=0.99)
     live = growing(client_count=2, ready_count=10, finished=8, timeouts=2, failures=most)
-    banner = channel_banner(live, all_diagnoses(live)[0], Role.VIEWER)
+    banner = channel_banner(live, most_urgent(live, 1)[0], Role.VIEWER)
     assert banner is not None
     assert banner.title == "20 % of the messages handled in the last minute timed out: 99 % of them at worker-1."
     assert "worker-1 is connected from 10.0.0.1:50000." in banner.text
@@ -159,7 +159,7 @@ def test_a_few_timeouts_are_no_alarm() -> None:
         stats = channel("orders", "billing", timeout_count=timeouts, client_count=1, ready_count=1)
         hub.write(snapshot(topic("orders", stats), second=second))
     assert hub.live is not None
-    assert chips_of(all_diagnoses(hub.live)[0]) == ()
+    assert chips_of(most_urgent(hub.live, 1)[0]) == ()
 
 
 def test_most_urgent_first_and_paused_is_no_alarm() -> None:
@@ -172,8 +172,8 @@ def test_most_urgent_first_and_paused_is_no_alarm() -> None:
         ),
         seconds=10,
     )
-    assert [each.vitals.channel_name for each in all_diagnoses(live)] == ["lonely", "held", "calm"]
-    assert [each.tone for each in all_diagnoses(live)] == ["warning", "held", ""]
+    assert [each.vitals.channel_name for each in most_urgent(live, 9)] == ["lonely", "held", "calm"]
+    assert [each.tone for each in most_urgent(live, 9)] == ["warning", "held", ""]
 
 
 def test_the_list_in_flight_is_called_cut_only_at_its_limit() -> None:
