@@ -1,0 +1,67 @@
+"""What pages cost a browser: their first paint, and how busy its main thread is while they are live.
+
+Measured in Chromium itself: the first paint by its performance timeline, the main thread's share by the time of its
+tasks, in processor time, which other work of the machine changes little.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from playwright.sync_api import Browser, CDPSession
+
+from tests.support.pages.browser import chromium
+from tests.support.pages.console_client import ConsoleClient
+
+VISITS = 3  # of which the median counts; before them one, which reads and compiles the scripts
+_FIRST_PAINT = """() => new Promise((told) => {
+  const look = () => {
+    const found = performance.getEntriesByName("first-contentful-paint")[0];
+    if (found) told(found.startTime); else setTimeout(look, 20);
+  };
+  look();
+})"""
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """A page in a browser. first_paint_ms: median, from the navigation's start. busy_share: of the main thread's time,
+    while the page is live. updates: those that came meanwhile, 0 for a page that is not live."""
+
+    path: str
+    first_paint_ms: float
+    busy_share: float
+    updates: int
+
+
+def browse(client: ConsoleClient, paths: Sequence[str], seconds: float) -> list[Browsed]:
+    """Each page in a tab of its own, watched for so many seconds. client: a session that has logged in."""
+    with chromium() as browser:
+        return [_browse(browser, client, path, seconds) for path in paths]
+
+
+def _browse(browser: Browser, client: ConsoleClient, path: str, seconds: float) -> Browsed:
+    cookies = [{"name": name, "value": one.value, "url": client.origin} for name, one in client.cookies.items()]
+    with browser.new_context(base_url=client.origin) as context:
+        context.add_cookies(cookies)  # type: ignore[arg-type]  # plain dictionaries of the same fields
+        page = context.new_page()
+        updates: list[int] = []
+        page.on("websocket", lambda socket: socket.on("framereceived", lambda _: updates.append(1)))
+        paints = []
+        for _ in range(1 + VISITS):
+            page.goto(path)
+            paints.append(float(page.evaluate(_FIRST_PAINT)))
+        page.wait_for_load_state("networkidle")
+        session = context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        page.wait_for_timeout(1_000)  # what the load itself began ends
+        before_s, came, began_s = _task_s(session), len(updates), time.monotonic()
+        page.wait_for_timeout(1e3 * seconds)
+        busy_share = (_task_s(session) - before_s) / (time.monotonic() - began_s)
+        return Browsed(path, sorted(paints[1:])[VISITS // 2], busy_share, len(updates) - came)
+
+
+def _task_s(session: CDPSession) -> float:
+    """The processor seconds of the main thread's tasks so far."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
