@@ -39,7 +39,7 @@ from queue_engine.topology.topology import (
 from queue_engine.topology.trash_entry import TrashEntry
 from queue_engine.topology_promises import TopologyPromises
 from queue_engine.trash import Trash, TrashItem, log_store
-from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import (
     ChannelNotFoundError,
     ClosedError,
@@ -101,6 +101,16 @@ class Catalog:
     def error(self) -> TopologyError | None:
         """Why topology.json could not be written last; None when it was."""
         return self._changes.error
+
+    @property
+    def latency_half_window_ns(self) -> int:
+        """How long each half of the time is that latency percentiles are made of."""
+        return self._options.e2e_processing_latency_window_time_ms * NS_PER_MS // 2
+
+    @property
+    def latency_percentiles(self) -> tuple[float, ...]:
+        """Those that are asked for, the largest first, as nsqd has them."""
+        return tuple(sorted(set(self._options.e2e_processing_latency_percentile), reverse=True))
 
     @property
     def pause_limit_ms(self) -> int:

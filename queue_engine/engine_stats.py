@@ -106,6 +106,7 @@ class EngineStats:
         topics = self.topics
         names = [topic] if topic else self._catalog.sorted_names()
         deletions = self._catalog.gone.deletion_count
+        half_window_ns = self._catalog.latency_half_window_ns
         listed: list[TopicStats] = []
         sliced = 0
         for name in names:
@@ -113,21 +114,25 @@ class EngineStats:
             if one is None:
                 continue
             channels = []
+            left_out = []
             for channel_name in sorted(one.channels):
-                if channel and channel != channel_name:
-                    continue
                 each = one.channels.get(channel_name)
                 if each is None:
                     continue  # deleted between two slices
+                window = each.latency_window(half_window_ns)
+                if channel and channel != channel_name:
+                    left_out.append(window)
+                    continue
                 clients = self._clients_of(each) if wants_clients(name, channel_name) else None
-                channels.append(each.stats(clients, self._unreadable(each)))
+                channels.append(each.stats(clients, self._unreadable(each), window))
                 sliced += 1
                 if sliced >= SNAPSHOT_SLICE_CHANNELS:
                     sliced = 0
                     yield
             if one.is_deleted:
                 continue
-            listed.append(one.stats(tuple(channels), self._cursors_of(one), self._unreadable(one)))
+            cursors, unreadable = self._cursors_of(one), self._unreadable(one)
+            listed.append(one.stats(tuple(channels), cursors, unreadable, tuple(left_out)))
             sliced += 1
         if self._catalog.gone.deletion_count != deletions:
             # Their counts are among those of deleted ones now.
@@ -152,6 +157,7 @@ class EngineStats:
             aside=self._aside,
             monotonic_ns=self._clock.monotonic_ns(),
             pause_limit_ms=self._catalog.pause_limit_ms,
+            percentiles=self._catalog.latency_percentiles,
             disk=self._disk,
         )
 

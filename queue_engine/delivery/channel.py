@@ -15,7 +15,14 @@ from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.ramp_pace import RampPace
-from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats, Outcome
+from queue_engine.delivery.stats import (
+    NO_LATENCIES,
+    ChannelStats,
+    ClientStats,
+    InFlightStats,
+    LatencyWindow,
+    Outcome,
+)
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
@@ -572,9 +579,18 @@ class Channel:
 
     # Stats.
 
-    def stats(self, clients: tuple[ClientStats, ...] | None = None, unreadable: str = "") -> ChannelStats:
-        """unreadable: why the disk refuses the channel, as far as the caller knows. Never fails: a value that can't be
-        read now is the last known one, or None."""
+    def latency_window(self, half_ns: int) -> LatencyWindow:
+        """How long messages took from publish to FIN, lately; `LatencyHistogram.before_window` says when that began."""
+        return LatencyWindow(self._latency.before_window(half_ns), self._latency.lend())
+
+    def stats(
+        self,
+        clients: tuple[ClientStats, ...] | None = None,
+        unreadable: str = "",
+        window: LatencyWindow = NO_LATENCIES,
+    ) -> ChannelStats:
+        """unreadable: why the disk refuses the channel, as far as the caller knows. window: of this moment. Never
+        fails: a value that can't be read now is the last known one, or None."""
         backlog = self.backlog
         try:
             counts = backlog.depth, backlog.backend_depth, backlog.deferred_count, backlog.message_count
@@ -633,6 +649,7 @@ class Channel:
             clients=clients,
             number=self.number,
             latency=self._latency.lend(),
+            window=window,
             held=self._latency.held.counts(),
             held_back=self._reason_to_hold_back() if depth and self.fence is None else "",
             fenced="" if self.fence is None else self.fence.reason,

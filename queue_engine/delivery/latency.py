@@ -16,12 +16,16 @@ class LatencyHistogram:
     """Counts of one channel since the process started. time_ns: the wall clock, Unix ns. held: from the last delivery
     to FIN."""
 
-    __slots__ = ("_counts", "_is_lent", "held", "now_ns")
+    __slots__ = ("_counts", "_is_lent", "_marked_ns", "_newer", "_older", "held", "now_ns")
 
     def __init__(self, time_ns: Callable[[], int]) -> None:
         self.now_ns = time_ns
         self._counts: dict[int, int] = {}
         self._is_lent = False
+        # The counts when the older half of the window began, and when the newer one did, at _marked_ns.
+        self._older: Mapping[int, int] = {}
+        self._newer: Mapping[int, int] = {}
+        self._marked_ns = time_ns()
         self.held = Histogram(MESSAGE_BOUNDS_NS)
 
     def lend(self) -> Mapping[int, int]:
@@ -29,6 +33,18 @@ class LatencyHistogram:
         a channel without FINs copies nothing."""
         self._is_lent = True
         return self._counts
+
+    def before_window(self, half_ns: int) -> Mapping[int, int]:
+        """The counts before the time that percentiles are made of, which began `half_ns` to 2 × `half_ns` ago: what was
+        counted since is the growth since then. Fixed, as what `lend` returns.
+
+        A half begins with the first call after the one before it is over. So it costs nothing at a FIN, and has to be
+        called more often than every `half_ns`: each snapshot does.
+        """
+        now_ns = self.now_ns()
+        if not 0 <= now_ns - self._marked_ns < half_ns:  # below 0 after the clock was set back
+            self._older, self._newer, self._marked_ns = self._newer, self.lend(), now_ns
+        return self._older
 
     def note(self, latency_ns: int, count: int) -> None:
         """`count` messages were finished so long after they were published."""

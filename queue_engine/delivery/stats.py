@@ -7,7 +7,7 @@ or deferred. `None` means unknown or not requested, never zero.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
@@ -15,6 +15,8 @@ from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.histogram import NO_MESSAGES, HistogramCounts
+from queue_engine.vocabulary.latency_percentiles import grown, merged
+from queue_engine.vocabulary.quickly_made import quickly_made
 from queue_engine.wire.cursor import CursorStats
 
 HEALTHY = "OK"
@@ -50,6 +52,21 @@ class ClientStats:
     auth_identity_url: str = ""
 
 
+class LatencyWindow(NamedTuple):
+    """Messages finished, by bucket (latency_buckets.py) of the time from publish to FIN: before the window that
+    percentiles are made of, and until now. Both mappings are fixed."""
+
+    before: Mapping[int, int]
+    now: Mapping[int, int]
+
+    def counts(self) -> Mapping[int, int]:
+        """Of the window itself."""
+        return grown(self.now, self.before)
+
+
+NO_LATENCIES = LatencyWindow({}, {})
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerFailures:
     """The consumer that did most of something in a channel. name: as it called itself in IDENTIFY, "" for nameless."""
@@ -73,6 +90,7 @@ class RecentFailures:
     repeated: int = 0  # how often the message `attempts_max_id` was delivered in that time, as far as was seen
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ChannelStats:
     """One channel of one topic. The counts are kept in memory; where even counting fails they are the last ones, and
@@ -100,6 +118,7 @@ class ChannelStats:
     number: int = 0  # of the channel itself: another one of the same name has another
     held_back: str = ""  # why nothing is delivered though something waits: a sentence
     latency: Mapping[int, int] = field(default_factory=dict)  # bucket (latency_buckets.py) → messages finished; fixed
+    window: LatencyWindow = NO_LATENCIES
     fenced: str = ""  # why it stopped until an operator lets it try again
     unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
     attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
@@ -115,6 +134,7 @@ class ChannelStats:
     ramp: Ramp | None = None  # it was resumed and delivers slowly until the ramp's end
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class TopicStats:
     """One topic, its channels and its pipeline cursors, sorted by name. Its depth is what waits at the topic itself."""
@@ -131,11 +151,16 @@ class TopicStats:
     channels: tuple[ChannelStats, ...]
     dropped_count: int = 0  # an ephemeral topic's, for which there was no room
     cursors: tuple[CursorStats, ...] = ()
+    left_out: tuple[LatencyWindow, ...] = ()  # of its channels that are not among `channels`
     number: int = 0  # of the topic itself: another one of the same name has another
     fenced: str = ""  # as a channel's
     unreadable: str = ""
     pause: Pause | None = None  # as a channel's
     resume_refused: str = ""
+
+    def latency_counts(self) -> Mapping[int, int]:
+        """Of the windows of all its channels together, by bucket."""
+        return merged(one.counts() for one in (*(channel.window for channel in self.channels), *self.left_out))
 
 
 @dataclass(slots=True)
@@ -226,6 +251,7 @@ class EngineSnapshot:
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
     monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
     pause_limit_ms: int = 0  # a pause without an end has outlived its time after so long; 0: never
+    percentiles: tuple[float, ...] = ()  # of latencies, that are asked for; the largest first
     disk: DiskSpace | None = None  # by a look in the last seconds; None before the first, and while none succeeds
 
 

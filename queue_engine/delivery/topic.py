@@ -10,7 +10,7 @@ from typing import Protocol
 
 from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
-from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
+from queue_engine.delivery.stats import ChannelStats, LatencyWindow, Outcome, TopicStats
 from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
@@ -346,9 +346,13 @@ class Topic:
             self._workload.pump_later(self)
 
     def stats(
-        self, channels: tuple[ChannelStats, ...], cursors: tuple[CursorStats, ...] = (), unreadable: str = ""
+        self,
+        channels: tuple[ChannelStats, ...],
+        cursors: tuple[CursorStats, ...] = (),
+        unreadable: str = "",
+        left_out: tuple[LatencyWindow, ...] = (),
     ) -> TopicStats:
-        """Never fails, as `Channel.stats`."""
+        """left_out: the windows of its other channels. Never fails, as `Channel.stats`."""
         store = self.store
         try:
             self._counts = store.depth, store.backend_depth
@@ -377,6 +381,7 @@ class Topic:
             disk_bytes=disk_bytes,
             dropped_count=self.store.dropped_count,
             channels=channels,
+            left_out=left_out,
             cursors=cursors,
             number=self.number,
             fenced="" if self.fence is None else self.fence.reason,

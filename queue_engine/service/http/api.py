@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -46,16 +46,19 @@ from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS, 
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, Rule, TokenCheck, names_of
 from queue_engine.service.http.server_routes import ServerRoutes
-from queue_engine.service.http.stats import COLLECTOR_PAUSES, stats_json, stats_text
+from queue_engine.service.http.stats import Wanted, stats_json, stats_text
 from queue_engine.service.http.trash import TrashRoutes
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
+from queue_engine.service.monitoring.process_memory import COLLECTOR_PAUSES
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 WRITE_TIMEOUT_MS = 30_000
 # One after the other is made, and each has a snapshot of its own meanwhile.
@@ -235,19 +238,25 @@ class HttpApi:
         query = query_of(head.path, head.raw_query)
         topic, channel = query.get("topic", ""), query.get("channel", "")
         include_clients = BOOLEANS.get(query.get("include_clients", ""), True)
-        include_mem = BOOLEANS.get(query.get("include_mem", ""), True)
+        wanted = Wanted(
+            topic,
+            include_mem=BOOLEANS.get(query.get("include_mem", ""), True),
+            has_buckets=BOOLEANS.get(query.get("include_buckets", ""), False),
+        )
         is_json = query.get("format") == "json"
 
-        def encode(snapshot: EngineSnapshot) -> Response:
-            if is_json:
-                return Response(200, stats_json(snapshot, topic=topic, include_mem=include_mem), JSON)
-            return Response(200, stats_text(snapshot, topic=topic, include_mem=include_mem))
+        def made() -> Generator[None, None, bytes]:
+            snapshot = yield from self._engine.stats.in_slices(
+                lambda t, c: include_clients, topic=topic, channel=channel
+            )
+            yield
+            return (yield from (stats_json if is_json else stats_text)(snapshot, wanted))
 
-        self._answer_snapshot(
-            self._engine.stats.in_slices(lambda t, c: include_clients, topic=topic, channel=channel),
-            lambda snapshot: self._answers.compress(head, encode(snapshot), answer),
-            answer,
-        )
+        def give(body: bytes) -> None:
+            response = Response(200, body, JSON) if is_json else Response(200, body)
+            self._answers.compress(head, response, answer)
+
+        self._in_steps(made(), give, answer)
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         if self.scrape_count >= SCRAPES_MAX:
@@ -267,7 +276,7 @@ class HttpApi:
             answer(response)
 
         self.scrape_count += 1
-        self._answer_snapshot(
+        self._in_steps(
             self._engine.stats.in_slices(lambda topic, channel: False),
             lambda snapshot: self._answers.make(head, lambda: made(snapshot), answered),
             answered,
@@ -277,10 +286,8 @@ class HttpApi:
         self._answers.compress(head, self._document, answer)
 
     @staticmethod
-    def _answer_snapshot(
-        slices: Generator[None, None, EngineSnapshot], then: Callable[[EngineSnapshot], None], answer: Answer
-    ) -> None:
-        """Make a snapshot and hand it to `then`, which answers."""
+    def _in_steps(slices: Generator[None, None, T], then: Callable[[T], None], answer: Answer) -> None:
+        """Do one slice after the other and hand the result to `then`, which answers."""
         loop = asyncio.get_running_loop()
 
         def step() -> None:

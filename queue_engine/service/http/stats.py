@@ -19,18 +19,18 @@ are:
 - the whole: `connection_count`, and `log`: the stats of the log that all topics of that kind share (`LogStats`), null
   where there is none
 
-The fields of features that this server lacks (TLS, compression, sampling, zones, latency percentiles) have the values
-that nsqd gives when they are off.
+`e2e_processing_latency` has `buckets` beside nsqd's keys where the request has include_buckets=true: [end of the bucket
+in nanoseconds, messages in it], the shortest first. Whoever reads several servers adds up the counts of the same end
+and makes the percentiles of the sum (`vocabulary/latency_percentiles.py`).
+
+The fields of features that this server lacks (TLS, compression, sampling, zones) have the values that nsqd gives when
+they are off.
 """
 
-import gc
 import json
 import platform
-import resource
-import sys
-import time
-from collections import deque
-from dataclasses import asdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,63 +38,16 @@ import orjson
 
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
 from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
+from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.flow.pause import Pause
+from queue_engine.vocabulary.latency_percentiles import bucket_table, percentiles_ns
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
-_PAGE_BYTES = resource.getpagesize()
-_PAUSES_KEPT = 100
+_CHANNELS_PER_STEP = 50  # a tenth of a millisecond, or half of one with percentiles
 _DAMAGES_MAX = 100  # `report` and `lost_count` have all
-
-
-class CollectorPauses:
-    """Measures the pauses of Python's cyclic garbage collector, and keeps the latest hundred."""
-
-    def __init__(self) -> None:
-        self._started_ns = 0
-        self._pauses_ns: deque[int] = deque(maxlen=_PAUSES_KEPT)
-
-    def watch(self) -> None:
-        """Begin to measure. A process needs one instance."""
-        if self._note not in gc.callbacks:
-            gc.callbacks.append(self._note)
-
-    def _note(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._started_ns = time.perf_counter_ns()
-        elif self._started_ns:
-            self._pauses_ns.append(time.perf_counter_ns() - self._started_ns)
-
-    def percentile_usec(self, percent: int) -> int:
-        """A percentile of the latest pauses, in microseconds; 0 when there was none."""
-        pauses = sorted(self._pauses_ns)
-        return pauses[max(-(-len(pauses) * percent // 100) - 1, 0)] // 1000 if pauses else 0
-
-
-COLLECTOR_PAUSES = CollectorPauses()
-
-
-def memory_stats() -> dict[str, int]:
-    """nsqd's memory stats, as far as Python has them.
-
-    heap_in_use_bytes is the process's resident memory. Python has none for idle and released memory, nor for the
-    next collection: these are 0.
-    """
-    with open("/proc/self/statm", "rb") as statm:
-        resident_pages = int(statm.read().split()[1])
-    return {
-        "heap_objects": sys.getallocatedblocks(),
-        "heap_idle_bytes": 0,
-        "heap_in_use_bytes": resident_pages * _PAGE_BYTES,
-        "heap_released_bytes": 0,
-        "gc_pause_usec_100": COLLECTOR_PAUSES.percentile_usec(100),
-        "gc_pause_usec_99": COLLECTOR_PAUSES.percentile_usec(99),
-        "gc_pause_usec_95": COLLECTOR_PAUSES.percentile_usec(95),
-        "next_gc_bytes": 0,
-        "gc_total_runs": sum(generation["collections"] for generation in gc.get_stats()),
-    }
 
 
 def producers_of(snapshot: EngineSnapshot, topic: str) -> list[ClientStats]:
@@ -104,24 +57,61 @@ def producers_of(snapshot: EngineSnapshot, topic: str) -> list[ClientStats]:
     return [client for client in snapshot.producers if any(name == topic for name, _ in client.pub_counts)]
 
 
-def stats_json(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> bytes:
-    """The whole answer of `/stats?format=json`. topic: the requested one, "" for all."""
-    answer: dict[str, Any] = {
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request for stats asks for. topic: "" for all. has_buckets: whether latencies have their buckets, too."""
+
+    topic: str = ""
+    include_mem: bool = True
+    has_buckets: bool = False
+
+
+def stats_json(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None, bytes]:
+    """The whole answer of `/stats?format=json`. Yields between short steps, returns the answer."""
+    head: dict[str, Any] = {
         "version": snapshot.version,
         "health": snapshot.health,
         "start_time": snapshot.started_at_ns // NS_PER_S,
-        "topics": [_topic(one, snapshot.taken_at_ns) for one in snapshot.topics],
     }
-    if include_mem:
-        answer["memory"] = memory_stats()
-    answer["producers"] = [_client(client, topic) for client in producers_of(snapshot, topic)]
-    answer["connection_count"] = snapshot.connection_count
-    answer["log"] = snapshot.log and _log(snapshot.log)
+    tail: dict[str, Any] = {"memory": memory_stats()} if wanted.include_mem else {}
+    tail["producers"] = [_client(client, wanted.topic) for client in producers_of(snapshot, wanted.topic)]
+    tail["connection_count"] = snapshot.connection_count
+    tail["log"] = snapshot.log and _log(snapshot.log)
+    topics: list[bytes] = []
+    listed = 0
+    for one in snapshot.topics:
+        topics.append(_encoded(_topic(one, snapshot, wanted)))
+        listed += 1 + len(one.channels)
+        if listed >= _CHANNELS_PER_STEP:
+            listed = 0
+            yield
+    return b"".join(
+        (_encoded(head)[:-1], b',"topics":[', b",".join(topics), b"],", _encoded(tail)[1:]),
+    )
+
+
+def _encoded(value: Any) -> bytes:
     try:
-        return orjson.dumps(answer)
+        return orjson.dumps(value)
     except TypeError:
         # A client's name may have lone surrogates, which orjson refuses and the standard encoder escapes.
-        return json.dumps(answer, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _latency(counts: Callable[[], Mapping[int, int]], quantiles: Sequence[float], wanted: Wanted) -> dict[str, Any]:
+    """Of one channel or topic. counts: makes those of its window."""
+    if not quantiles and not wanted.has_buckets:
+        return _NO_LATENCY
+    found = counts()
+    answer: dict[str, Any] = {"count": sum(found.values()), "percentiles": None}
+    if quantiles:
+        values = percentiles_ns(found, quantiles)
+        answer["percentiles"] = [
+            {"quantile": quantile, "value": value} for quantile, value in zip(quantiles, values, strict=True)
+        ]
+    if wanted.has_buckets:
+        answer["buckets"] = bucket_table(found)
+    return answer
 
 
 def _log(log: LogStats) -> dict[str, Any]:
@@ -154,16 +144,19 @@ def _damage(damage: Damage) -> dict[str, Any]:
     }
 
 
-def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
+def _topic(topic: TopicStats, snapshot: EngineSnapshot, wanted: Wanted) -> dict[str, Any]:
+    now_ns = snapshot.taken_at_ns
+    # nsqd has none of a topic without channels.
+    quantiles = snapshot.percentiles if topic.channels or topic.left_out else ()
     return {
         "topic_name": topic.topic_name,
-        "channels": [_channel(channel, now_ns) for channel in topic.channels],
+        "channels": [_channel(channel, snapshot, wanted) for channel in topic.channels],
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
         "message_count": topic.message_count,
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
-        "e2e_processing_latency": _NO_LATENCY,
+        "e2e_processing_latency": _latency(topic.latency_counts, quantiles, wanted),
         "storage": topic.storage,
         "oldest_age_ms": _age_ms(topic.oldest_ns, now_ns),
         "disk_bytes": topic.disk_bytes,
@@ -176,7 +169,8 @@ def _topic(topic: TopicStats, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
+def _channel(channel: ChannelStats, snapshot: EngineSnapshot, wanted: Wanted) -> dict[str, Any]:
+    now_ns = snapshot.taken_at_ns
     return {
         "channel_name": channel.channel_name,
         "depth": channel.depth,
@@ -189,7 +183,7 @@ def _channel(channel: ChannelStats, now_ns: int) -> dict[str, Any]:
         "client_count": channel.client_count,
         "clients": None if channel.clients is None else [_client(client, "") for client in channel.clients],
         "paused": channel.paused,
-        "e2e_processing_latency": _NO_LATENCY,
+        "e2e_processing_latency": _latency(channel.window.counts, snapshot.percentiles, wanted),
         "finish_count": channel.finish_count,
         "disconnect_count": channel.disconnect_count,
         "ready_count": channel.ready_count,
@@ -257,8 +251,9 @@ def _age_ms(published_at_ns: int | None, now_ns: int) -> int | None:
     return None if published_at_ns is None else max(now_ns - published_at_ns, 0) // NS_PER_MS
 
 
-def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> bytes:
-    """The whole answer of `/stats` without `format=json`, for people, laid out as nsqd does."""
+def stats_text(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None, bytes]:
+    """The whole answer of `/stats` without `format=json`, for people, laid out as nsqd does. Yields between short
+    steps, returns the answer."""
     now_s = snapshot.taken_at_ns // NS_PER_S
     started_at = datetime.fromtimestamp(snapshot.started_at_ns // NS_PER_S).astimezone()
     lines = [
@@ -268,16 +263,23 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
         "",
         f"Health: {snapshot.health}",
     ]
-    if include_mem:
+    if wanted.include_mem:
         lines += ["", "Memory:"]
         lines += [f"   {name:<25}\t{value}" for name, value in memory_stats().items()]
     lines += ["", "Topics:" if snapshot.topics else "Topics: None"]
+    listed = 0
     for index, one in enumerate(snapshot.topics):
+        if listed >= _CHANNELS_PER_STEP:
+            listed = 0
+            yield
+        listed += 1 + len(one.channels)
         if index:
             lines.append("")
+        quantiles = snapshot.percentiles if one.channels or one.left_out else ()
         lines.append(
             f"{'*P ' if one.paused else '   '}[{one.topic_name:<15}] depth: {one.depth:<5} "
-            f"be-depth: {one.backend_depth:<5} msgs: {one.message_count:<8} e2e%: "
+            f"be-depth: {one.backend_depth:<5} msgs: {one.message_count:<8} "
+            f"e2e%: {_latency_text(one.latency_counts, quantiles)}"
         )
         lines += _trouble_text(one)
         for channel in one.channels:
@@ -285,7 +287,8 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
                 f"{'   *P ' if channel.paused else '      '}[{channel.channel_name:<25}] depth: {channel.depth:<5} "
                 f"be-depth: {channel.backend_depth:<5} inflt: {channel.in_flight_count:<4} "
                 f"def: {channel.deferred_count:<4} re-q: {channel.requeue_count:<5} "
-                f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} e2e%: "
+                f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} "
+                f"e2e%: {_latency_text(channel.window.counts, snapshot.percentiles)}"
             )
             lines += _trouble_text(channel)
             lines += [f"        {_consumer_text(client, now_s)}" for client in channel.clients or ()]
@@ -294,10 +297,23 @@ def stats_text(snapshot: EngineSnapshot, *, topic: str, include_mem: bool) -> by
             f"gaps: {len(cursor.gaps)}{' near its limit' if cursor.is_warned else ''}"
             for cursor in one.cursors
         ]
+    topic = wanted.topic
     producers = producers_of(snapshot, topic)
     lines += ["", "Producers:" if producers else "Producers: None"]
     lines += [f"   {_producer_text(client, topic, now_s)}" for client in producers]
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
+
+
+def _latency_text(counts: Callable[[], Mapping[int, int]], quantiles: Sequence[float]) -> str:
+    return ", ".join(map(_for_people, percentiles_ns(counts(), quantiles))) if quantiles else ""
+
+
+def _for_people(latency_ns: int) -> str:
+    """As nsqd writes a latency: 870.0ns, 12.5us, 3.2ms, 61.0s."""
+    for unit, size in (("s", NS_PER_S), ("ms", NS_PER_MS), ("us", 1_000)):
+        if latency_ns > size:
+            return f"{latency_ns / size:.1f}{unit}"
+    return f"{latency_ns:.1f}ns"
 
 
 def _trouble_text(one: TopicStats | ChannelStats) -> list[str]:

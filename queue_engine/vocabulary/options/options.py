@@ -16,6 +16,7 @@ from queue_engine.vocabulary.options.log_options import DamageOptions, LogOption
 from queue_engine.vocabulary.options.message_options import MessageOptions, QuarantineOptions
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of
 from queue_engine.vocabulary.options.server_options import AccessOptions, ServerOptions
+from queue_engine.vocabulary.options.stats_options import StatsOptions
 
 # What a byte of an MPUB's body may cost in the log: a message of one byte is 5 there and at most 67 in a record.
 LOG_BYTES_PER_BODY_BYTE_MAX = 16
@@ -35,6 +36,7 @@ class Options(
     MessageOptions,
     DiskQueueOptions,
     AccessOptions,
+    StatsOptions,
     SampleOptions,
     DamageOptions,
     WorkerOptions,

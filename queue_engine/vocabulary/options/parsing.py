@@ -32,7 +32,14 @@ def parse_option(field_name: str, text: str) -> Any:
         return int(text)
     if spec.type is str:
         return text
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    return tuple(map(_parse_float, parts)) if spec.type == tuple[float, ...] else parts
+
+
+def _parse_float(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{0,19}\.?[0-9]{1,19}", text):
+        raise ValueError(f"{text!r} is not a number such as 0.99")
+    return float(text)
 
 
 def parse_bool(text: str) -> bool:

@@ -63,6 +63,8 @@ def _value(spec: Field[Any]) -> str:
         return "true|false"
     if isinstance(spec.default, int):
         return "BYTES" if _is_bytes(spec) else "PERCENT" if spec.name.endswith("_percent") else "N"
+    if spec.type == tuple[float, ...]:
+        return "FLOAT"
     return {"data_path": "DIR", "allowed_host": "HOST", "http_token": "TOKEN"}.get(spec.name, "TEXT")
 
 

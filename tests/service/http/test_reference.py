@@ -20,6 +20,7 @@ TELLING_VALUES = {
     "key": "",
     "include_clients": "false",
     "include_mem": "true",
+    "include_buckets": "true",
     "reason": "x" * 201,
 }
 

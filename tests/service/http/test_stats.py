@@ -1,14 +1,19 @@
 """`/stats`: nsqd's keys and text over real figures, and the filters."""
 
 import dataclasses
+import re
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import orjson
+import pytest
 
 from queue_engine.delivery.stats import ClientStats
 from queue_engine.engine import Engine
-from queue_engine.service.http.stats import CollectorPauses
-from tests.service.http.server import http_server
+from queue_engine.service.http import stats
+from queue_engine.service.monitoring.process_memory import CollectorPauses
+from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
 
 PRODUCER = ClientStats(
@@ -290,6 +295,89 @@ async def test_figures_in_text(tmp_path: Path) -> None:
             "   [V2 producer.example:5000 pynsq/0.9?Topics: None] msgs: 4        topics: a=3,b=1 connected: 1h2m3s",
             "",
         ]
+
+
+def finish_messages(server: Server) -> None:
+    """Topic b: a hundred messages finished in each of its channels, after 3 ms and 250 ms in x, after 9 s in y. Topic c
+    has no channel."""
+    engine = server.engine
+
+    def publish_and_finish(consumer: Consumer, count: int, latency_ms: int) -> None:
+        engine.publish("b", [b"m"] * count)
+        settle(engine)
+        server.clock.advance(ms=latency_ms)
+        assert consumer.finish(*(message.id for message in consumer.sink.received[-count:])) == []
+
+    for topic in ("b", "c"):
+        engine.acts.create_topic(topic)
+    settle(engine)
+    x = Consumer(engine, "b", "x", ready=1_000)
+    publish_and_finish(x, 90, 3)
+    publish_and_finish(x, 10, 250)
+    publish_and_finish(Consumer(engine, "b", "y", ready=1_000), 100, 9_000)
+
+
+async def test_percentiles_of_a_topic_are_those_of_all_its_channels_messages(tmp_path: Path) -> None:
+    async with http_server(tmp_path, e2e_processing_latency_percentile=(0.5, 0.95)) as server:
+        finish_messages(server)
+        answer = (await server.request("GET", "/stats?format=json&topic=b")).json
+        (topic,) = answer["topics"]
+        x, y = (channel["e2e_processing_latency"] for channel in topic["channels"])
+        together = topic["e2e_processing_latency"]
+        assert (x["count"], y["count"], together["count"]) == (100, 100, 200)
+        assert [one["quantile"] for one in x["percentiles"]] == [0.95, 0.5], "the largest first, as nsqd has them"
+
+        def ms(one: dict[str, Any]) -> list[float]:
+            return [entry["value"] / 1e6 for entry in one["percentiles"]]
+
+        assert ms(x) == pytest.approx([250, 3], rel=0.021)
+        assert ms(y) == pytest.approx([9_000, 9_000], rel=0.021)
+        assert ms(together) == pytest.approx([9_000, 250], rel=0.021)
+        # With one channel alone the topic's are still those of all.
+        (filtered,) = (await server.request("GET", "/stats?format=json&topic=b&channel=x")).json["topics"]
+        assert [one["channel_name"] for one in filtered["channels"]] == ["x"]
+        assert filtered["e2e_processing_latency"] == together
+        (without,) = (await server.request("GET", "/stats?format=json&topic=c")).json["topics"]
+        assert without["e2e_processing_latency"] == {"count": 0, "percentiles": None}
+        text = (await server.request("GET", "/stats?topic=b&channel=x")).body.decode()
+        topic_line, channel_line = (line for line in text.splitlines() if "e2e%" in line)
+        assert re.search(r"msgs: 200      e2e%: [89]\.\ds, 2[45]\d\.\dms$", topic_line)
+        assert re.search(r"msgs: 200      e2e%: 2[45]\d\.\dms, 3\.\dms$", channel_line)
+
+
+async def test_percentiles_end_with_their_window(tmp_path: Path) -> None:
+    async with http_server(
+        tmp_path, e2e_processing_latency_percentile=(0.5,), e2e_processing_latency_window_time_ms=60_000
+    ) as server:
+        finish_messages(server)
+        for _ in range(61):
+            server.clock.advance(ms=1_000)
+            server.engine.stats.now(include_clients=False)
+        (topic,) = (await server.request("GET", "/stats?format=json&topic=b")).json["topics"]
+        for one in (topic, *topic["channels"]):
+            empty = {"count": 0, "percentiles": [{"quantile": 0.5, "value": 0}]}
+            assert one["e2e_processing_latency"] == empty
+
+
+async def test_buckets_of_two_answers_add_up_to_the_topic_s(tmp_path: Path) -> None:
+    """As a console of several servers does: the sum has the percentiles, whichever parts it is made of."""
+    async with http_server(tmp_path) as server:
+        finish_messages(server)
+        (topic,) = (await server.request("GET", "/stats?format=json&topic=b&include_buckets=true")).json["topics"]
+        sums: Counter[int] = Counter()
+        for channel in topic["channels"]:
+            assert channel["e2e_processing_latency"]["percentiles"] is None
+            for end_ns, count in channel["e2e_processing_latency"]["buckets"]:
+                sums[end_ns] += count
+        assert sorted(sums.items()) == [tuple(one) for one in topic["e2e_processing_latency"]["buckets"]]
+        assert topic["e2e_processing_latency"]["count"] == sums.total() == 200
+        at = lambda ms: [count for end_ns, count in sums.items() if ms * 1e6 <= end_ns <= ms * 1e6 * 1.041]  # noqa: E731
+        assert (at(3), at(250), at(9_000)) == ([90], [10], [100])
+
+
+def test_latencies_are_written_for_people_as_nsqd_does() -> None:
+    shown = [stats._for_people(one) for one in (0, 870, 12_500, 3_200_000, 61 * 10**9, 1_000)]
+    assert shown == ["0.0ns", "870.0ns", "12.5us", "3.2ms", "61.0s", "1000.0ns"]
 
 
 def test_pauses_of_the_collector_are_ranked() -> None:

@@ -152,6 +152,9 @@ METRICS_TOPIC = Repeated(
 FORMAT = Parameter("format", "json for JSON; text for people without it")
 INCLUDE_CLIENTS = Parameter("include_clients", "false or 0: without the consumers of each channel")
 INCLUDE_MEM = Parameter("include_mem", "false or 0: without the memory of the process")
+INCLUDE_BUCKETS = Parameter(
+    "include_buckets", "true or 1: latencies have their buckets, so that those of several servers can be added up"
+)
 
 DEFER = WholeNumber("defer", "milliseconds until the message is delivered, at most --max-req-timeout", most=None)
 KEY = Parameter(

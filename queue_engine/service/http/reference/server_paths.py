@@ -41,6 +41,7 @@ SERVER = {
             parameters.FORMAT,
             parameters.INCLUDE_CLIENTS,
             parameters.INCLUDE_MEM,
+            parameters.INCLUDE_BUCKETS,
         ),
         errors=(errors.EXITING,),
     ),

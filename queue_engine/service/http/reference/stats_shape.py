@@ -16,7 +16,18 @@ from queue_engine.service.http.reference.shapes import (
 from queue_engine.storage.log_stats import LeaseStats, LogStats
 from queue_engine.storage.recovery_report import LostMessages, ProgressLoss
 
-_NO_LATENCY = record({"count": COUNT, "percentiles": {"type": "null"}})
+_LATENCY = record(
+    {
+        "count": COUNT,
+        "percentiles": {
+            "type": ["array", "null"],
+            "items": record({"quantile": {"type": "number"}, "value": COUNT}),
+        },
+        "buckets": array(array(nullable(COUNT))),
+    },
+    optional=("buckets",),
+    text="From publish to FIN, nanoseconds. count: of the messages that the percentiles are of. buckets: [end, count].",
+)
 # Beside nsqd's keys, of topics and of channels.
 _PLACE = {
     "oldest_age_ms": nullable(COUNT),
@@ -84,7 +95,7 @@ CHANNEL = record(
         "client_count": COUNT,
         "clients": {"type": ["array", "null"], "items": ref("Client")},
         "paused": YES_OR_NO,
-        "e2e_processing_latency": _NO_LATENCY,
+        "e2e_processing_latency": _LATENCY,
         "finish_count": COUNT,
         "disconnect_count": COUNT,
         "ready_count": COUNT,
@@ -125,7 +136,7 @@ TOPIC = record(
         "message_count": COUNT,
         "message_bytes": COUNT,
         "paused": YES_OR_NO,
-        "e2e_processing_latency": _NO_LATENCY,
+        "e2e_processing_latency": _LATENCY,
         "storage": TEXT,
         "cursors": array(ref("Cursor")),
         **_PLACE,
