@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "vocabulary": "",
     "vocabulary.options": "vocabulary",
     "vocabulary.flow": "vocabulary",
+    "process": "",
     "go_flags": "vocabulary vocabulary.options",
     "protocol": "vocabulary vocabulary.options",
     "wire": "vocabulary",
@@ -52,6 +53,8 @@ MAY_IMPORT = {
         "vocabulary vocabulary.options disk commit_log disk_queue delivery engine service.admission service.loop "
         "service.monitoring service.tcp service.http"
     ),
+    "daemon": "vocabulary vocabulary.options go_flags process service",
+    "__main__": "daemon",
     "client": "vocabulary protocol",
     "pipeline.spark": "vocabulary vocabulary.options",
     "pipeline.expression": "vocabulary",
@@ -190,6 +193,8 @@ def rows_of_readmes(half: str) -> dict[str, set[str]]:
 def package_at(half: str, place: Path) -> str:
     """The package of a folder, or of a module's folder, as the tables name it."""
     folder = place.parent if place.suffix == ".py" else place
+    if place == ROOT / half / "__main__.py":
+        return "__main__"
     return ".".join(folder.relative_to(ROOT / half).parts) or half.rpartition("_")[2]
 
 
@@ -198,7 +203,9 @@ def is_within(module: str, package: str) -> bool:
 
 
 def package_of(module: str) -> str:
-    """As the tables name it."""
+    """As the tables name it: the folder, except for a program that stands above all folders."""
+    if module.count(".") == 1 and module.endswith(".__main__"):
+        return "__main__"
     is_package = python_modules()[module].name == "__init__.py"
     half, _, package = (module if is_package else module.rpartition(".")[0]).partition(".")
     return package or half.rpartition("_")[2]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from admin_console.management.service_manager import START_LIMIT_S, stop_limit_s
+from queue_engine.process.service_manager import START_LIMIT_S, stop_limit_s
 from queue_engine.vocabulary.options.addresses import split_address
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.vocabulary.options.addresses import split_address
+from queue_engine.vocabulary.options.addresses import joined, split_address
 
 # Connections that the kernel holds until the loop accepts them: a reconnect storm fits.
 BACKLOG = 1024
@@ -28,6 +28,10 @@ class Listeners:
     async def open_http(self, make_connection: Callable[[], asyncio.Protocol], address: str) -> None:
         """As `open_tcp`."""
         self.http = await self._listen(make_connection, address)
+
+    def named(self) -> dict[str, str]:
+        """Where it listens now, as start-up lines show it: name → HOST:PORT, in the order in which it began."""
+        return {name: joined(*address) for name, address in (("TCP", self.tcp), ("HTTP", self.http)) if address[0]}
 
     def close(self) -> None:
         """Accept no more connections. Those that are open go on."""

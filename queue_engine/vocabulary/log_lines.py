@@ -85,11 +85,14 @@ class TextLines(logging.Formatter):
     message are escaped, a traceback is indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        head = f"{_time_of(record)} {record.levelname} {record.name}: "
-        lines = [head + _escaped(record.getMessage())]
+        lines = [self.head(record) + _escaped(record.getMessage())]
         if record.exc_info:
             lines += ["    " + _escaped(line) for line in self.formatException(record.exc_info).split("\n")]
         return "\n".join(lines)
+
+    def head(self, record: logging.LogRecord) -> str:
+        """What stands before the message."""
+        return f"{_time_of(record)} {record.levelname} {record.name}: "
 
 
 class JsonLines(logging.Formatter):

@@ -42,18 +42,19 @@ from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.console_report import ConsoleReport
 from admin_console.management.serve_options import ServeOptions, ServeParser
-from admin_console.management.service_manager import ServiceManager, stop_limit_s
-from admin_console.management.start_report import StartReport
-from admin_console.management.stop_report import StopReport
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord
 from queue_engine.pipeline.spark.packages import complaint_about_packages
+from queue_engine.process.service_manager import ServiceManager, stop_limit_s
+from queue_engine.process.start_report import StartReport
+from queue_engine.process.stop_report import StopReport
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.options.addresses import joined
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
@@ -263,7 +264,7 @@ class Serving:
             host = "127.0.0.1" if ":" not in host else "::1"
         return make_pipeline(
             settings.DATA_PATH,
-            engine_url=f"http://{_joined(host, port)}",
+            engine_url=f"http://{joined(host, port)}",
             token=self._options.http_token,
             limits=WorkerLimits.of(self._options),
             snapshot=lambda: self._runner.snapshot,
@@ -277,9 +278,8 @@ class Serving:
 
     def _on_console_listening(self, host: str, port: int) -> None:
         addresses = {
-            "TCP": _joined(*self._runner.tcp_address),
-            "HTTP": _joined(*self._runner.http_address),
-            "Console": f"http://{_joined(host, port)}",
+            **self._runner.listeners.named(),
+            "Console": f"http://{joined(host, port)}",
         }
         for name, address in addresses.items():
             self._print(f"{name}: listening on {address}")
@@ -422,10 +422,6 @@ def _leave_even_if_a_thread_stays(status: int) -> None:
     watchdog = threading.Timer(EXIT_TIMEOUT_S, os._exit, (status,))
     watchdog.daemon = True
     watchdog.start()
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -296,7 +296,7 @@ def test_a_fault_of_the_server_is_logged_with_its_place(tmp_path: Path, error: s
         f"""
 import sys
 sys.path.insert(0, {os.getcwd()!r})
-from admin_console.management.service_manager import ServiceManager
+from queue_engine.process.service_manager import ServiceManager
 def fail(self, status): raise {error}
 ServiceManager.starting = fail
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.management.service_manager import START_LIMIT_S, ServiceManager, stop_limit_s
-from admin_console.management.start_report import StartReport
+from queue_engine.process.service_manager import START_LIMIT_S, ServiceManager, stop_limit_s
+from queue_engine.process.start_report import StartReport
 from queue_engine.service.runner import EngineRunner
 from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.server import ServerProcess

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from admin_console.management.service_manager import ServiceManager
+from queue_engine.process.service_manager import ServiceManager
 
 INTERVAL_S = 5.0
 

@@ -1,0 +1,1 @@
+"""The queue engine as a program of its own, started as nsqd is."""

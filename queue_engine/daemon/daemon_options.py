@@ -1,0 +1,94 @@
+"""What the daemon's flags mean: the engine's options, what to say of the flags without effect, and what to refuse."""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from queue_engine.daemon.flags import DEFAULTS, FLAGS_OF_NSQD, LOG_PREFIX, LOG_PREFIX_DEFAULT, field_of
+from queue_engine.daemon.nsqd_lines import NsqdLines
+from queue_engine.go_flags.command_line import Given
+from queue_engine.go_flags.flag import Value
+from queue_engine.vocabulary import log_lines
+from queue_engine.vocabulary.errors import OptionsError
+from queue_engine.vocabulary.options.option import environment_name_of
+from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.options.parsing import parse_option
+
+# nsqd's levels that have another name here. What is fatal is an error that ends the process.
+_LEVELS = {"warn": "warning", "fatal": "error"}
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonOptions:
+    """engine: not validated yet. complaints: why the daemon can't start with what was given; notes: what has no
+    effect; a sentence each, without a stop."""
+
+    engine: Options
+    log_prefix: str
+    notes: tuple[str, ...]
+    complaints: tuple[str, ...]
+
+    @classmethod
+    def of(cls, given: Given, environment: Mapping[str, str]) -> "DaemonOptions":
+        """Never raises: `check` does, when the log is set up."""
+        values: dict[str, Any] = dict(DEFAULTS)
+        notes = [f"--config: {key} is no flag, and has no effect" for key in given.unknown_keys]
+        complaints = []
+        for spec in fields(Options):
+            variable = environment_name_of(spec.name)
+            if variable in environment:
+                try:
+                    values[spec.name] = parse_option(spec.name, environment[variable])
+                except ValueError as exc:
+                    complaints.append(f"{variable}: {exc}")
+        others = {flag.name: flag for flag in FLAGS_OF_NSQD}
+        for name, value in given.values.items():
+            field = field_of(name)
+            if field is not None:
+                text = _text_of(field, value)
+                try:
+                    values[field] = parse_option(field, text)
+                except ValueError as exc:
+                    complaints.append(f"--{name}: {exc}")
+            elif others[name].refusal and value not in ("", "false", "0", ()):
+                complaints.append(f"--{name} can't be done: {others[name].refusal}")
+            elif others[name].note:
+                notes.append(f"--{name} has no effect: {others[name].note}")
+        values["data_path"] = os.path.abspath(values["data_path"])
+        prefix = given.values.get(LOG_PREFIX, LOG_PREFIX_DEFAULT)
+        return cls(Options(**values), str(prefix), tuple(notes), tuple(complaints))
+
+    def check(self) -> None:
+        """Raises OptionsError with every complaint."""
+        complaints = list(self.complaints)
+        try:
+            self.engine.validate()
+        except OptionsError as exc:
+            complaints += exc.complaints
+        if complaints:
+            raise OptionsError(complaints)
+
+    def configure_log(self) -> None:
+        """Have the log's lines written to standard error, in nsqd's form or as JSON."""
+        options = self.engine
+        # A level or form that there is none of is complained of later, in a line of this log.
+        level = options.log_level if options.log_level in log_lines.LEVELS else log_lines.LEVEL_DEFAULT
+        handler = log_lines.LineHandler()
+        handler.setFormatter(log_lines.JsonLines() if options.log_format == "json" else NsqdLines(self.log_prefix))
+        logging.basicConfig(level=level.upper(), handlers=[handler])
+        log_lines.log_uncaught()
+
+
+def _text_of(field: str, value: Value) -> str:
+    """As the command line of `serve` has it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if field.endswith("_ms"):
+        return f"{value}ms"
+    if field == "log_level":
+        return _LEVELS.get(str(value).lower(), str(value).lower())
+    return str(value)

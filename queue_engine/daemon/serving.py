@@ -1,0 +1,111 @@
+"""One run of the daemon: the engine in its thread, started and stopped in order.
+
+SIGTERM, SIGINT and SIGHUP stop it; a second one logs how far the stop is. What is printed has nsqd's form, since
+scripts wait for it.
+"""
+
+import faulthandler
+import logging
+import os
+import signal
+import threading
+from typing import Any
+
+from queue_engine.daemon.daemon_options import DaemonOptions
+from queue_engine.process.service_manager import ServiceManager, stop_limit_s
+from queue_engine.process.start_report import StartReport
+from queue_engine.process.stop_report import StopReport
+from queue_engine.service.runner import EngineRunner, quiet_collector
+from queue_engine.vocabulary.descriptor_shares import raise_limit
+from queue_engine.vocabulary.errors import DirectoryLockedError, OptionsError, PenstockError
+
+logger = logging.getLogger(__name__)
+
+NOT_STARTED = 1
+
+
+class Serving:
+    """version_line: the first line of the log."""
+
+    def __init__(self, options: DaemonOptions, version_line: str) -> None:
+        self._options = options
+        self._version_line = version_line
+        self._manager = ServiceManager(os.environ)
+        self._runner: EngineRunner | None = None
+        self._ends = threading.Event()
+        self._engine_died = False
+        self._stop_report = StopReport(self._how_far, self._tell_of_stop)
+
+    def run(self) -> int:
+        """Serve until a signal; returns the exit status."""
+        logger.info("%s", self._version_line)
+        try:
+            self._options.check()
+        except OptionsError as exc:
+            for complaint in exc.complaints:
+                logger.critical("failed to instantiate nsqd - %s", complaint)
+            return NOT_STARTED
+        options = self._options.engine
+        logger.info("ID: %d", options.effective_node_id)
+        for note in self._options.notes:
+            logger.warning("%s", note)
+        faulthandler.enable()  # a watchdog ends a process that hangs by SIGABRT
+        self._stop_report.start()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
+                signal.signal(number, self._on_signal)
+        raise_limit()  # before the runner shares out the descriptors
+        self._runner = EngineRunner(options)
+        self._runner.on_death = self._on_engine_death
+        self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
+        self._manager.starting("Starting: the engine reads its files")
+        try:
+            with StartReport(self._manager, self._runner.cpu_s):
+                self._runner.start()
+        except DirectoryLockedError as exc:
+            logger.critical("failed to instantiate nsqd - failed to lock data-path: %s", exc)
+            return NOT_STARTED
+        except (PenstockError, OSError) as exc:
+            logger.critical("failed to instantiate nsqd - %s", exc)
+            return NOT_STARTED
+        self._tell_of_listeners(self._runner)
+        quiet_collector()
+        self._ends.wait()
+        return self._stop(self._runner)
+
+    def _tell_of_listeners(self, runner: EngineRunner) -> None:
+        addresses = runner.listeners.named()
+        for name, address in addresses.items():
+            logger.info("%s: listening on %s", name, address)
+        self._manager.ready("Listening: " + ", ".join(f"{name} {address}" for name, address in addresses.items()))
+
+    def _stop(self, runner: EngineRunner) -> int:
+        self._tell_of_stop(self._how_far())
+        try:
+            runner.stop()
+        except Exception as exc:
+            if not self._engine_died:  # what ended it is in the log
+                logger.critical("the engine did not end well: %s", exc)
+            return 1
+        finally:
+            self._stop_report.end()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # a late one would end the process with another status
+        logger.info("NSQ: bye")
+        return 0
+
+    def _how_far(self) -> str:
+        progress = None if self._runner is None else self._runner.stop_progress
+        return "clients are being disconnected" if progress is None else progress.sentence()
+
+    def _tell_of_stop(self, how_far: str) -> None:
+        self._manager.stopping(how_far, stop_limit_s(self._options.engine.stop_timeout_ms))
+
+    def _on_signal(self, number: int, _: Any) -> None:
+        self._stop_report.note(number)
+        self._ends.set()
+
+    def _on_engine_death(self) -> None:
+        """Called on the engine's thread."""
+        self._engine_died = True
+        self._ends.set()

@@ -1,0 +1,124 @@
+"""The daemon as a process: what scripts that start nsqd see of it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_engine.vocabulary.version import VERSION
+from tests.support.nsq_socket import NsqSocket
+from tests.support.processes.daemon_process import DaemonProcess
+from tests.support.processes.notify_socket import NotifySocket
+from tests.support.processes.server import ROOT
+
+pytestmark = pytest.mark.slow(reason="starts processes")
+
+DAY = r"\[nsqd\] [0-9]{4}/[0-9]{2}/[0-9]{2} [0-9:]{8}\.[0-9]{6}"
+# What a daemon has no use for and what takes long to import.
+FOREIGN = {"django", "channels", "daphne", "twisted", "pyspark", "pyarrow", "numpy", "duckdb", "aiohttp", "sqlglot"}
+
+
+def run(*arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "queue_engine", *arguments],
+        cwd=directory,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path_factory.mktemp("nsqd"), environment={"PYTHONPROFILEIMPORTTIME": "1"}) as process:
+        yield process
+
+
+def test_the_first_lines_are_nsqds(daemon: DaemonProcess) -> None:
+    lines = [line for line in daemon.log.splitlines() if line.startswith("[nsqd] ")]
+    assert re.fullmatch(rf"{DAY} INFO: nsqd v1\.3\.0 \(penstock v{VERSION}, built w/python[0-9.]+\)", lines[0])
+    assert re.fullmatch(rf"{DAY} INFO: ID: [0-9]+", lines[1])
+    assert re.fullmatch(rf"{DAY} INFO: TCP: listening on 127\.0\.0\.1:{daemon.tcp_port}", lines[-2])
+    assert re.fullmatch(rf"{DAY} INFO: HTTP: listening on 127\.0\.0\.1:{daemon.http_port}", lines[-1])
+
+
+def test_it_imports_neither_the_console_nor_spark(daemon: DaemonProcess) -> None:
+    imported = set(re.findall(r"^import time: .*\| +(\w+)", daemon.log, re.MULTILINE))
+    assert {"uvloop", "queue_engine"} <= imported
+    assert imported & (FOREIGN | {"admin_console"}) == set()
+
+
+def test_it_serves_clients_and_the_http_api(daemon: DaemonProcess) -> None:
+    daemon.http("POST", "/pub?topic=t", b"over http")
+    with NsqSocket(daemon.tcp_port) as client:
+        client.publish("t", b"over tcp")
+        client.subscribe("t", "c", rdy=2)
+        assert sorted(client.read_message().body for _ in range(2)) == [b"over http", b"over tcp"]
+    assert daemon.topic_stats("t")["storage"] == "diskqueue"
+
+
+def test_a_second_one_on_the_same_directory_is_refused_as_by_nsqd(daemon: DaemonProcess, tmp_path: Path) -> None:
+    done = run(f"--data-path={daemon.data_path}", "--tcp-address=127.0.0.1:0", directory=tmp_path)
+    assert done.returncode == 1
+    assert re.search(
+        rf"{DAY} FATAL: failed to instantiate nsqd - failed to lock data-path: cannot flock directory "
+        rf"{daemon.data_path} - .* \(possibly in use by another instance of penstock or nsqd, pid {daemon.pid}\)\n",
+        done.stderr,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_it_with_status_0_and_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """It runs where nsqd was started without flags: in its data directory, which then has nsqd's files."""
+    daemon = DaemonProcess(tmp_path)
+    daemon.start()
+    daemon.http("POST", "/pub?topic=t", b"m")
+    assert daemon.signalled(number) == 0
+    assert re.search(rf"{DAY} INFO: NSQ: bye\n$", daemon.log)
+    assert (tmp_path / "t.diskqueue.000000.dat").stat().st_size == 4 + 26 + 1
+
+
+def test_version_help_and_mistakes_have_nsqds_statuses(tmp_path: Path) -> None:
+    version = run("-version", directory=tmp_path)
+    assert (version.returncode, version.stderr) == (0, "")
+    assert re.fullmatch(rf"nsqd v1\.3\.0 \(penstock v{VERSION}, built w/python[0-9.]+\)\n", version.stdout)
+    usage = run("-help", directory=tmp_path)
+    assert (usage.returncode, usage.stdout) == (0, "")
+    assert usage.stderr.startswith("Usage of nsqd:\n")
+    mistake = run("--mem-que-size=1", directory=tmp_path)
+    assert mistake.returncode == 2
+    assert mistake.stderr.startswith(
+        "flag provided but not defined: -mem-que-size. Did you mean -mem-queue-size?\nUsage of nsqd:\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ("--data-path=nowhere", "cannot open data directory .*/nowhere: No such file or directory"),
+        ("--max-rdy-count=0", "--max-rdy-count is 0: the least is 1"),
+        ("--tcp-address=192.0.2.1:1", "can't listen on 192.0.2.1:1: "),
+    ],
+)
+def test_a_start_that_can_t_be_costs_a_line_and_status_1(tmp_path: Path, argument: str, sentence: str) -> None:
+    done = run("--http-address=127.0.0.1:0", "--tcp-address=127.0.0.1:0", argument, directory=tmp_path)
+    assert done.returncode == 1
+    assert re.search(rf"{DAY} FATAL: failed to instantiate nsqd - {sentence}", done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_systemd_hears_when_it_listens_and_when_it_stops(tmp_path: Path) -> None:
+    with NotifySocket(tmp_path / "notify") as notified:
+        daemon = DaemonProcess(tmp_path / "data", environment={"NOTIFY_SOCKET": notified.address})
+        daemon.start()
+        daemon.stop()
+        assert notified.values("READY") == ["1"]
+        assert notified.values("STOPPING")
