@@ -6,10 +6,11 @@ A connection never reconnects by itself: when it is lost it raises DisconnectedE
 import asyncio
 import json
 import logging
+import ssl
 import struct
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from queue_engine.protocol.frames import FRAME_TYPE_ERROR, FRAME_TYPE_RESPONSE
@@ -46,13 +47,15 @@ class DisconnectedError(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A client's name and its settings, as IDENTIFY sends them."""
+    """A client's name and its settings, as IDENTIFY sends them, and what proves who it is."""
 
     client_id: str = ""
     hostname: str = ""
     user_agent: str = f"penstock-client/{VERSION}"
     heartbeat_interval_ms: int = 30_000  # -1: none, for producers only
     msg_timeout_ms: int = 0  # 0: the server's own
+    tls: ssl.SSLContext | None = None  # with one, a server without TLS is refused
+    auth_secret: bytes = field(default=b"", repr=False)  # sent to servers that want AUTH, behind TLS if there is one
 
 
 class Connection:
@@ -84,7 +87,10 @@ class Connection:
     async def open(
         cls, host: str, port: int, identity: Identity | None = None, *, timeout_s: float = OPEN_TIMEOUT_S
     ) -> "Connection":
-        """Connect and identify. Raises DisconnectedError, or RefusedError when the server refuses IDENTIFY."""
+        """Connect, identify, and change to TLS and send the secret where that is due.
+
+        Raises DisconnectedError, or RefusedError for a refused IDENTIFY or AUTH. All of it may take `timeout_s`.
+        """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         connection: Connection | None = None
         try:
@@ -93,11 +99,17 @@ class Connection:
                 connection = cls(reader, writer, identity or Identity(), address)
                 writer.write(MAGIC)
                 await connection._identify()
+                if connection.identity.tls is not None:
+                    await connection._start_tls(connection.identity.tls, host)
+                if connection.agreed.get("auth_required"):
+                    await connection._authenticate()
         except BaseException as exc:
             if connection is not None:
                 await connection.close()
             if isinstance(exc, TimeoutError):
                 raise DisconnectedError(f"{address} did not answer within {timeout_s:g} s") from exc
+            if isinstance(exc, ssl.SSLError):
+                raise DisconnectedError(f"no TLS with {address}: {_about_tls(exc)}") from exc
             if isinstance(exc, OSError):
                 raise DisconnectedError(f"can't connect to {address}: {exc.strerror or exc}") from exc
             raise
@@ -111,11 +123,27 @@ class Connection:
             "user_agent": identity.user_agent,
             "heartbeat_interval": identity.heartbeat_interval_ms,
             "msg_timeout": identity.msg_timeout_ms,
+            "tls_v1": identity.tls is not None,
             "feature_negotiation": True,
         }
         answer = await self.request(b"IDENTIFY\n" + sized(json.dumps(wishes).encode()))
         if answer != b"OK":
             self.agreed = json.loads(answer)
+
+    async def _start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """Go on inside TLS; the server's first answer there is OK."""
+        if not self.agreed.get("tls_v1"):
+            raise DisconnectedError(f"{self._address} offers no TLS, and without it nothing is sent")
+        ok: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        ok.add_done_callback(_mark_seen)
+        self._answers.append(ok)
+        await self._writer.start_tls(context, server_hostname=host)
+        await ok
+
+    async def _authenticate(self) -> None:
+        if not self.identity.auth_secret:
+            raise DisconnectedError(f"{self._address} wants AUTH, and there is no secret to send")
+        await self.request(b"AUTH\n" + sized(self.identity.auth_secret))
 
     @property
     def is_closed(self) -> bool:
@@ -236,6 +264,12 @@ def checked_name(name: str) -> bytes:
             f"{name!r} is no name: 1 to {NAME_LENGTH_MAX} of . a-z A-Z 0-9 _ -, and #ephemeral behind them"
         )
     return name.encode()
+
+
+def _about_tls(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    return error.reason or str(error)
 
 
 def _mark_seen(answer: "asyncio.Future[bytes]") -> None:
