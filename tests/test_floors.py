@@ -56,6 +56,7 @@ MAY_IMPORT = {
     "daemon": "vocabulary vocabulary.options go_flags process service",
     "__main__": "daemon",
     "client": "vocabulary protocol",
+    "tools": "vocabulary vocabulary.options client",
     "pipeline.spark": "vocabulary vocabulary.options",
     "pipeline.expression": "vocabulary",
     "pipeline.lake": "vocabulary disk",

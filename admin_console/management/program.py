@@ -30,16 +30,23 @@ HELP = ("help", "--help", "-h")
 COMMANDS = {
     "audit": "check that the audit list is as it was written",
     "backup": "copy the data directory, while the server runs or not",
+    "forward": "publish the messages of topics to other servers",
     "pipeline": "run a job of the data pipeline by hand, or show what the jobs do",
+    "publish": "publish what standard input has, a message a line",
     "serve": "start the queue engine and its console",
+    "stat": "print the figures of topics and channels, again and again",
     "systemd": "print a unit that runs the server under systemd",
+    "tail": "print the messages of topics as they come",
+    "to_file": "write the messages of topics to files",
+    "to_http": "send the messages of a topic to HTTP addresses",
     "topology": "show, check and repair topology.json",
     "user": "add, list, change and disable the users of the console",
 }
 # `pipeline run` may work on another server's messages, and makes its own files.
 WITHOUT_DATA_DIRECTORY = ("pipeline",)
-# `systemd` prints what another account is to run, before there is a directory or beside a running server.
-ABOUT_NO_DATA = ("systemd",)
+# `systemd` prints what another account is to run, before there is a directory or beside a running server. The others
+# are clients of servers, wherever these are.
+ABOUT_NO_DATA = ("forward", "publish", "stat", "systemd", "tail", "to_file", "to_http")
 
 
 def run(arguments: Sequence[str]) -> int:

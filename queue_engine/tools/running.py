@@ -1,0 +1,119 @@
+"""Runs a tool until it is done or told to stop, and says each few seconds how far it is."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopping:
+    """Whether the tool shall end, and what has to know. The first signal asks for it, a second one cuts it short."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def ask(self) -> None:
+        """End the tool when what has begun is done."""
+        if not self.is_asked:
+            self.is_asked = True
+            for callback in list(self._callbacks):
+                callback()
+
+    @contextlib.contextmanager
+    def calling(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Have `callback` called when the stop is asked for, at once if it was."""
+        if self.is_asked:
+            callback()
+        self._callbacks.append(callback)
+        try:
+            yield
+        finally:
+            self._callbacks.remove(callback)
+
+
+def run_tool(work: Callable[[Stopping], Coroutine[Any, Any, int]]) -> int:
+    """Run `work` in a loop of its own; returns its exit status. SIGINT, SIGTERM and SIGHUP ask it to stop."""
+
+    async def run() -> int:
+        stopping = Stopping()
+        task = asyncio.ensure_future(work(stopping))
+        loop = asyncio.get_running_loop()
+
+        def take_signal() -> None:
+            if stopping.is_asked:
+                logger.warning("stopped at once; messages that are not finished come again")
+                task.cancel()
+            stopping.ask()
+
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, take_signal)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return 130
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    return asyncio.run(run())
+
+
+class Counts:
+    """What a tool has done, by word, in the order in which the words were given: "received", "finished" …"""
+
+    def __init__(self, *words: str) -> None:
+        self._counts = dict.fromkeys(words, 0)
+
+    def add(self, word: str, count: int = 1) -> None:
+        self._counts[word] += count
+
+    def __getitem__(self, word: str) -> int:
+        return self._counts[word]
+
+    def sentence(self) -> str:
+        return ", ".join(f"{count:,} {word}" for word, count in self._counts.items())
+
+
+@contextlib.asynccontextmanager
+async def progress(
+    counts: Counts, main_word: str, tell: Callable[[str], None], every_s: float, more: Callable[[], str] = lambda: ""
+) -> AsyncIterator[None]:
+    """Tell the counts and the rate of `main_word` every `every_s` seconds (0: never), and at the end.
+
+    more: what else belongs into the line, such as how many servers are connected.
+    """
+
+    async def tell_forever() -> None:
+        before, at = counts[main_word], time.monotonic()
+        while True:
+            await asyncio.sleep(every_s)
+            now, now_at = counts[main_word], time.monotonic()
+            rate = (now - before) / max(now_at - at, 1e-9)
+            before, at = now, now_at
+            tell(", ".join(filter(None, (f"{counts.sentence()}, {rate:,.0f} {main_word} a second", more()))))
+
+    task = asyncio.create_task(tell_forever()) if every_s else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+        tell(counts.sentence())
+
+
+async def together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run them side by side until all are done. The first error ends the others, and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as exc:
+        raise exc.exceptions[0] from None

@@ -1,0 +1,188 @@
+"""The file that a topic's messages are written to, one line each: its name, when the next one begins, its syncs.
+
+A file is named by a pattern: <TOPIC>, <HOST>, <PID>, <DATETIME> (when it began, UTC) and <REV>, which is empty for the
+first file of a name, then -000001, -000002 …. A file is only ever added to by one program: it is made anew, or, where
+nothing but time begins a new one, continued from its end.
+"""
+
+import gzip
+import io
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import BinaryIO
+
+FILENAME_DEFAULT = "<TOPIC>.<HOST><REV>.<DATETIME>.log"
+DATETIME_DEFAULT = "%Y-%m-%d_%H"
+REVISIONS_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """Where files go and when the next one begins. work_dir: where they are while they are written; "": output_dir.
+
+    gzip_level: 1 to 9, 0 for plain files. rotate_bytes, rotate_interval_s: when a file is that large, or open that
+    long, the next begins; 0: not for that.
+    """
+
+    output_dir: str
+    work_dir: str = ""
+    filename: str = FILENAME_DEFAULT
+    datetime_format: str = DATETIME_DEFAULT
+    host: str = ""
+    gzip_level: int = 0
+    rotate_bytes: int = 0
+    rotate_interval_s: float = 0.0
+
+    def check(self) -> None:
+        """Raises ValueError for a pattern that two files could share, or that leads out of the directory."""
+        for part in ("<TOPIC>", "<REV>"):
+            if part not in self.filename:
+                raise ValueError(f"--filename-format {self.filename!r} has no {part}: files would overwrite each other")
+        shown = self.name("t", datetime.now(UTC), 0)
+        if "\0" in shown or ".." in shown.split("/") or shown.startswith("/"):
+            raise ValueError(f"--filename-format {self.filename!r} leads out of --output-dir")
+        if not 0 <= self.gzip_level <= 9:
+            raise ValueError(f"--gzip-level is {self.gzip_level}: it can be 1 to 9")
+
+    def name(self, topic: str, began: datetime, revision: int) -> str:
+        name = self.filename
+        for part, text in (
+            ("<TOPIC>", topic),
+            ("<HOST>", self.host or socket.gethostname().split(".")[0]),
+            ("<PID>", str(os.getpid())),
+            ("<DATETIME>", began.strftime(self.datetime_format)),
+            ("<REV>", f"-{revision:06}" if revision else ""),
+        ):
+            name = name.replace(part, text)
+        return name + ".gz" if self.gzip_level and not name.endswith(".gz") else name
+
+    @property
+    def continues_files(self) -> bool:
+        """Whether a file that is there already is continued."""
+        return not (self.gzip_level or self.rotate_bytes or self.rotate_interval_s or self.work_dir)
+
+
+class TopicFile:
+    """One topic's current file. Not for several threads at a time. Every method may raise OSError.
+
+    now: the time, UTC. What was written before the last `sync` is on the disk.
+    """
+
+    def __init__(self, topic: str, layout: FileLayout, now: Callable[[], datetime]) -> None:
+        self._topic = topic
+        self._layout = layout
+        self._now = now
+        self._raw: BinaryIO | None = None
+        self._out: BinaryIO | gzip.GzipFile | None = None
+        self._path = ""
+        self._revision = 0
+        self._began = now()
+
+    @property
+    def path(self) -> str:
+        """Of the file that is being written; "" for none."""
+        return self._path
+
+    def write(self, body: bytes) -> None:
+        """Add a line, in a new file when its time has come."""
+        if self._raw is not None and self._is_over():
+            self.close()
+        if self._raw is None:
+            self._open()
+        assert self._out is not None
+        self._out.write(body + b"\n")
+
+    def sync(self) -> None:
+        """Put what was written on the disk. A gzip file is readable up to here, whatever happens then."""
+        if self._raw is None:
+            return
+        if isinstance(self._out, gzip.GzipFile):
+            self._out.close()  # ends the member; the next one follows it
+            self._out = self._new_member()
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+
+    def close(self) -> None:
+        """Sync and close the file, and move it to where finished files are. Repeatable."""
+        if self._raw is None:
+            return
+        self.sync()
+        raw, path = self._raw, self._path
+        self._raw, self._out, self._path = None, None, ""
+        raw.close()
+        if self._layout.work_dir:
+            self._move(path)
+
+    def _is_over(self) -> bool:
+        layout, now = self._layout, self._now()
+        assert self._raw is not None
+        if layout.rotate_bytes and self._raw.tell() >= layout.rotate_bytes:
+            return True
+        if layout.rotate_interval_s and (now - self._began).total_seconds() >= layout.rotate_interval_s:
+            return True
+        return layout.name(self._topic, now, 0) != layout.name(self._topic, self._began, 0)
+
+    def _open(self) -> None:
+        now = self._now()
+        if self._layout.name(self._topic, now, 0) != self._layout.name(self._topic, self._began, 0):
+            self._revision = 0
+        self._began = now
+        directory = self._layout.work_dir or self._layout.output_dir
+        for revision in range(self._revision, REVISIONS_MAX):
+            name = self._layout.name(self._topic, now, revision)
+            path = os.path.join(directory, name)
+            finished = os.path.join(self._layout.output_dir, name)
+            _make_directories(os.path.dirname(path))
+            try:
+                if finished != path and os.path.lexists(finished):
+                    continue
+                raw = open(path, "xb")  # noqa: SIM115 - closed by `close`
+            except FileExistsError:
+                if not (self._layout.continues_files and _ends_with_a_line(path)):
+                    continue  # of another program, or cut off by a kill: its last line came again
+                raw = open(path, "ab")  # noqa: SIM115
+            _sync_directory(os.path.dirname(path))
+            self._revision = revision
+            self._raw, self._path = raw, path
+            self._out = self._new_member() if self._layout.gzip_level else raw
+            return
+        raise OSError(f"{directory} has {REVISIONS_MAX} files of this name already")
+
+    def _new_member(self) -> gzip.GzipFile:
+        assert self._raw is not None
+        return gzip.GzipFile("", "wb", self._layout.gzip_level, self._raw)
+
+    def _move(self, path: str) -> None:
+        for revision in range(self._revision, REVISIONS_MAX):
+            target = os.path.join(self._layout.output_dir, self._layout.name(self._topic, self._began, revision))
+            _make_directories(os.path.dirname(target))
+            try:
+                os.link(path, target)  # never over another file, as rename would
+            except FileExistsError:
+                continue
+            os.unlink(path)
+            _sync_directory(os.path.dirname(target))
+            return
+
+
+def _ends_with_a_line(path: str) -> bool:
+    with open(path, "rb") as file:
+        if file.seek(0, io.SEEK_END) == 0:
+            return True
+        file.seek(-1, io.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _make_directories(path: str) -> None:
+    os.makedirs(path, exist_ok=True)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,84 @@
+"""Figures summed over servers, and rates that are right or not there."""
+
+from collections.abc import Callable
+
+import pytest
+
+from queue_engine.client.http_json import UnreachableError
+from queue_engine.tools.connecting import Connecting
+from queue_engine.tools.running import Stopping
+from queue_engine.tools.stat import StatOptions, Table, add_answer, lines_of, rows_of, stat
+from tests.support.processes.running_engine import RunningEngine
+from tests.support.processes.running_lookup import RunningLookup
+from tests.tools.conftest import registered
+
+
+def answer(depth: int, messages: int, clients: int = 0) -> dict[str, object]:
+    channel = {"channel_name": "c", "depth": depth, "message_count": messages, "client_count": clients}
+    return {"topics": [{"topic_name": "t", "channels": [channel], "depth": 7}]}
+
+
+def test_servers_are_added_up() -> None:
+    table: Table = {}
+    add_answer(table, answer(1, 10, 2))
+    add_answer(table, {"data": answer(2, 20, 3)})  # as nsqd before 1.0 wraps it
+    add_answer(table, {"topics": [{"topic_name": "empty", "depth": 5, "message_count": 5}]})
+    assert [row[:3] + row[6:7] + row[9:10] for row in rows_of(table, {}, 0.0)] == [
+        ("empty", "(none)", "5", "5", "0"),
+        ("t", "c", "3", "30", "5"),
+    ]
+
+
+@pytest.mark.parametrize("strange", [None, [], {}, {"topics": [None, {"topic_name": 3}]}, {"topics": {"a": 1}}])
+def test_strange_answers_add_nothing(strange: object) -> None:
+    table: Table = {}
+    add_answer(table, strange)
+    assert table == {}
+
+
+def test_rates_are_of_what_came_and_what_is_done() -> None:
+    before: Table = {}
+    now: Table = {}
+    add_answer(before, answer(10, 100))
+    add_answer(now, answer(4, 120))
+    assert rows_of(now, before, 2.0)[0][-2:] == ("10.0", "13.0")
+    # After a restart it counts from 0: no rate.
+    assert rows_of(before, now, 2.0)[0][-2:] == ("-", "-")
+
+
+def test_figures_stand_below_their_headings() -> None:
+    table: Table = {}
+    add_answer(table, answer(1_234_567, 10))
+    heading, line = lines_of(rows_of(table, {}, 0.0))
+    assert heading.index("DEPTH") + len("DEPTH") == line.index("1,234,567") + len("1,234,567")
+
+
+async def test_it_asks_the_servers_that_a_lookup_names(
+    start_engine: Callable[..., RunningEngine], lookup: RunningLookup
+) -> None:
+    engines = [start_engine(), start_engine()]
+    for engine in engines:
+        engine.http("POST", "/pub?topic=t", b"x")
+    printed: list[str] = []
+    complaints: list[str] = []
+    connecting = Connecting(lookup_urls=(f"http://{lookup.http_address}",))
+    with registered(lookup, engines[0], "t"), registered(lookup, engines[1], "t"):
+        await stat(connecting, StatOptions(count=1), printed.append, complaints.append, Stopping())
+    assert printed[0] == "2 of 2 servers"
+    assert printed[2].split()[:3] == ["t", "(none)", "2"]
+    assert complaints == []
+
+
+async def test_a_server_that_does_not_answer_is_said_and_left_out(engine: RunningEngine) -> None:
+    engine.http("POST", "/pub?topic=t", b"x")
+    printed: list[str] = []
+    complaints: list[str] = []
+    urls = (f"http://127.0.0.1:{engine.http_port}", "http://127.0.0.1:1")
+    await stat(Connecting(), StatOptions(count=1, http_urls=urls), printed.append, complaints.append, Stopping())
+    assert printed[0] == "1 of 2 servers"
+    assert len(complaints) == 1
+    assert complaints[0].startswith("http://127.0.0.1:1/stats can't be asked")
+    with pytest.raises(UnreachableError, match="no server answers"):
+        await stat(
+            Connecting(), StatOptions(count=1, http_urls=urls[1:]), printed.append, complaints.append, Stopping()
+        )

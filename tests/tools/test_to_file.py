@@ -1,0 +1,129 @@
+"""Topics written to files: a message is finished when it is on the disk, and no sooner."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_engine.tools.connecting import Connecting
+from queue_engine.tools.running import Stopping
+from queue_engine.tools.to_file import ToFile, ToFileOptions
+from queue_engine.tools.topic_file import FileLayout, TopicFile
+from tests.support.processes.running_engine import RunningEngine
+from tests.support.processes.running_lookup import RunningLookup
+from tests.support.processes.server import ROOT
+from tests.support.waiting import wait_for, wait_for_async
+from tests.tools.conftest import connecting_to, registered
+
+
+def publish(engine: RunningEngine, bodies: list[bytes], topic: str = "t", channel: str = "f") -> None:
+    engine.http("POST", f"/topic/create?topic={topic}", b"")
+    engine.http("POST", f"/channel/create?topic={topic}&channel={channel}", b"")
+    engine.http("POST", f"/mpub?topic={topic}", b"\n".join(bodies))
+
+
+def lines_in(directory: Path) -> list[bytes]:
+    return [line for path in sorted(directory.iterdir()) for line in path.read_bytes().splitlines()]
+
+
+def to_file(engine: RunningEngine, directory: Path, topics: tuple[str, ...] = ("t",), **options: Any) -> ToFile:
+    found = ToFileOptions(topics, "f", FileLayout(str(directory), host="h"), **options)
+    return ToFile(connecting_to(engine), found, lambda line: None)
+
+
+async def test_every_message_is_in_its_topic_s_file_and_finished(engine: RunningEngine, tmp_path: Path) -> None:
+    for topic in ("t", "u"):
+        publish(engine, [b"%s %d" % (topic.encode(), number) for number in range(500)], topic)
+    stopping = Stopping()
+    directory = tmp_path / "out"
+    directory.mkdir()
+    tool = to_file(engine, directory, ("t", "u"), max_in_flight=50, sync_interval_s=0.05)
+    running = asyncio.create_task(tool.run(stopping))
+    await wait_for_async("all to be finished", lambda: tool.counts["finished"] == 1_000)
+    stopping.ask()
+    await running
+    for topic in ("t", "u"):
+        (path,) = directory.glob(f"{topic}.h.*")
+        assert sorted(path.read_bytes().splitlines()) == sorted(b"%s %d" % (topic.encode(), n) for n in range(500))
+        found = engine.channel_stats(topic, "f")
+        assert (found["depth"], found["in_flight_count"]) == (0, 0)
+
+
+async def test_nothing_is_finished_before_its_sync(
+    engine: RunningEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: TopicFile) -> None:
+        raise OSError(28, "No space left on device")
+
+    publish(engine, [b"one", b"two"])
+    monkeypatch.setattr(TopicFile, "sync", refuse)
+    directory = tmp_path / "out"
+    directory.mkdir()
+    tool = to_file(engine, directory, sync_interval_s=0.01)
+    with pytest.raises(OSError, match="No space left"):
+        await tool.run(Stopping())
+    assert tool.counts["finished"] == 0
+    await wait_for_async("both to wait again", lambda: engine.channel_stats("t", "f")["depth"] == 2)
+
+
+@pytest.mark.slow(reason="starts and kills processes")
+def test_after_a_kill_no_message_is_missing(start_engine: Callable[..., RunningEngine], tmp_path: Path) -> None:
+    engine = start_engine(max_rdy_count=1_000)
+    bodies = [b"%06d" % number for number in range(40_000)]
+    publish(engine, bodies)
+    directory = tmp_path / "out"
+    directory.mkdir()
+    command = [
+        sys.executable, str(ROOT / "manage.py"), "to_file", "--topic", "t", "--channel", "f",
+        "--output-dir", str(directory), "--nsqd-tcp-address", f"127.0.0.1:{engine.tcp_port}",
+        "--max-in-flight", "500", "--sync-interval", "100ms", "--status-interval", "0",
+    ]  # fmt: skip
+    environment = {"PATH": os.environ["PATH"]}
+
+    def left() -> int:
+        found = engine.channel_stats("t", "f")
+        return int(found["depth"] + found["in_flight_count"])
+
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as first:
+        wait_for("some to be finished", lambda: left() < 39_000)
+        first.kill()
+    assert left() > 0
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as second:
+        wait_for("all to be finished", lambda: left() == 0)
+        second.send_signal(signal.SIGTERM)
+        _, said = second.communicate(timeout=60)
+    assert second.returncode == 0
+    assert "finished" in said.splitlines()[-1]
+    counts = Counter(lines_in(directory))
+    assert set(bodies) <= set(counts)
+    # What was not finished at the kill came again, and nothing else.
+    assert sum(counts.values()) - 40_000 <= 500 + 1
+
+
+async def test_topics_that_match_a_pattern_are_written_as_they_come(
+    engine: RunningEngine, lookup: RunningLookup, tmp_path: Path
+) -> None:
+    directory = tmp_path / "out"
+    directory.mkdir()
+    for topic in ("orders.eu", "orders.us", "bills"):
+        publish(engine, [topic.encode()], topic)
+    options = ToFileOptions(
+        (), "f", FileLayout(str(directory), host="h"), r"orders\..*", topic_refresh_s=0.05, sync_interval_s=0.01
+    )
+    tool = ToFile(Connecting(lookup_urls=(f"http://{lookup.http_address}",), poll_s=0.05), options, lambda line: None)
+    stopping = Stopping()
+    with registered(lookup, engine, "orders.eu", "bills") as register:
+        running = asyncio.create_task(tool.run(stopping))
+        await wait_for_async("the first topic", lambda: tool.counts["finished"] == 1)
+        register("orders.us")
+        await wait_for_async("the second topic", lambda: tool.counts["finished"] == 2)
+        stopping.ask()
+        await running
+    assert sorted(lines_in(directory)) == [b"orders.eu", b"orders.us"]

@@ -1,0 +1,142 @@
+"""Messages sent to HTTP addresses: finished when one has answered 2xx."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from queue_engine.tools import retries as retries_module
+from queue_engine.tools.running import Stopping
+from queue_engine.tools.to_http import ToHttp, ToHttpOptions
+from tests.support.processes.running_engine import RunningEngine
+from tests.support.waiting import wait_for_async
+from tests.tools.conftest import connecting_to
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    """A web server on a free loopback port; its URL."""
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def publish(engine: RunningEngine, *bodies: bytes) -> None:
+    engine.http("POST", "/topic/create?topic=t", b"")
+    engine.http("POST", "/channel/create?topic=t&channel=c", b"")
+    for body in bodies:
+        engine.http("POST", "/pub?topic=t", body)
+
+
+@asynccontextmanager
+async def sending(engine: RunningEngine, **options: Any) -> AsyncIterator[ToHttp]:
+    tool = ToHttp(connecting_to(engine), ToHttpOptions("t", "c", **options))
+    stopping = Stopping()
+    running = asyncio.create_task(tool.run(stopping))
+    try:
+        yield tool
+    finally:
+        stopping.ask()
+        await running
+
+
+async def test_each_message_is_posted_as_it_is_and_then_finished(engine: RunningEngine) -> None:
+    seen: list[tuple[bytes, str, str]] = []
+
+    async def take(request: web.Request) -> web.Response:
+        seen.append((await request.read(), request.headers["Content-Type"], request.headers["X-Who"]))
+        return web.Response(status=204)
+
+    publish(engine, b"\x00\xff", b"two")
+    async with (
+        serving(take) as url,
+        sending(engine, post=[url + "/in"], content_type="text/odd", headers=[("X-Who", "me")]) as tool,
+    ):
+        await wait_for_async("both", lambda: tool.counts["sent"] == 2)
+    assert sorted(seen) == [(b"\x00\xff", "text/odd", "me"), (b"two", "text/odd", "me")]
+    assert engine.channel_stats("t", "c")["depth"] == 0
+
+
+async def test_a_get_carries_the_message_in_its_address(engine: RunningEngine) -> None:
+    seen: list[str] = []
+
+    async def take(request: web.Request) -> web.Response:
+        seen.append(request.raw_path)
+        return web.Response()
+
+    publish(engine, b"a b/%&\xff")
+    async with serving(take) as url, sending(engine, get=[url + "/in?m=%s"]) as tool:
+        await wait_for_async("it", lambda: tool.counts["sent"] == 1)
+    assert seen == ["/in?m=a%20b%2F%25%26%FF"]
+
+
+async def test_what_is_not_taken_is_requeued_and_comes_again(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries_module, "PAUSE_S", (0.01, 0.02))
+    monkeypatch.setattr(retries_module, "DELAY_MS", 0)
+    answers = [500, 302, 200]
+
+    async def take(request: web.Request) -> web.Response:
+        return web.Response(status=answers.pop(0), headers={"Location": "http://127.0.0.1:1/"})
+
+    publish(engine, b"x")
+    async with serving(take) as url, sending(engine, post=[url]) as tool:
+        await wait_for_async("it to be taken", lambda: tool.counts["sent"] == 1)
+    assert (answers, tool.counts["requeued"]) == ([], 2)
+
+
+async def test_an_address_that_is_down_costs_only_a_detour(engine: RunningEngine) -> None:
+    seen: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        seen.append(await request.read())
+        return web.Response()
+
+    publish(engine, *(b"%d" % number for number in range(6)))
+    async with serving(take) as url, sending(engine, post=["http://127.0.0.1:1/", url]) as tool:
+        await wait_for_async("all", lambda: tool.counts["sent"] == 6)
+    assert sorted(seen) == [b"%d" % number for number in range(6)]
+    assert tool.counts["requeued"] == 0
+
+
+async def test_a_sample_finishes_the_others(engine: RunningEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = iter([0.9, 0.1, 0.5])
+    monkeypatch.setattr("queue_engine.tools.to_http.random.random", lambda: next(draws))
+
+    async def take(request: web.Request) -> web.Response:
+        return web.Response()
+
+    publish(engine, b"a", b"b", b"c")
+    async with serving(take) as url, sending(engine, post=[url], sample=0.5) as tool:
+        await wait_for_async("all", lambda: tool.counts["sent"] + tool.counts["left out"] == 3)
+    assert (tool.counts["sent"], tool.counts["left out"]) == (1, 2)
+    assert engine.channel_stats("t", "c")["depth"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "give --post URL or --get URL"),
+        ({"post": ["http://a"], "get": ["http://a/%s"]}, "not both"),
+        ({"post": ["ftp://a"]}, "'ftp://a' is no http or https URL"),
+        ({"get": ["http://a/"]}, "needs one %s"),
+        ({"post": ["http://a"], "sample": 0.0}, "--sample is 0: it is above 0, and 1 at most"),
+        ({"post": ["http://a"], "sample": float("nan")}, "--sample is nan"),
+    ],
+)
+def test_what_can_not_work_is_refused_before_anything_is_consumed(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        ToHttpOptions("t", "c", **options).check()
