@@ -13,7 +13,6 @@ from queue_engine.act_kinds import check, why_not
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
-from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.fetch.key_search import KeyPage, KeySearch
 from queue_engine.fetch.log_leases import Lease, leased_segments
 from queue_engine.fetch.log_reader import Frames, LogReader, MessagePage
@@ -168,13 +167,11 @@ class LogActs:
             time_offset=None if time_ns is None else reader.offset_at(time_ns),
         )
 
-    @fence_on_failure
     def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
         """What a channel would deliver next, without consuming. Raises as `read_messages`."""
         store, backlog = channel_log(self._catalog.topic(topic), self._catalog.channel(topic, channel))
         return LogReader(store).these(backlog.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
 
-    @fence_on_failure
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         """What rewinding a channel would do. Raises as `read_messages`."""
         one = self._catalog.channel(topic, channel)

@@ -10,18 +10,22 @@ from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
+from queue_engine.fetch.key_search import KeySearch
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.messages.disk_queue_messages import DiskQueueMessages, row_of
 from queue_engine.messages.held_messages import Client, HeldMessages, frame_of
+from queue_engine.messages.keyed_messages import KeyedMessages
 from queue_engine.messages.log_messages import LogMessages
 from queue_engine.messages.rows import (
     IN_FLIGHT,
     NOT_FOUND,
     NOT_PASSED_ON,
     InvalidQueryError,
+    Listed,
     MessageNotFoundError,
     MessageQuery,
+    MessageRow,
     MessageRows,
     OneMessage,
 )
@@ -63,7 +67,10 @@ class MessageReads:
         check("list_messages", owner, channel)
         log = log_messages_of(owner, one)
         source = log or self.disk_queue(one)
-        if query.state == IN_FLIGHT:
+        if query.key:
+            check("find_key", owner, channel)
+            listed = self._with_key(owner, one, query)
+        elif query.state == IN_FLIGHT:
             listed = HeldMessages(one, log, self._clients, self._clock.monotonic_ns()).listed(query)
         else:
             listed = source.listed(query)
@@ -80,6 +87,20 @@ class MessageReads:
             owner.number,
             one.number,
         )
+
+    def _with_key(self, owner: Topic, channel: Channel, query: MessageQuery) -> Listed:
+        log = log_messages_of(owner, channel)
+        assert log is not None, "only the log keeps keys"
+        assert isinstance(owner.store, LogTopicStore)
+        held = HeldMessages(channel, log, self._clients, self._clock.monotonic_ns())
+
+        def row(offset: int, state: str, preview_bytes: int) -> MessageRow:
+            if state != IN_FLIGHT:
+                return log.row(offset, state, preview_bytes)
+            encoded = log.id_of(offset)
+            return held.row(encoded, channel.held.owned(None, encoded), preview_bytes)
+
+        return KeyedMessages(KeySearch(owner.store), log, row).listed(query)
 
     def one(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
         """One message with its whole body, by its id or, on the log, its offset. Raises MessageNotFoundError, and as

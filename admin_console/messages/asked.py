@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from admin_console.gateway.gateway import MessageQuery
+from admin_console.gateway.gateway import KEY_BYTES_MAX, MessageQuery
 from admin_console.messages.bodies import FORMS
 from admin_console.messages.states import FINISHED, STATES, WAITING
 
@@ -15,7 +15,9 @@ OFFSET_DIGITS_MAX = 18
 ATTEMPTS_MAX = 65_535  # as a message's frame counts them
 SORTS = {"": "the usual order", "attempts": "attempts, most first", "age": "age, oldest first"}
 _MESSAGE_ID = re.compile(r"[0-9a-f]{16}")
-_FIELDS = ("state", "sort", "form", "from", "to", "first", "last", "attempts")
+_FIELDS = ("state", "sort", "form", "from", "to", "first", "last", "attempts", "key")
+_LENGTHS = {"key": KEY_BYTES_MAX + 1}  # one more than can be right, so that a longer one is refused
+_LENGTH = 40
 
 
 def is_offset(text: str) -> bool:
@@ -57,7 +59,7 @@ class Asked:
 
     @property
     def has_filter(self) -> bool:
-        return any(self.fields[name] for name in ("from", "to", "first", "last", "attempts"))
+        return any(self.fields[name] for name in ("from", "to", "first", "last", "attempts", "key"))
 
     def address(self, **others: str) -> str:
         """The part of an address behind `?` that asks for the same, with these fields instead."""
@@ -66,7 +68,7 @@ class Asked:
 
 def asked_of(given: Mapping[str, str]) -> Asked:
     """given: the fields of an address."""
-    fields = {name: given.get(name, "").strip()[:40] for name in _FIELDS}
+    fields = {name: given.get(name, "").strip()[: _LENGTHS.get(name, _LENGTH)] for name in _FIELDS}
     fields["state"] = fields["state"] or WAITING
     query, complaints = MessageQuery(), []
     for name, read in _READERS.items():
@@ -75,7 +77,7 @@ def asked_of(given: Mapping[str, str]) -> Asked:
                 query = replace(query, **read(fields[name]))
             except ValueError as exc:
                 complaints.append(str(exc))
-    if query.state == FINISHED and query.sort == "attempts":
+    if query.sort and (query.key or (query.state == FINISHED and query.sort == "attempts")):
         query, fields["sort"] = replace(query, sort=""), ""
     cursor = given.get("cursor", "")[:200]
     if complaints:
@@ -107,6 +109,13 @@ def _attempts(text: str) -> dict[str, Any]:
     return {"attempts_min": int(text)}
 
 
+def _key(text: str) -> dict[str, Any]:
+    key = text.encode(errors="replace")
+    if len(key) > KEY_BYTES_MAX:
+        raise ValueError(f"{text[:40]!r}… is longer than a key can be: the most is {KEY_BYTES_MAX} bytes.")
+    return {"key": key}
+
+
 _READERS = {
     "state": _state,
     "sort": _sort,
@@ -115,4 +124,5 @@ _READERS = {
     "first": lambda text: {"first_offset": _offset(text)},
     "last": lambda text: {"end_offset": _offset(text) + 1},
     "attempts": _attempts,
+    "key": _key,
 }

@@ -1,5 +1,6 @@
 """Finds the messages of a topic that have a key: the index names offsets, and the log says which of them have it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queue_engine.fetch.log_reader import LogReader, MessagePage
@@ -25,10 +26,11 @@ class KeyPage:
 
 
 class KeySearch:
-    """Searches one topic. Raises StorageError when the disk refuses."""
+    """Searches one topic, for one answer. Raises StorageError when the disk refuses."""
 
     def __init__(self, topic: LogTopicStore) -> None:
         self._topic = topic
+        self._read_bytes = 0
 
     def find(self, key: bytes, count_max: int, bytes_max: int, *, before: int | None = None) -> KeyPage:
         """At most `count_max` messages with this key, and `bytes_max` bytes of bodies, at offsets below `before`."""
@@ -36,20 +38,17 @@ class KeySearch:
         end = topic.end_offset if before is None else min(before, topic.end_offset)
         found: list[int] = []
         next_before: int | None = None
-        read_bytes = 0
-        for looked_at, offset in enumerate(topic.key_indexes.candidates(topic, key, end)):
-            if len(found) >= count_max or looked_at >= OFFSETS_MAX or read_bytes >= READ_BYTES_MAX:
+        for looked_at, offset in enumerate(self.candidates(key, end)):
+            if len(found) >= count_max or looked_at >= OFFSETS_MAX or self.has_read_enough:
                 next_before = offset + 1
                 break
-            place = topic.queue.locate(offset)
-            read_bytes += 0 if place is None else place[1]
-            if self._has_key(offset, key):
+            if self.has_key(offset, key):
                 found.append(offset)
         page = LogReader(topic).these(found, bytes_max)
         shown = len(page.messages) + page.damaged_count
         if shown < len(found):
             next_before = found[shown] + 1
-        missing = [(first, min(after, end)) for first, after in topic.key_indexes.missing(topic) if first < end]
+        missing = self.missing(end)
         return KeyPage(
             page,
             next_before,
@@ -57,6 +56,23 @@ class KeySearch:
             sum(after - first for first, after in missing),
         )
 
-    def _has_key(self, offset: int, key: bytes) -> bool:
+    def candidates(self, key: bytes, end: int) -> Iterator[int]:
+        """Offsets below `end` that the index names for this key, the newest first; some may have another key."""
+        return iter(self._topic.key_indexes.candidates(self._topic, key, end))
+
+    def has_key(self, offset: int, key: bytes) -> bool:
+        """Whether the log says so. Reads the message's record."""
+        place = self._topic.queue.locate(offset)
+        self._read_bytes += 0 if place is None else place[1]
         batch = self._topic.batch_at(offset)
         return batch is not None and batch.keys is not None and batch.keys[offset - batch.first] == key
+
+    @property
+    def has_read_enough(self) -> bool:
+        """Whether one answer should read no further."""
+        return self._read_bytes >= READ_BYTES_MAX
+
+    def missing(self, end: int) -> list[tuple[int, int]]:
+        """The ranges of offsets below `end` that are not indexed yet, ascending."""
+        topic = self._topic
+        return [(first, min(after, end)) for first, after in topic.key_indexes.missing(topic) if first < end]

@@ -54,7 +54,8 @@ class MessageQuery:
     sort: IN_ORDER is the order of delivery, of deadlines, of due times, and the newest first of finished ones;
     BY_ATTEMPTS the most first; BY_AGE the oldest first. after: `next_cursor` of the page before. first_offset,
     end_offset: offsets from the one up to but not including the other. since_ns, until_ns: the same of publish times,
-    Unix ns. preview_bytes: so much of each body comes with its row; 0 for none.
+    Unix ns. key: only messages with this key, the newest first, on the log alone; of no bytes for all.
+    preview_bytes: so much of each body comes with its row; 0 for none.
     """
 
     state: str = WAITING
@@ -66,6 +67,7 @@ class MessageQuery:
     since_ns: int | None = None
     until_ns: int | None = None
     attempts_min: int = 0
+    key: bytes = b""
     preview_bytes: int = 0
 
     def check(self) -> None:
@@ -76,6 +78,8 @@ class MessageQuery:
             raise InvalidQueryError(f"sort={self.sort} can be {BY_ATTEMPTS} or {BY_AGE}")
         if self.sort == BY_ATTEMPTS and self.state == FINISHED:
             raise InvalidQueryError(f"sort={BY_ATTEMPTS}: how often finished messages were delivered is not kept")
+        if self.key and self.sort:
+            raise InvalidQueryError(f"sort={self.sort}: messages with a key are listed with the newest first")
         for name, value, most in (
             ("limit", self.limit, ROWS_MAX),
             ("preview_bytes", self.preview_bytes, PREVIEW_BYTES_MAX),

@@ -43,7 +43,7 @@ def browse(client: ConsoleClient, paths: Sequence[str], seconds: float) -> list[
 def _browse(browser: Browser, client: ConsoleClient, path: str, seconds: float) -> Browsed:
     cookies = [{"name": name, "value": one.value, "url": client.origin} for name, one in client.cookies.items()]
     with browser.new_context(base_url=client.origin) as context:
-        context.add_cookies(cookies)  # type: ignore[arg-type]  # plain dictionaries of the same fields
+        context.add_cookies(cookies)
         page = context.new_page()
         updates: list[int] = []
         page.on("websocket", lambda socket: socket.on("framereceived", lambda _: updates.append(1)))

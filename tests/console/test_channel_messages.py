@@ -1,5 +1,6 @@
 """The pages of a channel's messages: every state as the engine has it, and every look at bodies is audited."""
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -235,3 +236,23 @@ def test_a_text_is_searched_for_in_bodies_and_the_look_is_audited(engine: Engine
     assert viewer.get(PAGE, {"text": "order"}).status_code == 200, "the list, without a search"
     wrong = client.get(PAGE, {"text": "x", "in": "lost"})
     assert (wrong.status_code, "state=lost can be waiting" in wrong.content.decode()) == (409, True)
+
+
+def test_messages_of_a_state_are_found_by_their_key(engine: EngineRunner, client: Client) -> None:
+    if 'name="key"' not in get(client):
+        assert "Offsets from" not in get(client)  # a disk queue has neither keys nor offsets
+        return
+    for number in range(30):
+        engine.submit("log.publish_keyed", "orders", b"%d" % number, b"<b>&7").result(30)
+    first = get(client, key="<b>&7", sort="age")
+    assert len(ids_on(first)) == 25
+    assert 'name="key" value="&lt;b&gt;&amp;7"' in first
+    assert "Messages with a key are listed with the newest first" in first
+    [following] = re.findall(r'href="([^"]+)" rel="next"', first)
+    rest = client.get(html.unescape(following)).content.decode()
+    assert len(ids_on(rest)) == 5
+    assert ids_on(rest)[-1] == "%016x" % (int(ids_on(first)[0], 16) - 29)
+    assert "No message of this state passes the filters" in get(client, key="<b>&7", state="deferred")
+    for key, sentence in (("ü" * 128, "is longer than a key can be: the most is 255 bytes."),):
+        answer = client.get(PAGE, {"key": key})
+        assert (answer.status_code, sentence in answer.content.decode()) == (400, True)

@@ -1,5 +1,6 @@
 """Reading without consuming, rewinding, and channels that begin elsewhere: what only a topic of the log can do."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,19 @@ def test_a_disk_queue_says_that_it_can_not(tmp_path: Path, clock: ManualClock) -
     with pytest.raises(InvalidStorageError):
         engine.acts.create_channel("old", "d", start=START)
     assert list(engine.catalog.topic("old").channels) == ["c"]
+
+
+def test_a_look_with_a_wrong_argument_stops_no_channel(engine: Engine) -> None:
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    publish(engine, b"a", b"b")
+    wrong: list[Callable[[], object]] = [
+        lambda: engine.log.peek_channel("orders", "billing", "two"),
+        lambda: engine.log.seek_preview("orders", "billing", Target(offset="2")),
+        lambda: engine.log.seek_preview("orders", "billing", Target()),
+    ]
+    for look in wrong:
+        with pytest.raises((TypeError, AssertionError)):
+            look()
+        assert engine.topics["orders"].channels["billing"].stats().fenced == ""
+    assert [one.body for one in engine.log.peek_channel("orders", "billing", 2).messages] == [b"a", b"b"]

@@ -22,7 +22,7 @@ from queue_engine.messages.rows import (
     MessageRows,
 )
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.vocabulary.errors import FencedError, LimitError, TopicNotFoundError
+from queue_engine.vocabulary.errors import FencedError, InvalidStorageError, LimitError, TopicNotFoundError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 
@@ -402,3 +402,67 @@ def test_publishing_again_reads_no_more_bodies_than_fit(
     with pytest.raises(LimitError, match="the first 3 of 10 bodies have 2700 bytes and the most at once is 2000"):
         engine.message_acts.publish_again("orders", "billing", offsets=list(range(10)))
     assert len(read) == 3
+
+
+def keyed(engine: Engine, *bodies: bytes, key: bytes = b"customer 7") -> None:
+    for body in bodies:
+        engine.log.publish_keyed("orders", body, key)
+    settle(engine)
+    engine.tick()
+
+
+def test_messages_with_a_key_are_listed_by_their_state_the_newest_first(engine: Engine) -> None:
+    if not is_log(engine):
+        with pytest.raises(InvalidStorageError, match="only the log keeps keys"):
+            listed(engine, WAITING, key=b"customer 7")
+        return
+    client = client_of(engine, ready=2)
+    keyed(engine, b"0", b"1")
+    client.consumer.ready_count = 0
+    publish(engine, b"without")
+    keyed(engine, b"2")
+    keyed(engine, b"of another", key=b"customer 8")
+    keyed(engine, b"3", b"4")
+    client.finish(client.sink.received[0].id)
+    settle(engine)
+    assert bodies(engine, WAITING, key=b"customer 7") == [b"4", b"3", b"2"]
+    [held] = listed(engine, IN_FLIGHT, key=b"customer 7").rows
+    assert (held.body_start, held.client_id, held.key) == (b"1", "printer", b"customer 7")
+    assert bodies(engine, FINISHED, key=b"customer 7") == [b"0"]
+    assert bodies(engine, DEFERRED, key=b"customer 7") == []
+    assert bodies(engine, WAITING, key=b"customer 9") == []
+    first = listed(engine, WAITING, key=b"customer 7", limit=2)
+    assert [row.body_start for row in first.rows] == [b"4", b"3"]
+    rest = listed(engine, WAITING, key=b"customer 7", limit=2, after=first.next_cursor)
+    assert ([row.body_start for row in rest.rows], rest.next_cursor) == ([b"2"], "")
+    # With the other filters.
+    assert bodies(engine, WAITING, key=b"customer 7", first_offset=3, end_offset=6) == [b"3", b"2"]
+    assert bodies(engine, WAITING, key=b"customer 7", attempts_min=1) == []
+    with pytest.raises(InvalidQueryError, match="sort=age: messages with a key are listed with the newest first"):
+        listed(engine, WAITING, key=b"customer 7", sort=BY_AGE)
+
+
+def test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_log(engine):
+        return
+    keyed(engine, *(b"%d" % number for number in range(7)))
+    monkeypatch.setattr("queue_engine.messages.keyed_messages.OFFSETS_MAX", 3)
+    nothing = listed(engine, QUARANTINED, key=b"customer 7")
+    assert (nothing.rows, nothing.next_cursor) == ((), "o4")
+    pages, after = [], ""
+    while True:
+        page = listed(engine, WAITING, key=b"customer 7", after=after)
+        pages.append([row.body_start for row in page.rows])
+        after = page.next_cursor
+        if not after:
+            break
+    assert pages == [[b"6", b"5", b"4"], [b"3", b"2", b"1"], [b"0"]]
+
+
+def test_a_page_of_a_key_says_what_is_not_indexed_yet(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_log(engine):
+        return
+    keyed(engine, b"0", b"1", b"2")
+    monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(1, 3)])
+    page = listed(engine, WAITING, key=b"customer 7")
+    assert page.note == "From offset 1 on, 2 messages are still to be indexed: some of those may lack here."

@@ -117,12 +117,19 @@ class MessageRoutes:
         answer(_search_response(found))
 
     def _search_state(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        name = query_of(head.path, head.raw_query).get("search", "")
-        answer(_search_response(_done(lambda: self._engine.message_search.state(name))))
+        self._answer_search(head, answer, self._engine.message_search.state)
 
     def _search_cancel(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        self._answer_search(head, answer, self._engine.message_search.cancel)
+
+    def _answer_search(self, head: RequestHead, answer: Answer, ask: Callable[[str], SearchState]) -> None:
+        """What a search found has parts of bodies: it is audited like them."""
+        self._audit.require_room()
         name = query_of(head.path, head.raw_query).get("search", "")
-        answer(_search_response(_done(lambda: self._engine.message_search.cancel(name))))
+        found = _done(lambda: ask(name))
+        if found.hits:
+            self._report_read(head, found.topic, found.channel, len(found.hits))
+        answer(_search_response(found))
 
     # Acts.
 

@@ -61,6 +61,29 @@ async def test_what_names_no_message_is_refused_and_changes_nothing(tmp_path: Pa
         assert server.engine.catalog.channel("orders", "billing").backlog.depth == 1
 
 
+async def test_what_a_search_shows_of_bodies_is_audited(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        await server.request("POST", "/topic/create?topic=orders&storage=log")  # others can't be searched
+        await with_messages(server, b"one", b"two")
+
+        def looks() -> list[int | None]:
+            found = [act for act in server.acts if act.action == "read_messages"]
+            return [act.outcome.depth for act in found if act.outcome is not None]
+
+        for text, hits in (("three", []), ("one", [1, 1])):
+            begun = await server.request("POST", f"/channel/search?{NAMES}&text={text}")
+            before = looks()
+            state = begun.json
+            while state["status"] == "running":
+                state = (await server.request("GET", f"/channel/search/state?search={begun.json['search']}")).json
+            if hits:
+                await server.request("POST", f"/channel/search/cancel?search={begun.json['search']}")
+            shown = looks()[len(before) :]
+            # One for each answer that shows a part of a body: how many come while it runs depends on the moment.
+            assert set(shown) == set(hits)
+            assert len(shown) >= len(hits) - 1
+
+
 async def test_looking_at_bodies_is_audited(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         await with_messages(server, b"one")

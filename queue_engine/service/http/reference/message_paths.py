@@ -86,12 +86,12 @@ MESSAGES = {
         "How far a search is, and what it found.",
         (Success("The search.", JSON, ref("Search")),),
         (parameters.SEARCH.required(),),
-        errors=(errors.SEARCH_NOT_FOUND,),
+        errors=(errors.SEARCH_NOT_FOUND, errors.NOT_AUDITED),
     ),
     "/channel/search/cancel": Endpoint(
         "End a search.",
         (Success("The search.", JSON, ref("Search")),),
         (parameters.SEARCH.required(),),
-        errors=(errors.SEARCH_NOT_FOUND,),
+        errors=(errors.SEARCH_NOT_FOUND, errors.NOT_AUDITED),
     ),
 }

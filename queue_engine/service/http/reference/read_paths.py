@@ -24,7 +24,6 @@ READING = {
             *_NAMED,
             errors.CHANNEL_NOT_FOUND,
             errors.OFFSET_BEYOND_END,
-            errors.FENCED_ACT,
             errors.NOT_AUDITED,
         ),
     ),
