@@ -81,6 +81,7 @@ class _PubTopics(dict[bytes, str]):
 _pub_topics = _PubTopics()
 
 Admit = Callable[[bytes, list[bytes]], bool | None]
+# A command's method with the words of its line; or `Parser._held`.
 _ReadBody = Callable[[], Command | None]
 
 
@@ -264,6 +265,25 @@ class Parser:
         self._is_held = False
         self._read_body = None
         self._needed_bytes = 0
+
+    def finish(self) -> None:
+        """The client sends nothing more: drop a line that is cut off, as nsqd does.
+
+        Raises ProtocolError for a command whose body is cut off, with nsqd's text. Valid after `next` returned None.
+        """
+        read_body, rest = self._read_body, self._buffer[self._position :] + b"".join(self._chunks)
+        self.end()
+        if not isinstance(read_body, partial):
+            return
+        verb: str = read_body.args[0][0].decode()
+        if verb in ("PUB", "DPUB"):
+            missing = "message body size" if len(rest) < 4 else "message body"
+            raise ProtocolError("E_BAD_MESSAGE", f"{verb} failed to read {missing}")
+        if verb == "MPUB" and len(rest) >= 4:
+            if len(rest) < _LENGTHS_BYTES:
+                raise ProtocolError("E_BAD_BODY", "MPUB failed to read message count")
+            raise _mpub_error(rest, 4, len(rest), self._max_msg_size)
+        raise ProtocolError("E_BAD_BODY", f"{verb} failed to read {'body size' if len(rest) < 4 else 'body'}")
 
     def end(self) -> None:
         """Drop the unfinished command; from now on `feed` does nothing and `next` returns None."""

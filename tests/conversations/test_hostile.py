@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nsq_socket import NsqSocket, mpub_body, sized
+from tests.support.nsq_socket import FRAME_ERROR, NsqSocket, mpub_body, sized
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
@@ -33,7 +33,9 @@ def test_who_starts_a_command_and_never_ends_it_is_closed(start_engine: StartEng
     for begun in (b"PUB t", b"PUB t\n\x00", b"PUB t\n" + struct.pack(">i", 100) + b"x" * 10):
         client = engine.client()
         client.send(begun)
-        client.read_until_closed(timeout_s=8)  # by itself the server waits for 10 s
+        [(kind, told)] = client.read_until_closed(timeout_s=8)  # by itself the server waits for 10 s
+        assert kind == FRAME_ERROR
+        assert b"command not complete" in told
     engine.client().expect_open()
 
 

@@ -150,6 +150,10 @@ class NsqSocket:
     def finish(self, message: Message) -> None:
         self.send(b"FIN " + message.id + b"\n")
 
+    def end(self) -> None:
+        """Shut the writing side down, as `nc -N` does: the server gets the end, and may still answer."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         self._socket.close()
 

@@ -18,6 +18,7 @@ from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_publishes import reason_of_answer
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.connected_client import ConnectedClient
+from queue_engine.service.tcp.heartbeat import Heartbeat
 from queue_engine.service.tcp.output_buffer import OutputBuffer
 from queue_engine.service.tcp.pub_groups import PubGroup, PubGroups
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
@@ -32,6 +33,7 @@ MAGIC = b"  V2"
 UNSETTLED_BYTES_MAX = 8 << 20
 # Reading pauses, too, while the peer has left so many bytes unread: answers are not held back like messages.
 UNREAD_BYTES_MAX = 256 << 10
+_MIB = 1 << 20
 # Reasons to pause reading; it resumes when all of them are gone.
 _UNSETTLED = 1
 _UNREAD = 2
@@ -88,6 +90,7 @@ class Session(asyncio.Protocol):
         self._magic: bytes | None = b""  # the part that has come; None once it was right
         self._refused_publishes = engine.stats.refused_publishes
         self.answers = Answers(self._answers_settled, self._count_refusal)
+        self._heartbeat = Heartbeat()
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
         self._remote_ip = ""
         self._client = ConnectedClient(engine, clock, owner.pubs.creations, self, owner.gate)
@@ -101,7 +104,6 @@ class Session(asyncio.Protocol):
         now_ns = clock.monotonic_ns()
         self._opened_ns = now_ns
         self.heard_ns = now_ns
-        self._beaten_ns = now_ns
         self._command_began_ns: int | None = None
         self._stuck_since_ns: int | None = None
         self._stuck_bytes = 0
@@ -148,7 +150,7 @@ class Session(asyncio.Protocol):
                 self._transport.close()
 
     def close(self) -> None:
-        """End for the server's stop: take no more commands, answer those taken, then close."""
+        """Take no more commands, answer those taken, then close."""
         self._output.flush()
         self._ends_after_waiting = True
         self._client.leave_channel()
@@ -183,6 +185,19 @@ class Session(asyncio.Protocol):
         # Answers go out together at the end of the turn, so that a client wakes up once for all of them.
         if answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
+
+    def eof_received(self) -> bool:
+        """The client sends nothing more. It gets the answers to all that it sent; then the connection ends."""
+        if self._closing_ns is None and not self._ends_after_waiting:
+            try:
+                if self._magic is None:
+                    self._parser.finish()
+            except ProtocolError as error:
+                self.refuse(error)
+            except Exception as exc:
+                self.fail(exc)
+            self.close()
+        return True  # the transport stays until `_end` closes it
 
     def fail(self, error: Exception) -> None:
         """End this connection, and no other, after an unexpected error."""
@@ -236,7 +251,9 @@ class Session(asyncio.Protocol):
     def body_stalled(self, limit_ms: int) -> None:
         """Cut the connection, whose body has stalled while others wait: `BodyReader`."""
         if not self._reading_pauses & _UNSETTLED:  # else the server has paused it, and it waits for the disk
-            self._cut("body not complete", limit_ms)
+            self._refuse_slow(
+                f"no byte of the body came for {limit_ms} ms (--command-timeout), and others wait for room"
+            )
 
     def _take_magic(self, data: bytes) -> bytes:
         """Read the first four bytes; returns the bytes behind them. Raises ProtocolError for other magic."""
@@ -318,6 +335,7 @@ class Session(asyncio.Protocol):
 
     def agree(self, identity: Identity) -> None:
         self._output.agree(identity)
+        self._heartbeat.begin(identity.heartbeat_interval_ms, self._clock.monotonic_ns())
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=identity.output_buffer_size)
 
@@ -454,25 +472,30 @@ class Session(asyncio.Protocol):
             return
         if not self._ends_after_waiting and self._has_lost_rights():
             return
-        interval_ns = self._client.identity.heartbeat_interval_ms * NS_PER_MS
-        if not interval_ns:
+        heartbeat = self._heartbeat
+        if not heartbeat.interval_ns:
             return
-        if not waits_for_server and now_ns - self.heard_ns > 2 * interval_ns:
-            self._cut("silent", 2 * self._client.identity.heartbeat_interval_ms)
+        if not waits_for_server and heartbeat.is_silent(now_ns, self.heard_ns):
+            if heartbeat.is_one_missing(self.heard_ns):
+                self._beat()
+            self._log_cut("silent", 2 * self._client.identity.heartbeat_interval_ms)
+            self._end()
             return
         if self._stuck_since_ns is not None:
             left_bytes = self._write_buffer_bytes()
             if left_bytes < self._stuck_bytes:
                 self._stuck_since_ns = now_ns
-            elif now_ns - self._stuck_since_ns > interval_ns:
+            elif now_ns - self._stuck_since_ns > heartbeat.interval_ns:
                 self._cut("does not read", self._client.identity.heartbeat_interval_ms)
                 return
             self._stuck_bytes = left_bytes
-        if now_ns - self._beaten_ns >= interval_ns:
-            self._beaten_ns = now_ns
-            if not self._is_write_paused:
-                self._output.flush()
-                transport.write(frames.HEARTBEAT)
+        if heartbeat.is_due(now_ns, self.heard_ns):
+            self._beat()
+
+    def _beat(self) -> None:
+        if not self._is_write_paused and self._transport is not None:
+            self._output.flush()
+            self._transport.write(frames.HEARTBEAT)
 
     def _has_lost_rights(self) -> bool:
         try:
@@ -485,17 +508,33 @@ class Session(asyncio.Protocol):
 
     def _is_too_slow(self, now_ns: int) -> bool:
         """Cut the connection when its magic or a command takes too long; returns whether it was cut."""
+        timeout_ms = self._options.command_timeout_ms
         if self._magic is not None and now_ns - self._opened_ns > self._options.magic_timeout_ms * NS_PER_MS:
             self._cut("no magic", self._options.magic_timeout_ms)
             return True
         if self._command_began_ns is not None:
-            begun_mib = 1 + (self._parser.buffered_bytes >> 20)
-            limit_ms = self._options.command_timeout_ms * begun_mib
+            limit_ms = timeout_ms * (1 + self._parser.awaited_body_bytes // _MIB)
             if now_ns - self._command_began_ns > limit_ms * NS_PER_MS:
-                self._cut("command not complete", limit_ms)
+                self._refuse_slow(f"command not complete within {limit_ms} ms (--command-timeout, once per MiB begun)")
+                return True
+            if now_ns - self.heard_ns > timeout_ms * NS_PER_MS:
+                self._refuse_slow(f"command not complete, and nothing came for {timeout_ms} ms (--command-timeout)")
                 return True
         return False
 
+    def _refuse_slow(self, why: str) -> None:
+        """Tell the client why, and end the connection."""
+        awaited_bytes, held_bytes = self._parser.awaited_body_bytes, self._parser.buffered_bytes
+        come = (
+            f"{held_bytes} of {awaited_bytes} bytes of its body came" if awaited_bytes else f"{held_bytes} bytes came"
+        )
+        self._parser.end()
+        self.refuse(ProtocolError("E_INVALID", f"{why}: {come}"))
+        self._flush_soon(self)
+
     def _cut(self, reason: str, limit_ms: int) -> None:
-        logger.info("client cut remote=%s reason=%r limit_ms=%d", self._client.remote_address, reason, limit_ms)
+        self._log_cut(reason, limit_ms)
         self.abort()
+
+    def _log_cut(self, reason: str, limit_ms: int) -> None:
+        logger.info("client cut remote=%s reason=%r limit_ms=%d", self._client.remote_address, reason, limit_ms)

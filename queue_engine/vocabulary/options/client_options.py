@@ -23,7 +23,9 @@ class ClientOptions(OptionGroup):
     )
     magic_timeout_ms: int = option(5_000, "how long a new connection may take to send its magic", low=100)
     command_timeout_ms: int = option(
-        10_000, "how long a command and its body may take from first byte to last, per MiB begun", low=100
+        10_000,
+        "how long a command may take, and once more for each MiB of its body; how long nothing of it may come",
+        low=100,
     )
     requeue_on_disconnect: bool = option(
         True, "give a lost consumer's messages back at once (false: wait for their timeout, as nsqd)"

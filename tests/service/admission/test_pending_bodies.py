@@ -175,7 +175,8 @@ class Clients:
 
 
 BODY = mpub_body([b"x" * 1_000] * 10)
-COMMAND = b"MPUB t\n" + sized(BODY)
+LINE = b"MPUB t\n"
+COMMAND = LINE + sized(BODY)
 
 
 async def test_a_session_beyond_the_budget_is_not_read_from_until_there_is_room(tmp_path: Path) -> None:
@@ -244,7 +245,11 @@ async def test_a_client_that_stalls_with_room_is_cut_and_who_waits_is_not(tmp_pa
     second.session.check(clients.bench.clock.monotonic_ns())
     assert not second.transport.is_aborted
     clients.budget.check(clients.bench.clock.monotonic_ns())
-    assert first.transport.is_aborted
+    first.turn()
+    why = f"no byte of the body came for {STALL_MS} ms (--command-timeout), and others wait for room"
+    come = f"{5_000 - len(LINE)} of {len(COMMAND) - len(LINE)} bytes of its body came"
+    assert first.frames == [f"E_INVALID {why}: {come}"]
+    assert first.transport.is_closed
     assert second.transport.is_reading
     second.check_after(STALL_MS - 1)
     assert not second.transport.is_aborted, "its time began when there was room"
