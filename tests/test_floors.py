@@ -48,10 +48,11 @@ MAY_IMPORT = {
         "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages engine "
         "service.admission service.monitoring service.http.reference"
     ),
+    "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
     "lookup": "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference",
     "service": (
         "vocabulary vocabulary.options disk commit_log disk_queue delivery engine service.admission service.loop "
-        "service.monitoring service.tcp service.http"
+        "service.monitoring service.tcp service.http service.statsd"
     ),
     "daemon": "vocabulary vocabulary.options go_flags process service",
     "__main__": "daemon",

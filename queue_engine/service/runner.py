@@ -31,6 +31,7 @@ from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
 from queue_engine.service.loop.worker import BackgroundThread
 from queue_engine.service.monitoring.console_figures import Console
+from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
@@ -287,7 +288,7 @@ class EngineRunner:
             await self.listeners.open_tcp(tcp_server.make_session, self.options.tcp_address)
             await self.listeners.open_http(http_api.protocol_factory, self.options.http_address)
             self.snapshot = engine.stats.now(include_clients=False)
-            loops = self._loops(engine, tcp_server)
+            loops = self._loops(engine, tcp_server, clock)
             tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
             self._started.set()
             await self._stop_asked.wait()
@@ -301,7 +302,7 @@ class EngineRunner:
             turns.run()  # messages taken before are appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
 
-    def _loops(self, engine: Engine, tcp_server: TcpServer) -> list[Loop]:
+    def _loops(self, engine: Engine, tcp_server: TcpServer, clock: SystemClock) -> list[Loop]:
         """The periodic work: what each loop does, as the health names it, and one round of it."""
         loops: list[Loop] = [
             ("checking the connections", tcp_server.check_once),
@@ -310,6 +311,9 @@ class EngineRunner:
         ]
         if self.beat_every_s:
             loops.append(("feeding the watchdog", self._beat_once))
+        if self.options.statsd_address:
+            push = StatsdPush(engine, clock, lambda: self.listeners.http[1])
+            loops.append(("sending stats to statsd", push.push_in_turn))
         freed = freed_memory.of_this_process()
         if freed is not None:
             loops.append(("giving back freed memory", freed.look_once))

@@ -1,0 +1,1 @@
+"""Sends the stats to a statsd daemon."""

@@ -1,0 +1,140 @@
+"""The stats as statsd reads them, under nsqd's names: one a line, many lines a packet.
+
+    PREFIXtopic.T.message_count:5|c               c: what was added since the lines before
+    PREFIXtopic.T.channel.C.depth:12|g            g: as it is now
+
+Names of topics and channels stand as they are, as with nsqd: a dot in one of them makes one more level of the name.
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+
+from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
+from queue_engine.vocabulary.latency_percentiles import percentiles_ns
+from queue_engine.vocabulary.names import is_ephemeral
+
+HOST = "%s"  # in a prefix
+_CHANNELS_PER_STEP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """Of a topic or channel when they were sent last. number: of the topic or channel itself: another one of the same
+    name begins at 0."""
+
+    number: int
+    counts: Mapping[str, int]
+
+
+_NOTHING = _Counters(-1, {})
+
+
+class StatsdLines:
+    """Makes the lines, and remembers the counters that it made them of. prefix: with what each line begins."""
+
+    def __init__(self, prefix: str, *, excludes_ephemeral: bool) -> None:
+        self._prefix = prefix
+        self._excludes_ephemeral = excludes_ephemeral
+        self._sent: dict[tuple[str, str], _Counters] = {}
+        self._collections = 0
+
+    def of(self, snapshot: EngineSnapshot, memory: Mapping[str, int] | None) -> Generator[None, None, list[str]]:
+        """The lines of one moment. memory: the process's, None without. Yields between short steps."""
+        lines: list[str] = []
+        known: dict[tuple[str, str], _Counters] = {}
+        listed = 0
+        for topic in snapshot.topics:
+            if self._excludes_ephemeral and is_ephemeral(topic.topic_name):
+                continue
+            lines += self._topic(topic, snapshot.percentiles, known)
+            for channel in topic.channels:
+                if not (self._excludes_ephemeral and is_ephemeral(channel.channel_name)):
+                    lines += self._channel(channel, snapshot.percentiles, known)
+            listed += 1 + len(topic.channels)
+            if listed >= _CHANNELS_PER_STEP:
+                listed = 0
+                yield
+        self._sent = known
+        if memory is not None:
+            lines += self._memory(memory)
+        return lines
+
+    def _topic(
+        self, topic: TopicStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
+    ) -> list[str]:
+        start = f"{self._prefix}topic.{topic.topic_name}."
+        counts = {"message_count": topic.message_count, "message_bytes": topic.message_bytes}
+        lines = self._grown(start, (topic.topic_name, ""), _Counters(topic.number, counts), known)
+        lines += [f"{start}depth:{topic.depth}|g", f"{start}backend_depth:{topic.backend_depth}|g"]
+        if quantiles and topic.channels:
+            lines += _latencies(start, topic.latency_counts(), quantiles)
+        return lines
+
+    def _channel(
+        self, channel: ChannelStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
+    ) -> list[str]:
+        start = f"{self._prefix}topic.{channel.topic_name}.channel.{channel.channel_name}."
+        counts = {
+            "message_count": channel.message_count,
+            "requeue_count": channel.requeue_count,
+            "timeout_count": channel.timeout_count,
+        }
+        key = (channel.topic_name, channel.channel_name)
+        lines = self._grown(start, key, _Counters(channel.number, counts), known)
+        lines += [
+            f"{start}depth:{channel.depth}|g",
+            f"{start}backend_depth:{channel.backend_depth}|g",
+            f"{start}in_flight_count:{channel.in_flight_count}|g",
+            f"{start}deferred_count:{channel.deferred_count}|g",
+            f"{start}clients:{channel.client_count}|g",
+        ]
+        if quantiles:
+            lines += _latencies(start, channel.window.counts(), quantiles)
+        return lines
+
+    def _grown(
+        self, start: str, key: tuple[str, str], now: _Counters, known: dict[tuple[str, str], _Counters]
+    ) -> list[str]:
+        known[key] = now
+        before = self._sent.get(key, _NOTHING)
+        counts = before.counts if before.number == now.number else {}
+        return [f"{start}{name}:{count - counts.get(name, 0)}|c" for name, count in now.counts.items()]
+
+    def _memory(self, memory: Mapping[str, int]) -> list[str]:
+        start = f"{self._prefix}mem."
+        lines = [f"{start}{name}:{value}|g" for name, value in memory.items() if name != "gc_total_runs"]
+        lines.append(f"{start}gc_runs:{memory['gc_total_runs'] - self._collections}|c")
+        self._collections = memory["gc_total_runs"]
+        return lines
+
+
+def _latencies(start: str, counts: Mapping[int, int], quantiles: tuple[float, ...]) -> list[str]:
+    values = percentiles_ns(counts, quantiles)
+    # As nsqd names them, in whole percent: 0.999 is _100, as 1.0 is.
+    return [
+        f"{start}e2e_processing_latency_{quantile * 100:.0f}:{value}|g"
+        for quantile, value in zip(quantiles, values, strict=True)
+    ]
+
+
+def prefix_of(pattern: str, host: str, http_port: int) -> str:
+    """What names begin with, from --statsd-prefix: for %s, the server's address and HTTP port without dots, colons."""
+    address = f"[{host}]" if ":" in host else host
+    server = f"{address}:{http_port}".replace(".", "_").replace(":", "_")
+    prefix = pattern.replace(HOST, server)
+    return prefix if not prefix or prefix.endswith(".") else prefix + "."
+
+
+def packets_of(lines: Iterable[str], bytes_max: int) -> list[bytes]:
+    """The lines in packets of at most so many bytes, no line cut; a longer line is a packet of its own."""
+    packets: list[bytes] = []
+    packet = bytearray()
+    for line in lines:
+        data = line.encode() + b"\n"
+        if packet and len(packet) + len(data) > bytes_max:
+            packets.append(bytes(packet))
+            packet.clear()
+        packet += data
+    if packet:
+        packets.append(bytes(packet))
+    return packets

@@ -1,0 +1,154 @@
+"""Sends the stats to a statsd daemon at intervals, by UDP.
+
+Nothing of it holds up the engine: the address is looked up on a thread of its own, the lines are made in short steps,
+the packets go one by one with a pause between, so that the daemon can keep up, and a packet that can't be sent at once
+is dropped. What was counted meanwhile is sent the next time, if the daemon can't be found.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from queue_engine.engine import Engine
+from queue_engine.service.monitoring.process_memory import memory_stats
+from queue_engine.service.statsd.lines import StatsdLines, packets_of, prefix_of
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
+from queue_engine.vocabulary.options.addresses import split_address
+
+logger = logging.getLogger(__name__)
+
+# A daemon's socket takes some two hundred packets at once; a thousand channels are a thousand packets.
+PAUSE_S = 0.005
+# All packets are sent in this part of the interval.
+SHARE_OF_INTERVAL = 0.8
+LOOKED_UP_WITHIN_S = 5.0
+COMPLAINT_EVERY_NS = 60 * NS_PER_S
+
+# Family, socket type, protocol, canonical name, address; as socket.getaddrinfo has it.
+Place = tuple[Any, ...]
+LookUp = Callable[[str, int], Place]
+
+
+def look_up(host: str, port: int) -> Place:
+    """Where to send. Raises OSError for a host that is not known. May take long."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+
+
+class StatsdPush:
+    """Belongs to the engine's loop. http_port: the server's own, once it listens. resolve: on a thread; see
+    `look_up`."""
+
+    def __init__(
+        self, engine: Engine, clock: Clock, http_port: Callable[[], int], *, resolve: LookUp = look_up
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._http_port = http_port
+        self._resolve = resolve
+        self._lines: StatsdLines | None = None
+        self._looking_up: asyncio.Future[Place] | None = None
+        self._complained_ns = -COMPLAINT_EVERY_NS
+
+    async def push_in_turn(self) -> None:
+        """Wait for an interval to pass, then push once."""
+        await asyncio.sleep(self._engine.options.statsd_interval_ms / 1_000)
+        await self.push_once()
+
+    async def push_once(self) -> None:
+        """Send what there is now. Logs what keeps it from that, once a minute at most."""
+        options = self._engine.options
+        try:
+            place = await self._place()
+        except OSError as exc:
+            self._complain(f"{options.statsd_address} can't be looked up: {exc.strerror or exc}")
+            return
+        packets = packets_of(await self._made(), options.statsd_udp_packet_size)
+        pause_s = min(PAUSE_S, SHARE_OF_INTERVAL * options.statsd_interval_ms / 1_000 / max(len(packets), 1))
+        unsent, error = 0, ""
+        family, kind, protocol, _, address = place
+        with contextlib.ExitStack() as open_sockets:
+            try:
+                to = open_sockets.enter_context(socket.socket(family, kind, protocol))
+                to.setblocking(False)
+                to.connect(address)
+            except OSError as exc:
+                self._complain(f"packets can't be sent to {options.statsd_address}: {exc.strerror or exc}")
+                return
+            for packet in packets:
+                try:
+                    to.send(packet)
+                except OSError as exc:
+                    unsent, error = unsent + 1, exc.strerror or str(exc)
+                await asyncio.sleep(pause_s)
+        if unsent:
+            self._complain(f"{unsent} of {len(packets)} packets were not sent to {options.statsd_address}: {error}")
+
+    async def _made(self) -> list[str]:
+        options = self._engine.options
+        if self._lines is None:
+            prefix = prefix_of(options.statsd_prefix, options.effective_broadcast_address, self._http_port())
+            self._lines = StatsdLines(prefix, excludes_ephemeral=options.statsd_exclude_ephemeral)
+        slices = self._engine.stats.in_slices(lambda topic, channel: False)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as stop:
+                snapshot = stop.value
+                break
+            await asyncio.sleep(0)
+        steps = self._lines.of(snapshot, memory_stats() if options.statsd_mem_stats else None)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                lines: list[str] = stop.value
+                return lines
+            await asyncio.sleep(0)
+
+    async def _place(self) -> Place:
+        """Raises OSError. Looks the host up each time: a daemon may have moved."""
+        host, port = split_address(self._engine.options.statsd_address)
+        if self._looking_up is None:
+            self._looking_up = self._on_a_thread(host or "127.0.0.1", port)
+        looking_up = self._looking_up
+        done, _ = await asyncio.wait([looking_up], timeout=LOOKED_UP_WITHIN_S)
+        if not done:
+            # Its thread goes on: one that waits for a name server is enough.
+            raise TimeoutError(f"no answer within {LOOKED_UP_WITHIN_S:g} s")
+        self._looking_up = None
+        return looking_up.result()
+
+    def _on_a_thread(self, host: str, port: int) -> "asyncio.Future[Place]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Place] = loop.create_future()
+
+        def settle(place: Place | None, error: OSError | None) -> None:
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            elif place is not None:
+                future.set_result(place)
+
+        def work() -> None:
+            place, error = None, None
+            try:
+                place = self._resolve(host, port)
+            except (OSError, UnicodeError) as exc:
+                error = exc if isinstance(exc, OSError) else OSError(str(exc))
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, place, error)
+
+        # A daemon: looking up may take longer than the server's stop.
+        threading.Thread(target=work, name="penstock-statsd", daemon=True).start()
+        return future
+
+    def _complain(self, what: str) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - self._complained_ns >= COMPLAINT_EVERY_NS:
+            self._complained_ns = now_ns
+            logger.warning("statsd gets no stats: %s", what)
