@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "topology": "vocabulary vocabulary.flow disk commit_log",
     "samples": "vocabulary vocabulary.options disk commit_log progress log_store fetch delivery",
     "identity": "vocabulary",
+    "tls": "vocabulary vocabulary.options",
     "engine": (
         "vocabulary vocabulary.options vocabulary.flow wire disk storage commit_log consume_queue progress readers "
         "log_store fetch disk_queue delivery messages topology samples"
@@ -42,7 +43,11 @@ MAY_IMPORT = {
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
     "service.monitoring": "vocabulary storage delivery service.admission",
-    "service.tcp": "vocabulary vocabulary.options protocol delivery identity engine service.admission service.loop",
+    "service.layers": "protocol",
+    "service.tcp": (
+        "vocabulary vocabulary.options protocol delivery identity tls engine service.admission service.loop "
+        "service.layers"
+    ),
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http": (
         "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages engine "
@@ -51,7 +56,7 @@ MAY_IMPORT = {
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
     "lookup": "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference",
     "service": (
-        "vocabulary vocabulary.options disk commit_log disk_queue delivery engine service.admission service.loop "
+        "vocabulary vocabulary.options disk commit_log disk_queue delivery tls engine service.admission service.loop "
         "service.monitoring service.tcp service.http service.statsd"
     ),
     "daemon": "vocabulary vocabulary.options go_flags process service",

@@ -15,6 +15,7 @@ from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.ramp_pace import RampPace
+from queue_engine.delivery.sampling import draw
 from queue_engine.delivery.stats import (
     NO_LATENCIES,
     ChannelStats,
@@ -311,6 +312,10 @@ class Channel:
                 run = self._without_repeated(run, now_ns)
                 if run is None:
                     return True
+            if consumer.sample_rate:
+                run = self._drawn(run, consumer.sample_rate)
+                if run is None:
+                    return True
             # Messages of the log are read again from the log; the table needs their ids alone.
             self._in_flight.add(consumer, SentRun.of(run) if self.backlog.can_reread else run, now_ns)
         except Exception:
@@ -343,6 +348,13 @@ class Channel:
         later = run.select(repeated)
         self.backlog.give_back(later, later.ids, counted=False, due_ns=now_ns + REPEATED_DELAY_NS)
         return run.select(fresh) if fresh else None
+
+    def _drawn(self, run: Run, sample_rate: int) -> Run | None:
+        """What a consumer gets that wants a sample. The rest is finished for the whole channel, as with nsqd."""
+        kept, lost = draw(len(run), sample_rate)
+        if lost:
+            self.backlog.settle([run.ids[index] for index in lost])
+        return run.select(kept) if kept else None
 
     # From the consumers back.
 

@@ -26,7 +26,8 @@ class Consumer:
     """A consumer of one channel.
 
     Credit is NSQ's: messages are sent while fewer than `ready_count` are in flight. name, address: what IDENTIFY called
-    it, and where it connected from; label: both, for the histories of messages that came back.
+    it, and where it connected from; sample_rate: the percent of messages that it gets of what is taken for it, 0 for
+    all; label: both, for the histories of messages that came back.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Consumer:
         "ready_count",
         "requeue_count",
         "requeues_noted",
+        "sample_rate",
         "sink",
         "timeout_count",
         "timeouts_noted",
@@ -55,6 +57,7 @@ class Consumer:
         *,
         msg_timeout_ns: int,
         max_msg_timeout_ns: int,
+        sample_rate: int = 0,
         name: str = "",
         address: str = "",
     ) -> None:
@@ -65,6 +68,7 @@ class Consumer:
         self.sink = sink
         self.msg_timeout_ns = msg_timeout_ns
         self.max_msg_timeout_ns = max_msg_timeout_ns
+        self.sample_rate = sample_rate
         self.ready_count = 0
         self.in_flight_count = 0
         self.is_closing = False

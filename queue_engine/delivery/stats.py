@@ -50,6 +50,12 @@ class ClientStats:
     authed: bool = False  # it has sent AUTH, which was accepted
     auth_identity: str = ""  # as the auth server or its token names it
     auth_identity_url: str = ""
+    sample_rate: int = 0  # percent of the messages that it gets, 0 for all
+    snappy: bool = False
+    deflate: bool = False
+    tls: bool = False
+    tls_cipher_suite: str = ""
+    tls_version: str = ""
 
 
 class LatencyWindow(NamedTuple):

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from queue_engine.protocol.features import NO_FEATURES, Features, agreed_features
 from queue_engine.protocol.go_json import JsonError, JsonObject
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.options.options import Options
@@ -14,19 +15,17 @@ DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS = 250
 OUTPUT_BUFFER_SIZE_MIN = 64
 # What nsqd answers for no buffer at all: it writes each message by itself.
 NO_OUTPUT_BUFFER_SIZE = 1
-OUTPUT_BUFFER_TIMEOUT_MS_MIN = 25
 HEARTBEAT_INTERVAL_MS_MIN = 1_000
 MSG_TIMEOUT_MS_MIN = 1_000
 SAMPLE_RATE_MAX = 99
 SAMPLE_RATE_BITS = 32
-MAX_DEFLATE_LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A connection's names, and the settings agreed with its client. 0 in a time means off.
 
-    output_buffer_size: NO_OUTPUT_BUFFER_SIZE for none.
+    output_buffer_size: NO_OUTPUT_BUFFER_SIZE for none. sample_rate: the percent of messages that it gets, 0 for all.
     """
 
     client_id: str
@@ -37,6 +36,8 @@ class Identity:
     output_buffer_timeout_ms: int
     msg_timeout_ms: int
     feature_negotiation: bool = False
+    sample_rate: int = 0
+    features: Features = NO_FEATURES
 
     def response(self, options: Options, *, is_auth_required: bool = False) -> bytes:
         """The answer: JSON of the settings when the client negotiates features, otherwise OK."""
@@ -48,12 +49,12 @@ class Identity:
                 "version": VERSION,
                 "max_msg_timeout": options.max_msg_timeout_ms,
                 "msg_timeout": self.msg_timeout_ms,
-                "tls_v1": False,
-                "deflate": False,
-                "deflate_level": MAX_DEFLATE_LEVEL,
-                "max_deflate_level": MAX_DEFLATE_LEVEL,
-                "snappy": False,
-                "sample_rate": 0,
+                "tls_v1": self.features.tls,
+                "deflate": self.features.deflate,
+                "deflate_level": self.features.deflate_level,
+                "max_deflate_level": options.max_deflate_level,
+                "snappy": self.features.snappy,
+                "sample_rate": self.sample_rate,
                 "auth_required": is_auth_required,
                 "output_buffer_size": self.output_buffer_size,
                 "output_buffer_timeout": self.output_buffer_timeout_ms,
@@ -78,7 +79,8 @@ def default_identity(host: str, options: Options) -> Identity:
 
 
 def parse_identify(body: bytes, default: Identity, options: Options) -> Identity:
-    """The settings for a client that sent `body`. Raises ProtocolError E_BAD_BODY, which is fatal.
+    """The settings for a client that sent `body`. Raises ProtocolError E_BAD_BODY or
+    E_IDENTIFY_FAILED, which are fatal.
 
     The values are checked in nsqd's order, which decides what it complains of. Names are those of this body alone.
     """
@@ -86,9 +88,8 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
         fields = JsonObject(body)
         requested = {name: fields.integer(name) for name in _TIMES_AND_SIZES}
         sample_rate = fields.integer("sample_rate", SAMPLE_RATE_BITS)
-        fields.integer("deflate_level")
-        for name in ("tls_v1", "deflate", "snappy"):
-            fields.boolean(name)
+        deflate_level = fields.integer("deflate_level")
+        tls, deflate, snappy = (fields.boolean(name) for name in ("tls_v1", "deflate", "snappy"))
         client_id, hostname = fields.text("client_id"), fields.text("hostname")
         user_agent = fields.text("user_agent")
         feature_negotiation = fields.boolean("feature_negotiation")
@@ -106,7 +107,7 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
     output_buffer_timeout_ms = _agree(
         requested["output_buffer_timeout"],
         default.output_buffer_timeout_ms,
-        OUTPUT_BUFFER_TIMEOUT_MS_MIN,
+        options.min_output_buffer_timeout_ms,
         options.max_output_buffer_timeout_ms,
         "output buffer timeout",
     )
@@ -124,6 +125,9 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
     msg_timeout_ms = requested["msg_timeout"]
     if msg_timeout_ms and not MSG_TIMEOUT_MS_MIN <= msg_timeout_ms <= options.max_msg_timeout_ms:
         raise _invalid(f"msg timeout ({msg_timeout_ms}) is invalid")
+    features = NO_FEATURES
+    if feature_negotiation:  # without it the client could not learn what it gets
+        features = agreed_features(options, tls=tls, snappy=snappy, deflate=deflate, deflate_level=deflate_level)
     return Identity(
         client_id=client_id,
         hostname=hostname,
@@ -133,6 +137,8 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
         output_buffer_timeout_ms=output_buffer_timeout_ms,
         msg_timeout_ms=msg_timeout_ms or default.msg_timeout_ms,
         feature_negotiation=feature_negotiation,
+        sample_rate=sample_rate,
+        features=features,
     )
 
 

@@ -95,7 +95,7 @@ class Parser:
     def __init__(self, *, max_msg_size: int, max_body_size: int, max_req_timeout_ms: int, max_rdy_count: int) -> None:
         """Sizes in bytes. max_msg_size: one message's body; max_body_size: the body of MPUB, IDENTIFY and AUTH."""
         self.admit: Admit | None = None
-        """Called with a known verb and all words of its line before the parser checks any parameter.
+        """Called with a verb, known or not, and all words of its line before the parser checks any parameter.
 
         It may raise ProtocolError. When it returns True, the line becomes NOP (for commands without a body only), as
         RDY after CLS does. After a connection's first PUB it is not called for PUB lines in the cache.
@@ -285,6 +285,15 @@ class Parser:
             raise _mpub_error(rest, 4, len(rest), self._max_msg_size)
         raise ProtocolError("E_BAD_BODY", f"{verb} failed to read {'body size' if len(rest) < 4 else 'body'}")
 
+    def take_rest(self) -> bytes:
+        """The bytes behind the last command: the parser gives them up, for they belong to a layer below."""
+        rest = b"".join((self._buffer[self._position :], *self._chunks))
+        self._buffer = b""
+        self._position = 0
+        self._chunks = []
+        self._chunk_bytes = 0
+        return rest
+
     def end(self) -> None:
         """Drop the unfinished command; from now on `feed` does nothing and `next` returns None."""
         self._is_ended = True
@@ -318,9 +327,10 @@ class Parser:
         params = buffer[start:end].split(b" ")
         verb = params[0]
         read = self._verbs.get(verb)
+        is_passed_over = self.admit is not None and self.admit(verb, params)
         if read is None:
             raise invalid(f"invalid command {text_of(verb)}")
-        if self.admit is not None and self.admit(verb, params):
+        if is_passed_over:
             return NOP
         return read(params)
 

@@ -34,6 +34,7 @@ from queue_engine.service.monitoring.console_figures import Console
 from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
+from queue_engine.tls.server_context import server_context
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
@@ -272,7 +273,8 @@ class EngineRunner:
             are_clients_fewer = self.descriptors.clients < self.options.max_connections
             logger.log(logging.WARNING if are_clients_fewer else logging.INFO, "%s", lowered)
         bodies = PendingBodies(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
-        tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies)
+        tls = server_context(self.options)
+        tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies, tls=tls)
         http_api = HttpApi(
             engine,
             addresses=lambda: (self.listeners.tcp[1], self.listeners.http[1]),

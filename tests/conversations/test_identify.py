@@ -19,7 +19,7 @@ def test_without_negotiation_the_answer_is_ok(engine: RunningEngine) -> None:
 def test_negotiation_tells_limits_and_what_is_off(start_engine: StartEngine) -> None:
     client = start_engine(max_rdy_count=1234, msg_timeout_ms=5_000, max_msg_timeout_ms=60_000).client()
     answer = client.identify(
-        feature_negotiation=True, tls_v1=True, snappy=True, deflate=False, deflate_level=6, sample_rate=0
+        feature_negotiation=True, tls_v1=True, snappy=False, deflate=False, deflate_level=6, sample_rate=0
     )
     assert answer["max_rdy_count"] == 1234
     assert answer["msg_timeout"] == 5_000
@@ -126,13 +126,6 @@ def test_bodies_that_make_no_sense_are_refused(engine: RunningEngine, sent: byte
     client.send(b"IDENTIFY\n" + sent)
     assert client.read_error() == error
     client.expect_closed()
-
-
-def test_compression_and_tls_are_answered_as_off_whatever_is_asked(engine: RunningEngine) -> None:
-    client = engine.client()
-    answer = client.identify(feature_negotiation=True, tls_v1=True, snappy=True, deflate=True, deflate_level=9)
-    assert answer["tls_v1"] is answer["snappy"] is answer["deflate"] is False
-    client.expect_open()
 
 
 def test_bodies_are_read_as_go_reads_them(engine: RunningEngine) -> None:

@@ -353,9 +353,14 @@ def test_the_state_is_asked_before_parameters_and_body() -> None:
         assert str(caught.value) == f"E_INVALID cannot {verb.decode()} in current state"
         assert asked.pop() == (verb, [verb, b"$$"])
         assert parser.next() is None
-    # nsqd knows no state for what is no command.
+    # Where TLS is required, what is no command is refused for that, too.
     parser = new_parser()
     parser.admit = admit
+    parser.feed(b"ASDF\n")
+    with pytest.raises(ProtocolError, match="cannot ASDF in current state"):
+        parser.next()
+    parser = new_parser()
+    parser.admit = lambda verb, params: False
     parser.feed(b"ASDF\n")
     with pytest.raises(ProtocolError, match="invalid command ASDF"):
         parser.next()

@@ -1,6 +1,7 @@
 """A real session on a transport in memory: what comes out, when, and whether it reads, without a socket."""
 
 import asyncio
+import ssl
 from typing import Any
 
 from queue_engine.engine import Engine
@@ -25,7 +26,7 @@ class MemoryTransport(asyncio.Transport):
         self._high_bytes = 64 << 10
         self._kept_bytes = 0
         self._is_paused = False
-        self.session: Session
+        self.session: asyncio.Protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("192.0.2.1", 4321) if name == "peername" else default
@@ -63,6 +64,10 @@ class MemoryTransport(asyncio.Transport):
         assert not self.is_closed, "uvloop raises here"
         self.is_reading = True
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)
+        self.session = protocol
+
     def is_closing(self) -> bool:
         return self.is_closed
 
@@ -86,12 +91,14 @@ class MemorySession:
         bodies: PendingBodies | None = None,
         owner: SessionOwner | None = None,
         gate: Gate | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.turns = turns
         self.pubs = turns.pubs
         self.gate = gate or Gate()
+        self.tls = tls
         self.bodies = bodies or PendingBodies(engine.options.max_pending_body_bytes, engine.options.command_timeout_ms)
         self.transport = MemoryTransport()
         self.session = Session(engine, clock, owner or self)
@@ -114,7 +121,7 @@ class MemorySession:
     # What a test does.
 
     def send(self, data: bytes) -> None:
-        self.session.data_received(data)
+        self.transport.session.data_received(data)
 
     def turn(self) -> None:
         """Whatever is to be done is done and written."""
@@ -146,4 +153,4 @@ class MemorySession:
     def leave(self) -> None:
         """The connection is gone."""
         self.transport.close()
-        self.session.connection_lost(None)
+        self.transport.session.connection_lost(None)

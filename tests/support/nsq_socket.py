@@ -58,14 +58,18 @@ class NsqSocket:
         self._socket.settimeout(timeout_s)
         while len(self._received) < count:
             try:
-                data = self._socket.recv(1 << 16)
+                data = self._receive()
             except ConnectionResetError:
-                data = b""
-            if not data:
+                data = None
+            if data is None:
                 raise EOFError(f"closed with {self._received!r} unread")
             self._received += data
         data, self._received = self._received[:count], self._received[count:]
         return data
+
+    def _receive(self) -> bytes | None:
+        """What comes next; None at the end."""
+        return self._socket.recv(1 << 16) or None
 
     def read_response(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> bytes:
         """The next frame, which must be a response."""

@@ -64,7 +64,6 @@ WRITE_TIMEOUT_MS = 30_000
 # One after the other is made, and each has a snapshot of its own meanwhile.
 SCRAPES_MAX = 8
 PATH_SHOWN_MAX = 80  # characters of an unknown client's path in the audit list
-MAX_DEFLATE_LEVEL = 6  # nsqd's default; the server has no compression
 
 
 def reference() -> dict[str, Any]:
@@ -228,7 +227,7 @@ class HttpApi:
             "max_heartbeat_interval": options.max_heartbeat_interval_ms * NS_PER_MS,
             "max_output_buffer_size": options.max_output_buffer_size,
             "max_output_buffer_timeout": options.max_output_buffer_timeout_ms * NS_PER_MS,
-            "max_deflate_level": MAX_DEFLATE_LEVEL,
+            "max_deflate_level": options.max_deflate_level,
             "topology_zone": "",
             "topology_region": "",
         }

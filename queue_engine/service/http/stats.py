@@ -226,9 +226,9 @@ def _client(client: ClientStats, topic: str) -> dict[str, Any]:
         "finish_count": client.finish_count,
         "requeue_count": client.requeue_count,
         "connect_ts": client.connect_ts,
-        "sample_rate": 0,
-        "deflate": False,
-        "snappy": False,
+        "sample_rate": client.sample_rate,
+        "deflate": client.deflate,
+        "snappy": client.snappy,
         "user_agent": client.user_agent,
         **auth,
         "topology_zone": "",
@@ -236,11 +236,11 @@ def _client(client: ClientStats, topic: str) -> dict[str, Any]:
         "pub_counts": [
             {"topic": name, "count": count} for name, count in client.pub_counts if not topic or name == topic
         ],
-        "tls": False,
-        "tls_cipher_suite": "",
-        "tls_version": "",
-        "tls_negotiated_protocol": "",
-        "tls_negotiated_protocol_is_mutual": False,
+        "tls": client.tls,
+        "tls_cipher_suite": client.tls_cipher_suite,
+        "tls_version": client.tls_version,
+        "tls_negotiated_protocol": "",  # NSQ's clients negotiate none
+        "tls_negotiated_protocol_is_mutual": client.tls,  # as Go says of every TLS connection
         "timeout_count": client.timeout_count,
         "msg_timeout": client.msg_timeout_ms,
     }

@@ -34,12 +34,14 @@ class Answers:
         self._on_settled = on_settled
         self._on_refused = on_refused
 
-    def add(self, frame: bytes) -> None:
-        """Answer, behind the answers to earlier commands."""
+    def add(self, frame: bytes, then: Callable[[], None] | None = None) -> None:
+        """Answer, behind the answers to earlier commands. then: called when it is ready, with all before it."""
         if self.waiting:
-            self.waiting.append((DONE, frame, "", 0, None))
-        else:
-            self.ready.append(frame)
+            self.waiting.append((DONE, frame, "", 0, then))
+            return
+        self.ready.append(frame)
+        if then is not None:
+            then()
 
     def add_ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
         """Answer OK to `verb` once the ticket is done, and call `then` when the OK is ready.

@@ -5,6 +5,7 @@ parses what it sends and writes what it gets.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from queue_engine.delivery.channel import Channel
@@ -31,11 +32,14 @@ from queue_engine.protocol.commands import (
     Req,
     Sub,
     Touch,
+    text_of,
 )
+from queue_engine.protocol.features import Features
 from queue_engine.protocol.identify import Identity, default_identity, parse_identify
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.client_auth import ClientAuth, HeldConnection
+from queue_engine.tls.server_context import TlsState
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, RequestError
 from queue_engine.vocabulary.ticket import Ticket
@@ -50,6 +54,10 @@ class ClientConnection(Sink, HeldConnection, Protocol):
 
     def agree(self, identity: Identity) -> None:
         """Buffer output from now on as IDENTIFY has agreed."""
+        ...
+
+    def upgrade(self, answer: bytes, features: Features) -> None:
+        """Answer IDENTIFY, and put the layers that it has agreed on between this connection and its socket."""
         ...
 
     def ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
@@ -89,6 +97,8 @@ class ConnectedClient:
         self.consumer: Consumer | None = None
         self.pub_counts: dict[str, int] = {}
         self.is_sub_pending = False
+        self._tls: TlsState | None = None
+        self._is_tls_missing = engine.options.is_tls_required
         self.handlers: dict[type, Callable[[Any], None]] = {
             Fin: self._on_fin,
             Pub: self._on_pub,
@@ -105,6 +115,16 @@ class ConnectedClient:
         self._gate = gate
         self.auth = ClientAuth(gate, clock, connection, self.handlers)
         self.handlers[Auth] = self.auth.on_auth
+
+    @property
+    def tls(self) -> TlsState | None:
+        """Its TLS; None in plain."""
+        return self._tls
+
+    @tls.setter
+    def tls(self, state: TlsState | None) -> None:
+        self._tls = state
+        self._is_tls_missing = state is None and self._options.is_tls_required
 
     # The connection's life.
 
@@ -150,6 +170,8 @@ class ConnectedClient:
     def admit(self, verb: bytes, params: list[bytes]) -> bool:
         """Check a command against the client's state, before its parameters, as nsqd does. Returns whether the parser
         passes over the command. Raises ProtocolError."""
+        if self._is_tls_missing and verb != b"IDENTIFY":
+            raise _in_state(verb, " (TLS required)")
         if verb in _VERBS_OF_ANY_STATE:
             return False
         state = self._state
@@ -228,6 +250,7 @@ class ConnectedClient:
             self._connection,
             msg_timeout_ns=self.identity.msg_timeout_ms * NS_PER_MS,
             max_msg_timeout_ns=self._options.max_msg_timeout_ms * NS_PER_MS,
+            sample_rate=self.identity.sample_rate,
             name=self.identity.client_id or self.identity.hostname,
             address=self.remote_address,
         )
@@ -264,10 +287,18 @@ class ConnectedClient:
         self._answers.add(frames.CLOSE_WAIT)
 
     def _on_identify(self, command: Identify) -> None:
-        self.identity = parse_identify(command.body, self.identity, self._options)
-        self._connection.agree(self.identity)
-        answer = self.identity.response(self._options, is_auth_required=self._gate.is_required)
-        self._answers.add(frames.response_frame(answer))
+        before = self.identity.features
+        identity = parse_identify(command.body, self.identity, self._options)
+        if before.has_layers and identity.features.has_layers:
+            raise _in_state(b"IDENTIFY")  # it has its layers
+        answer = identity.response(self._options, is_auth_required=self._gate.is_required)
+        frame = frames.response_frame(answer)
+        self.identity = replace(identity, features=before) if before.has_layers else identity
+        self._connection.agree(identity)
+        if identity.features.has_layers:
+            self._connection.upgrade(frame, identity.features)
+        else:
+            self._answers.add(frame)
 
     def check_rights(self) -> None:
         """Raises ProtocolError when the client has lost the right to be here."""
@@ -301,11 +332,17 @@ class ConnectedClient:
             authed=authorization is not None,
             auth_identity=authorization.identity if authorization is not None else "",
             auth_identity_url=authorization.identity_url if authorization is not None else "",
+            sample_rate=identity.sample_rate,
+            snappy=identity.features.snappy,
+            deflate=identity.features.deflate,
+            tls=self.tls is not None,
+            tls_cipher_suite=self.tls.cipher_suite if self.tls is not None else "",
+            tls_version=self.tls.version if self.tls is not None else "",
         )
 
 
-def _in_state(verb: bytes) -> ProtocolError:
-    return ProtocolError("E_INVALID", f"cannot {verb.decode()} in current state")
+def _in_state(verb: bytes, why: str = "") -> ProtocolError:
+    return ProtocolError("E_INVALID", f"cannot {text_of(verb)} in current state{why}")
 
 
 def _failed(verb: str, message_id: bytes, error: RequestError) -> ProtocolError:

@@ -1,6 +1,7 @@
 """The TCP server: all connections of NSQ clients, up to a limit, and their deadlines."""
 
 import asyncio
+import ssl
 
 from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate
@@ -27,14 +28,16 @@ class TcpServer:
         connections_max: int,
         bodies: PendingBodies,
         gate: Gate | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """gate: decides what clients may do; None lets everybody do everything."""
+        """gate: decides what clients may do; None lets everybody do everything. tls: for clients that ask for it."""
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
         self.pubs = turns.pubs
         self.bodies = bodies
         self.gate = gate or Gate()
+        self.tls = tls
         bodies.on_crowded.append(self._hold_reading)
         self._connections_max = connections_max
         self._refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)

@@ -6,21 +6,28 @@ error included. Messages and heartbeats may go between.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate, Peer
 from queue_engine.protocol import frames
+from queue_engine.protocol.features import Features
 from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_publishes import reason_of_answer
+from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS
+from queue_engine.service.tcp import reading
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.connected_client import ConnectedClient
 from queue_engine.service.tcp.heartbeat import Heartbeat
 from queue_engine.service.tcp.output_buffer import OutputBuffer
 from queue_engine.service.tcp.pub_groups import PubGroup, PubGroups
+from queue_engine.service.tcp.reading import Reading
+from queue_engine.service.tcp.upgrade import Upgrade
+from queue_engine.tls.server_context import TlsState
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.run import Run
@@ -34,24 +41,18 @@ UNSETTLED_BYTES_MAX = 8 << 20
 # Reading pauses, too, while the peer has left so many bytes unread: answers are not held back like messages.
 UNREAD_BYTES_MAX = 256 << 10
 _MIB = 1 << 20
-# Reasons to pause reading; it resumes when all of them are gone.
-_UNSETTLED = 1
-_UNREAD = 2
-_BODY = 4  # there is no room for the body that has begun
-_CROWDED = 8  # there is no room for another body to begin
-_HELD = 16  # the answer to AUTH is awaited
-_WAITS_FOR_SERVER = _UNSETTLED | _BODY | _CROWDED | _HELD
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 
 class SessionOwner(Protocol):
     """Counts the connections. pubs: takes the PUBs of clients that wait for each OK. bodies: limits the bodies that are
-    being read. gate: decides what clients may do."""
+    being read. gate: decides what clients may do. tls: None without a certificate."""
 
     pubs: PubGroups
     bodies: PendingBodies
     gate: Gate
+    tls: ssl.SSLContext | None
 
     def opened(self, session: "Session") -> str:
         """Count a new connection; returns why it is refused, or ""."""
@@ -78,7 +79,8 @@ class Session(asyncio.Protocol):
         self._bodies = owner.bodies
         self._has_asked_for_body = False  # for room to read one: it is being read, or waits
         self._pub_group: PubGroup | None = None  # that this client's PUB waits in; it waits for no other answer
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | None = None  # of the socket, or the topmost layer
+        self._upgrade: Upgrade | None = None  # until the layers are complete
         self._parser = Parser(
             max_msg_size=options.max_msg_size,
             max_body_size=options.max_body_size,
@@ -97,7 +99,7 @@ class Session(asyncio.Protocol):
         self._parser.admit = self._client.admit
         self._handlers = self._client.handlers
         self._pub_counts = self._client.pub_counts
-        self._reading_pauses = 0  # _UNSETTLED, _UNREAD, _BODY, _CROWDED
+        self._reading = Reading(self._note_resumed)
         self._ends_after_waiting = False
         self._is_write_paused = False
         # Time, monotonic ns.
@@ -113,7 +115,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's in all but inheritance.
-        transport = self._transport = cast(asyncio.Transport, transport)
+        transport = self._transport = self._reading.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             host, port = peer[0], peer[1]
@@ -129,6 +131,7 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing_ns = self._closing_ns or self._clock.monotonic_ns()
+        self._reading.transport = None
         self._output.drop()
         self._pub_group = None
         try:
@@ -146,6 +149,7 @@ class Session(asyncio.Protocol):
             self._leave_body()
             # Its messages are given back now, not when the peer has read the rest.
             self._client.leave_channel()
+            self._reading.transport = None
             if self._transport is not None:
                 self._transport.close()
 
@@ -229,7 +233,7 @@ class Session(asyncio.Protocol):
             if body_bytes:
                 self._has_asked_for_body = True
                 if not self._bodies.ask(self, body_bytes, parser.buffered_bytes):
-                    self._pause_reading(_BODY)
+                    self._reading.pause(reading.BODY)
 
     def _leave_body(self) -> None:
         if self._has_asked_for_body:
@@ -238,19 +242,19 @@ class Session(asyncio.Protocol):
 
     def body_granted(self) -> None:
         """Read on, since there is room for the body that has begun: `BodyReader`."""
-        self._resume_reading(_BODY)
+        self._reading.resume(reading.BODY)
 
     def hold_reading(self, is_crowded: bool) -> None:
         """Pause reading while bodies are crowded, but not from consumers, whose FINs make room, nor within a body."""
         if not is_crowded:
             self._opened_ns = self._clock.monotonic_ns()  # its magic could not be read meanwhile
-            self._resume_reading(_CROWDED)
-        elif self._client.consumer is None and not self._has_asked_for_body:
-            self._pause_reading(_CROWDED)
+            self._reading.resume(reading.CROWDED)
+        elif self._client.consumer is None and not self._has_asked_for_body and self._upgrade is None:
+            self._reading.pause(reading.CROWDED)
 
     def body_stalled(self, limit_ms: int) -> None:
         """Cut the connection, whose body has stalled while others wait: `BodyReader`."""
-        if not self._reading_pauses & _UNSETTLED:  # else the server has paused it, and it waits for the disk
+        if not self._reading.pauses & reading.UNSETTLED:  # else the server has paused it, and it waits for the disk
             self._refuse_slow(
                 f"no byte of the body came for {limit_ms} ms (--command-timeout), and others wait for room"
             )
@@ -275,24 +279,14 @@ class Session(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._stuck_since_ns = None
-        self._resume_reading(_UNREAD)
+        self._reading.resume(reading.UNREAD)
         self._client.wake_channel()
 
-    def _pause_reading(self, reason: int) -> None:
-        if not self._reading_pauses and self._closing_ns is None and self._transport is not None:
-            self._transport.pause_reading()
-        self._reading_pauses |= reason
-
-    def _resume_reading(self, reason: int) -> None:
-        if not self._reading_pauses & reason:
-            return
-        self._reading_pauses &= ~reason
-        if not self._reading_pauses and self._closing_ns is None and self._transport is not None:
-            # While reading was paused the client could send no sign of life and finish no command.
-            self.heard_ns = self._clock.monotonic_ns()
-            if self._command_began_ns is not None:
-                self._command_began_ns = self.heard_ns
-            self._transport.resume_reading()
+    def _note_resumed(self) -> None:
+        """While reading was paused the client could send no sign of life and finish no command."""
+        self.heard_ns = self._clock.monotonic_ns()
+        if self._command_began_ns is not None:
+            self._command_began_ns = self.heard_ns
 
     def _write_buffer_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -301,10 +295,39 @@ class Session(asyncio.Protocol):
         if self._closing_ns is None and self._transport is not None:
             self._transport.write(data)
 
+    # Layers: `LayeredConnection`.
+
+    def upgrade(self, answer: bytes, features: Features) -> None:
+        rest = self._parser.take_rest()
+        self._reading.pause(reading.HELD)
+        self.answers.add(answer, lambda: self._begin_upgrade(features, rest))
+
+    def _begin_upgrade(self, features: Features, rest: bytes) -> None:
+        """All answers up to that to IDENTIFY are ready: they go in plain."""
+        self.write_replies()
+        transport = self._transport
+        if self._closing_ns is not None or transport is None:
+            return
+        self._reading.begin_anew()
+        self._upgrade = Upgrade(self, self, transport, features, self._owner.tls, self._now_ns())
+        self._upgrade.begin(rest)
+
+    def upgraded(self, transport: asyncio.Transport, tls: TlsState | None) -> None:
+        self._upgrade = None
+        self._transport = self._reading.transport = transport
+        self._client.tls = tls
+        self.heard_ns = self._now_ns()
+
+    def upgrade_failed(self, reason: str) -> None:
+        self._upgrade = None
+        self.refuse(ProtocolError("E_IDENTIFY_FAILED", f"IDENTIFY failed {reason}"))
+        self._flush_soon(self)
+
     # AUTH: `HeldConnection`.
 
     def peer(self) -> Peer:
-        return Peer(self._remote_ip)
+        tls = self._client.tls
+        return Peer(self._remote_ip, tls is not None, tls.common_name if tls is not None else "")
 
     def begin_checks(self) -> None:
         self._whole_pub = self._allowed_pub
@@ -316,7 +339,7 @@ class Session(asyncio.Protocol):
 
     def hold(self) -> None:
         self._parser.hold()
-        self._pause_reading(_HELD)
+        self._reading.pause(reading.HELD)
 
     def go_on(self, then: Callable[[], None]) -> None:
         if self._closing_ns is not None or self._ends_after_waiting:
@@ -328,7 +351,7 @@ class Session(asyncio.Protocol):
             self.refuse(error)
         except Exception as exc:
             self.fail(exc)
-        self._resume_reading(_HELD)
+        self._reading.resume(reading.HELD)
         self.data_received(b"")  # what came with AUTH and behind it
         if self.answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
@@ -344,8 +367,8 @@ class Session(asyncio.Protocol):
     def ok_when(self, ticket: Ticket, verb: str, body_bytes: int, then: Callable[[], None] | None = None) -> None:
         answers = self.answers
         answers.add_ok_when(ticket, verb, body_bytes, then)
-        if answers.unsettled_bytes > UNSETTLED_BYTES_MAX and not self._reading_pauses & _UNSETTLED:
-            self._pause_reading(_UNSETTLED)
+        if answers.unsettled_bytes > UNSETTLED_BYTES_MAX and not self._reading.pauses & reading.UNSETTLED:
+            self._reading.pause(reading.UNSETTLED)
 
     def _answers_settled(self) -> None:
         try:
@@ -358,8 +381,8 @@ class Session(asyncio.Protocol):
         answers = self.answers
         if answers.has_failed:
             self._ends_after_waiting = True
-        if self._reading_pauses & _UNSETTLED and answers.unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
-            self._resume_reading(_UNSETTLED)
+        if self._reading.pauses & reading.UNSETTLED and answers.unsettled_bytes <= UNSETTLED_BYTES_MAX // 2:
+            self._reading.resume(reading.UNSETTLED)
         if self._ends_after_waiting:
             self._flush_soon(self)
         elif answers.ready:
@@ -390,7 +413,7 @@ class Session(asyncio.Protocol):
                 self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
             ready.clear()
             if self._is_write_paused and self._write_buffer_bytes() > UNREAD_BYTES_MAX:
-                self._pause_reading(_UNREAD)
+                self._reading.pause(reading.UNREAD)
         if self._ends_after_waiting and not self.answers.waiting and self._pub_group is None:
             self._end()
 
@@ -466,8 +489,12 @@ class Session(asyncio.Protocol):
             if now_ns - self._closing_ns > CLOSE_TIMEOUT_NS:
                 transport.abort()
             return
+        if self._upgrade is not None:
+            if self._upgrade.is_late(now_ns):
+                self._cut("TLS handshake not complete", HANDSHAKE_TIMEOUT_MS)
+            return
         # A client that waits for the server need send nothing.
-        waits_for_server = bool(self._reading_pauses & _WAITS_FOR_SERVER) or self._ends_after_waiting
+        waits_for_server = bool(self._reading.pauses & reading.WAITS_FOR_SERVER) or self._ends_after_waiting
         if not waits_for_server and self._is_too_slow(now_ns):
             return
         if not self._ends_after_waiting and self._has_lost_rights():

@@ -15,6 +15,7 @@ class ClientOptions(OptionGroup):
     client_timeout_ms: int = option(60_000, "how long a client that sent no IDENTIFY may be silent", low=1_000)
     max_rdy_count: int = option(2_500, "largest RDY", low=1)
     max_output_buffer_size: int = option(64 << 10, "largest output buffer a client may ask for, bytes", low=64)
+    min_output_buffer_timeout_ms: int = option(25, "shortest output buffer timeout a client may ask for", low=1)
     max_output_buffer_timeout_ms: int = option(30_000, "longest output buffer timeout a client may ask for", low=1)
     output_buffer_timeout_ms: int = option(250, "output buffer timeout a client gets without asking", low=0)
     max_channel_consumers: int = option(0, "consumers per channel (0: unlimited)", low=0)

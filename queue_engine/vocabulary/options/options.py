@@ -17,6 +17,7 @@ from queue_engine.vocabulary.options.message_options import MessageOptions, Quar
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of
 from queue_engine.vocabulary.options.server_options import AccessOptions, ServerOptions
 from queue_engine.vocabulary.options.stats_options import StatsOptions
+from queue_engine.vocabulary.options.wire_options import WireOptions
 
 # What a byte of an MPUB's body may cost in the log: a message of one byte is 5 there and at most 67 in a record.
 LOG_BYTES_PER_BODY_BYTE_MAX = 16
@@ -32,6 +33,7 @@ class Options(
     LimitOptions,
     ScanOptions,
     QuarantineOptions,
+    WireOptions,
     ClientOptions,
     MessageOptions,
     DiskQueueOptions,
@@ -57,7 +59,7 @@ class Options(
                 complaints.append(f"{flag_of(spec.name)} is {value}: the most is {high}")
             choices = spec.metadata["choices"]
             if choices and value not in choices:
-                complaints.append(f"{flag_of(spec.name)} is {value!r}: it can be {', '.join(choices)}")
+                complaints.append(f"{flag_of(spec.name)} is {value!r}: it can be {', '.join(filter(None, choices))}")
         for group in option_groups():
             complaints.extend(group.complaints(self))
         segment_bytes_min = LOG_BYTES_PER_BODY_BYTE_MAX * self.max_body_size

@@ -54,7 +54,7 @@ def _is_bytes(spec: Field[Any]) -> bool:
 
 def _value(spec: Field[Any]) -> str:
     if spec.metadata["choices"]:
-        return "|".join(spec.metadata["choices"])
+        return "|".join(filter(None, spec.metadata["choices"]))
     if spec.name.endswith("_address"):
         return "HOST" if spec.name == "broadcast_address" else "HOST:PORT"
     if spec.name.endswith("_ms"):
@@ -65,12 +65,14 @@ def _value(spec: Field[Any]) -> str:
         return "BYTES" if _is_bytes(spec) else "PERCENT" if spec.name.endswith("_percent") else "N"
     if spec.type == tuple[float, ...]:
         return "FLOAT"
+    if spec.name in ("tls_cert", "tls_key", "tls_root_ca_file"):
+        return "FILE"
     return {"data_path": "DIR", "allowed_host": "HOST", "http_token": "TOKEN"}.get(spec.name, "TEXT")
 
 
 def _limits(spec: Field[Any]) -> str:
     if spec.metadata["choices"]:
-        return ", ".join(spec.metadata["choices"])
+        return ", ".join(filter(None, spec.metadata["choices"]))
     if isinstance(spec.default, bool):
         return "true, false"
     low, high = spec.metadata["low"], spec.metadata["high"]

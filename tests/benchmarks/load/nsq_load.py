@@ -6,12 +6,16 @@ python -m tests.benchmarks.load.nsq_load consume_as_pynsq PORT TOPIC CHANNEL BOD
 python -m tests.benchmarks.load.nsq_load single  PORT TOPIC BODY_BYTES CONNECTIONS SECONDS [TOPICS [BATCH]]
 python -m tests.benchmarks.load.nsq_load paced   PORT TOPIC BODY_BYTES RATE SECONDS
 python -m tests.benchmarks.load.nsq_load latency PORT TOPIC CHANNEL BODY_BYTES RATE SECONDS
+
+With NSQ_LOAD_CA in the environment, the file of a certificate's authority, all of them speak TLS.
 """
 
 import itertools
 import json
+import os
 import select
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -49,11 +53,18 @@ def connect(port: int, identify: dict[str, object] | None = None) -> socket.sock
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     wanted = {"client_id": "load"} | RARE_HEARTBEATS if identify is None else identify
+    authority = os.environ.get("NSQ_LOAD_CA")
+    if authority:
+        wanted = wanted | {"feature_negotiation": True, "tls_v1": True}
     body = json.dumps(wanted).encode()
     connection.sendall(b"  V2IDENTIFY\n" + struct.pack(">i", len(body)) + body)
     answer = connection.recv(RECEIVE_BYTES)
     if answer[4:8] != bytes(4):
         sys.exit(f"IDENTIFY was refused: {answer!r}")
+    if authority:
+        context = ssl.create_default_context(cafile=authority)
+        connection = context.wrap_socket(connection, server_hostname="127.0.0.1")
+        expect_ok(connection)
     return connection
 
 
@@ -66,6 +77,19 @@ def expect_ok(connection: socket.socket) -> None:
         answer += more
     if answer != OK:
         sys.exit(f"refused: {answer + connection.recv(1000)!r}")
+
+
+def receive_plain(connection: socket.socket) -> bytes:
+    return connection.recv(RECEIVE_BYTES)
+
+
+def receive_tls(connection: socket.socket) -> bytes:
+    """OpenSSL begins anew after a timeout that the kernel keeps, so Python keeps it."""
+    connection.settimeout(IDLE_MS / 1000)
+    try:
+        return connection.recv(RECEIVE_BYTES)
+    finally:
+        connection.settimeout(None)
 
 
 def mpub(topic: str, body_bytes: int, batch: int) -> bytes:
@@ -98,14 +122,15 @@ def consume(port: int, topic: str, channel: str, body_bytes: int, rdy: int, *, i
     is_over = told_to_end()
     connection.sendall(f"SUB {topic} {channel}\n".encode())
     expect_ok(connection)  # for as long as a machine may stall
+    receive = receive_tls if isinstance(connection, ssl.SSLSocket) else receive_plain
     # A timeout kept by the kernel costs no extra call per receive.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, IDLE_MS * 1000))
     connection.sendall(b"RDY %d\n" % (1 if is_pynsq else rdy))
     count, end_ns, rest = 0, time.monotonic_ns(), b""
     while True:
         try:
-            data = connection.recv(RECEIVE_BYTES)
-        except BlockingIOError:
+            data = receive(connection)
+        except (BlockingIOError, TimeoutError):
             if is_over.is_set():
                 break
             continue

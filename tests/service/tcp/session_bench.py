@@ -1,12 +1,15 @@
 """An engine of the tests whose stores answer when the test says so, and sessions of it without sockets."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from queue_engine.disk.background import Backgrounds
 from queue_engine.engine import Engine
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.tcp.engine_turns import EngineTurns
+from queue_engine.tls.server_context import server_context
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.memory_session import MemorySession
@@ -27,11 +30,17 @@ class Bench:
     stores: dict[str, DelayedStore] = field(default_factory=dict)
     max_msg_size: int = 1 << 20
     max_body_size: int = 5 << 20
+    options: Mapping[str, Any] = field(default_factory=dict)  # further ones
 
     def __post_init__(self) -> None:
         self.turns = EngineTurns()
         self.engine = Engine(
-            engine_options(data_path=str(self.path), max_msg_size=self.max_msg_size, max_body_size=self.max_body_size),
+            engine_options(
+                data_path=str(self.path),
+                max_msg_size=self.max_msg_size,
+                max_body_size=self.max_body_size,
+                **self.options,
+            ),
             clock=self.clock,
             files=self.files,
             backgrounds=Backgrounds.of(self.background),
@@ -46,7 +55,8 @@ class Bench:
         return self.stores[name]
 
     def client(self, *, magic: bytes = b"  V2", bodies: PendingBodies | None = None) -> MemorySession:
-        return MemorySession(self.engine, self.clock, self.turns, magic=magic, bodies=bodies)
+        tls = server_context(self.engine.options)
+        return MemorySession(self.engine, self.clock, self.turns, magic=magic, bodies=bodies, tls=tls)
 
     def known_topic(self, topic: str) -> DelayedStore:
         """A topic whose creation is on disk."""

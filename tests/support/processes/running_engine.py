@@ -8,6 +8,7 @@ from typing import Any
 
 from queue_engine.delivery.stats import EngineSnapshot, InFlightStats
 from queue_engine.service.runner import EngineRunner
+from tests.support.layered_socket import LayeredSocket
 from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.engine_api import EngineApi
 from tests.support.storage_kinds import engine_options
@@ -56,6 +57,12 @@ class RunningEngine(EngineApi):
                 shutil.copy2(source, copied)
 
         shutil.copytree(self._data_path, target, copy_function=copy)
+
+    def layered(self) -> LayeredSocket:
+        """A raw client that can put TLS and compression on."""
+        client = self._clients.enter_context(LayeredSocket(self.tcp_port))
+        assert isinstance(client, LayeredSocket)
+        return client
 
     def client(self, *, magic: bytes = b"  V2") -> NsqSocket:
         return self._clients.enter_context(NsqSocket(self.tcp_port, magic=magic))

@@ -1,0 +1,110 @@
+"""Snappy or deflate on a connection. Few bytes of a peer may stand for very many: they are decompressed in steps.
+
+A step passes on as much as one read of a socket has at most, and other connections have their turn before the next.
+While there is more, or who is above has paused reading, nothing is read from below. So a connection holds one read and
+one step, whatever its bytes stand for, and what is above refuses too large a command as on any connection.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from queue_engine.protocol.compression import CompressionError, Decoder, Encoder
+from queue_engine.service.layers.layer import Layer
+
+logger = logging.getLogger(__name__)
+
+# uvloop's largest read has as much.
+STEP_BYTES = 256 << 10
+
+
+class CompressionLayer(Layer):
+    """Compresses what goes, one flushed piece for each write. Call `insert`, then `data_received` with what was read
+    before."""
+
+    def __init__(
+        self,
+        below: asyncio.Transport,
+        above: asyncio.Protocol,
+        encoder: Encoder,
+        decoder: Decoder,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(below, above)
+        self._encoder = encoder
+        self._decoder = decoder
+        self._loop = loop
+        self._is_paused = False  # who is above has paused reading
+        self._has_more = False  # fed bytes wait to be decompressed
+        self._is_below_paused = False
+        self._is_step_due = False
+        self._has_ended = False  # below; above learns of it behind what waits
+
+    # What is above it calls these.
+
+    def write(self, data: Any) -> None:
+        if not self._is_closing:
+            self._below.write(self._encoder.encode(data))
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._settle_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._has_more:
+            self._step_soon()
+        else:
+            self._settle_reading()
+
+    def is_reading(self) -> bool:
+        return not self._is_paused
+
+    # What is below it calls these.
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_closing:
+            self._decoder.feed(data)
+            self._step()
+
+    def eof_received(self) -> bool | None:
+        if self._has_more:
+            self._has_ended = True
+            return True
+        return self._above.eof_received()
+
+    def _step(self) -> None:
+        self._is_step_due = False
+        if self._is_closing or self._is_paused:
+            return
+        try:
+            data = self._decoder.decode(STEP_BYTES)
+        except CompressionError as exc:
+            logger.info("client cut remote=%s reason=%r", self.get_extra_info("peername"), str(exc))
+            self.abort()
+            return
+        self._has_more = len(data) >= STEP_BYTES
+        self._settle_reading()
+        if data:
+            self._above.data_received(data)
+        if self._has_more:
+            if not self._is_closing and not self._is_paused:
+                self._step_soon()
+        elif self._has_ended and not self._is_closing and not self._above.eof_received():
+            self.close()
+
+    def _settle_reading(self) -> None:
+        """Have what is below paused as long as there is a reason."""
+        is_wanted = self._is_paused or self._has_more
+        if is_wanted == self._is_below_paused or self._is_closing or self._has_ended:
+            return
+        self._is_below_paused = is_wanted
+        if is_wanted:
+            self._below.pause_reading()
+        else:
+            self._below.resume_reading()
+
+    def _step_soon(self) -> None:
+        if not self._is_step_due:
+            self._is_step_due = True
+            self._loop.call_soon(self._step)

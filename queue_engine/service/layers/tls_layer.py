@@ -1,0 +1,180 @@
+"""TLS on a connection, as the server's side of it: OpenSSL works on two buffers in memory, the socket stays ours.
+
+So the handshake, its deadline, pauses and limits are those of any other connection, and nothing waits in a task.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
+
+from queue_engine.service.layers.layer import Layer
+
+# nsqd's deadline of a handshake.
+HANDSHAKE_TIMEOUT_MS = 5_000
+# What a record holds at most, and so a read of OpenSSL's.
+_RECORD_BYTES = 16 << 10
+# What is written before the handshake is done waits for it: an answer, no more.
+_EARLY_BYTES_MAX = 64 << 10
+# TLS itself answers a peer (key updates, alerts). A peer that asks for answers and reads none is cut at this.
+_UNREAD_ANSWERS_MAX = 64 << 10
+
+# One for all connections, since the loop's thread alone reads: as much as uvloop reads from a socket at once.
+_plain = memoryview(bytearray((256 << 10) + _RECORD_BYTES))
+
+
+class TlsLayer(Layer):
+    """Decrypts what comes, encrypts what goes. Call `insert`, then `data_received` with what was read before.
+
+    on_done: the handshake is done; what is above may write. on_failed: it failed, with the reason; TLS's own alert is
+    written, the transport below is open and has no reader.
+    """
+
+    def __init__(
+        self,
+        below: asyncio.Transport,
+        above: asyncio.Protocol,
+        context: ssl.SSLContext,
+        *,
+        on_done: Callable[[], None] = lambda: None,
+        on_failed: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(below, above)
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._early: list[bytes] = []
+        self._early_bytes = 0
+        self._unread_answers = 0  # bytes of TLS's own answers, since the peer had read all
+        self.is_done = False
+        """Whether the handshake is done."""
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        return self._tls
+
+    # What is above it calls these.
+
+    def write(self, data: Any) -> None:
+        if self._is_closing:
+            return
+        if not self.is_done:
+            self._early_bytes += len(data)
+            if self._early_bytes > _EARLY_BYTES_MAX:
+                self.abort()
+            else:
+                self._early.append(bytes(data))
+            return
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[self._tls.write(left) :]
+        except ssl.SSLError:
+            self.abort()  # the peer has broken the stream
+            return
+        self._below.write(self._outgoing.read())
+
+    def close(self) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self.is_done:
+            try:
+                self._tls.unwrap()
+            except ssl.SSLError:
+                pass  # the peer's own end is not waited for
+            self._send()
+        self._below.close()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._tls if name == "ssl_object" else super().get_extra_info(name, default)
+
+    # What is below it calls these.
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closing:
+            return
+        self._incoming.write(data)
+        if not self.is_done and not self._shake_hands():
+            return
+        self._read()
+
+    def eof_received(self) -> bool | None:
+        return self._above.eof_received() if self.is_done else False
+
+    def _shake_hands(self) -> bool:
+        """Go on with the handshake; returns whether it is done."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send()
+            return False
+        except ssl.SSLError as exc:
+            self._send()  # the alert
+            if self._on_failed is None:
+                self.abort_after_alert()
+            else:
+                self._on_failed(_reason(exc))
+            return False
+        self.is_done = True
+        self._send()
+        early, self._early = self._early, []
+        self._on_done()
+        if early:
+            self.write(b"".join(early))
+        return not self._is_closing
+
+    def abort_after_alert(self) -> None:
+        """End the connection once what is written has gone."""
+        self._is_closing = True
+        self._below.close()
+
+    def _read(self) -> None:
+        """Pass on all that has come, in one piece: a socket's read at most."""
+        parts: list[bytes] = []
+        end = 0
+        is_ended = False
+        try:
+            while True:
+                if end + _RECORD_BYTES > len(_plain):
+                    parts.append(bytes(_plain[:end]))
+                    end = 0
+                count = cast(int, self._tls.read(_RECORD_BYTES, _plain[end:]))
+                if not count:
+                    is_ended = True
+                    break
+                end += count
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            is_ended = True
+        except ssl.SSLError:
+            self._send()  # the alert
+            self.abort_after_alert()
+            return
+        if end:
+            parts.append(bytes(_plain[:end]))
+        if self._outgoing.pending:
+            if not self._below.get_write_buffer_size():
+                self._unread_answers = 0
+            self._unread_answers += self._outgoing.pending
+            self._send()
+            if self._unread_answers > _UNREAD_ANSWERS_MAX:
+                self.abort()
+                return
+        if parts:
+            self._above.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
+        if is_ended and not self._is_closing and not self._above.eof_received():
+            self.close()
+
+    def _send(self) -> None:
+        if self._outgoing.pending and not self._below.is_closing():
+            self._below.write(self._outgoing.read())
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words: `NO_SHARED_CIPHER` → "no shared cipher"."""
+    reason = getattr(error, "verify_message", "") or (error.reason or str(error)).replace("_", " ").lower()
+    return f"TLS handshake failed: {reason}"

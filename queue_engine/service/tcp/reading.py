@@ -1,0 +1,44 @@
+"""Whether a connection is read from: for what reasons it is not, and that reading goes on when all of them are gone."""
+
+import asyncio
+from collections.abc import Callable
+
+# Reasons to pause reading.
+UNSETTLED = 1  # too many published bytes wait for their OK
+UNREAD = 2  # the peer has left too many answers unread
+BODY = 4  # there is no room for the body that has begun
+CROWDED = 8  # there is no room for another body to begin
+HELD = 16  # the answer to AUTH is awaited, or answers before that to IDENTIFY, behind which layers come
+WAITS_FOR_SERVER = UNSETTLED | BODY | CROWDED | HELD
+
+
+class Reading:
+    """Of one connection. transport: None until it is open, and once it closes. pauses: the reasons of now.
+
+    on_resume: called before reading goes on.
+    """
+
+    __slots__ = ("_on_resume", "pauses", "transport")
+
+    def __init__(self, on_resume: Callable[[], None]) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.pauses = 0
+        self._on_resume = on_resume
+
+    def pause(self, reason: int) -> None:
+        if not self.pauses and self.transport is not None:
+            self.transport.pause_reading()
+        self.pauses |= reason
+
+    def resume(self, reason: int) -> None:
+        if not self.pauses & reason:
+            return
+        self.pauses &= ~reason
+        if not self.pauses and self.transport is not None:
+            self._on_resume()
+            self.transport.resume_reading()
+
+    def begin_anew(self) -> None:
+        """Read, whatever was a reason: a layer comes between, and what still is one will be noticed."""
+        if self.pauses:
+            self.resume(self.pauses)

@@ -1,0 +1,106 @@
+"""TLS of the server from the options: one certificate for NSQ clients, the HTTPS API and the console."""
+
+import ssl
+import warnings
+from dataclasses import dataclass
+
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.options.options import Options
+
+_VERSIONS = {
+    "tls1.0": ssl.TLSVersion.TLSv1,
+    "tls1.1": ssl.TLSVersion.TLSv1_1,
+    "tls1.2": ssl.TLSVersion.TLSv1_2,
+    "tls1.3": ssl.TLSVersion.TLSv1_3,
+}
+
+
+def server_context(options: Options) -> ssl.SSLContext | None:
+    """The context of NSQ clients and the HTTPS API; None without a certificate.
+
+    Raises PenstockError, with a sentence that names the file, for one that can't be used.
+    """
+    if not options.tls_cert:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of the older versions
+        context.minimum_version = _VERSIONS[options.tls_min_version]
+    if context.minimum_version < ssl.TLSVersion.TLSv1_2:
+        # OpenSSL counts SHA-1, which these versions sign with, as too weak above level 0.
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    # A client that asks for a new handshake within a connection makes the server do ten times its own work.
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    try:
+        context.load_cert_chain(options.tls_cert, options.tls_key, password=_no_password)
+    except (OSError, ValueError) as exc:
+        raise PenstockError(
+            f"--tls-cert {options.tls_cert} and --tls-key {options.tls_key} can't be used: {_why(exc)}"
+        ) from exc
+    if options.tls_root_ca_file:
+        _trust(context, options.tls_root_ca_file)
+    elif options.tls_client_auth_policy:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    if options.tls_client_auth_policy:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _trust(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as exc:
+        raise PenstockError(f"--tls-root-ca-file {path} can't be used: {_why(exc)}") from exc
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted, and a server can't ask for its password")
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or "").replace("_", " ").lower()
+        return {
+            "key values mismatch": "the key does not belong to the certificate",
+            "": "the file is not in PEM form",
+        }.get(reason, reason)
+    return getattr(error, "strerror", None) or str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsState:
+    """A connection's TLS, with the names that nsqd shows. common_name: of the client's certificate, "" without one."""
+
+    cipher_suite: str
+    version: str
+    common_name: str
+
+    @classmethod
+    def of(cls, tls: ssl.SSLObject) -> "TlsState":
+        cipher = tls.cipher()
+        certificate = tls.getpeercert() or {}
+        subject: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())  # type: ignore[assignment]
+        names = [value for part in subject for key, value in part if key == "commonName"]
+        version = (tls.version() or "").replace("TLSv", "TLS")
+        return cls(
+            cipher_suite=standard_name(cipher[0]) if cipher else "",
+            version="TLS1.0" if version == "TLS1" else version,
+            common_name=names[-1] if names else "",
+        )
+
+
+def standard_name(name: str) -> str:
+    """A cipher suite's name as its RFC has it, which nsqd shows, from OpenSSL's: `ECDHE-RSA-AES128-GCM-SHA256` →
+    `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`."""
+    if name.startswith("TLS_"):
+        return name  # TLS 1.3
+    parts = name.split("-")
+    exchange: list[str] = []
+    while parts and parts[0] in ("ECDHE", "DHE", "RSA", "ECDSA", "PSK", "DSS"):
+        exchange.append(parts.pop(0))
+    text = "_".join(parts).replace("AES128", "AES_128").replace("AES256", "AES_256")
+    if text.endswith("POLY1305"):
+        text += "_SHA256"
+    elif "GCM" not in text and "CCM" not in text:
+        cipher, _, digest = text.rpartition("_")
+        text = f"{cipher}_CBC_{digest}"
+    return f"TLS_{'_'.join(exchange) or 'RSA'}_WITH_{text}"
