@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
+from queue_engine.topology import nsqd_file
 from queue_engine.topology.files import FoundTopology, TopologyFiles, encode_entry, encode_header
-from queue_engine.topology.topology import Change, Topology
+from queue_engine.topology.topology import LOG_KIND, Change, Topology
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
 from queue_engine.vocabulary.ticket import Ticket, failed
@@ -66,6 +67,7 @@ class ChangeLog:
         """The engine has opened every queue: write these changes, in this thread. Raises TopologyError; then `tick`
         tries again."""
         assert not self._is_writing
+        self.state.nsqd_knows_all = False  # until the next clean stop
         try:
             if not self._needs_merge:
                 self._continue()
@@ -123,6 +125,7 @@ class ChangeLog:
         if self._is_writing:
             raise TopologyError(f"{self._paths.path} is still being written")
         finish(self.state)
+        self._write_for_nsqd()
         try:
             self._merge_files()
         except OSError as exc:
@@ -131,6 +134,23 @@ class ChangeLog:
             raise self.error from exc
         finally:
             self._close_descriptor()
+
+    def _write_for_nsqd(self) -> None:
+        """Write nsqd.dat where nsqd has something to read. It comes before topology.json, which has its checksum: after
+        a crash in between the next start knows the file as ours by its version."""
+        state, path = self.state, self._paths.nsqd_path
+        data = nsqd_file.nsqd_bytes(state)
+        try:
+            before = self._read(path)
+            if not before and all(topic.storage == LOG_KIND for topic in state.topics.values()):
+                return
+            if before != data:
+                self._files.replace(path, data)
+        except OSError as exc:
+            # topology.json is what the next start needs.
+            logger.error("%s can't be written, so nsqd would miss what was made since the start: %s", path, exc)
+            return
+        state.nsqd_crc, state.nsqd_knows_all = nsqd_file.checksum(data), True
 
     def abandon(self) -> None:
         """Close the file, and write nothing."""

@@ -27,6 +27,7 @@ import orjson
 from crc32c import crc32c
 
 from queue_engine.disk.files import Files
+from queue_engine.topology import nsqd_file
 from queue_engine.topology.topology import (
     FORMAT,
     FORMAT_BEFORE_CHECKSUMS,
@@ -121,19 +122,22 @@ class FoundTopology:
     """What the files of a data directory contain.
 
     state: all that exists; empty without a file. source: the file it was read from first, "" for none. changes: of
-    topology.changes, None without that file. warnings: for the server's log, a sentence each.
+    topology.changes, None without that file. warnings: for the server's log, a sentence each. nsqd_ran: since the last
+    stop; the state has what it did, and the files do not yet.
     """
 
     state: Topology = field(default_factory=Topology)
     source: str = ""
     changes: ChangesFile | None = None
     warnings: list[str] = field(default_factory=list)
+    nsqd_ran: bool = False
 
     @property
     def is_new_format(self) -> bool:
         """Whether changes can be appended to the files as they are; otherwise a merge is needed first, as for a file of
         an older format: the version that wrote it would drop what it does not know of the changes."""
-        return self.changes is not None and self.state.is_checked and self.state.format == FORMAT
+        is_new = self.changes is not None and self.state.is_checked and self.state.format == FORMAT
+        return is_new and not self.nsqd_ran
 
 
 class TopologyFiles:
@@ -145,7 +149,7 @@ class TopologyFiles:
         self.changes_path = os.path.join(directory, CHANGES_NAME)
         self.previous_path = self.path + PREVIOUS_SUFFIX
         self.previous_changes_path = self.changes_path + PREVIOUS_SUFFIX
-        self._nsqd_path = os.path.join(directory, NSQD_FILE_NAME)
+        self.nsqd_path = os.path.join(directory, NSQD_FILE_NAME)
         self._files = files
 
     def read_bytes(self, path: str) -> bytes | None:
@@ -172,6 +176,7 @@ class TopologyFiles:
             self._check_first(state, data, changes)
             return found
         self.replay(found)
+        self._see_what_nsqd_did(found)
         return found
 
     def _advice(self) -> str:
@@ -196,12 +201,33 @@ class TopologyFiles:
             raise TopologyError(
                 f"{self.path} is missing, and it was there before; nothing was changed. {self._advice()}"
             )
-        data = self.read_bytes(self._nsqd_path)
+        data = self.read_bytes(self.nsqd_path)
         if data is None:
             return FoundTopology()
-        state = parse_topology(data, self._nsqd_path)
+        state = parse_topology(data, self.nsqd_path)
         state.unlisted_below = 0  # nsqd gives no numbers
-        return FoundTopology(state, self._nsqd_path)
+        state.nsqd_crc = nsqd_file.checksum(data)
+        return FoundTopology(state, self.nsqd_path)
+
+    def _see_what_nsqd_did(self, found: FoundTopology) -> None:
+        """Take over nsqd's topics and channels if nsqd ran since the last stop. Raises TopologyError."""
+        state = found.state
+        data = self.read_bytes(self.nsqd_path) if state.nsqd_crc else None
+        if data is None or nsqd_file.checksum(data) == state.nsqd_crc or nsqd_file.is_ours(data):
+            return
+        try:
+            theirs = parse_topology(data, self.nsqd_path)
+        except TopologyError as exc:
+            raise TopologyError(f"{exc}. Without that file the topics are those of {self.path}") from exc
+        # What was made after a start that did not end well is not in the file that nsqd began with.
+        knew_all = state.nsqd_knows_all and found.changes is not None and not found.changes.entries
+        run = nsqd_file.take_over(state, theirs, knew_all=knew_all, has_files=self._has_queue_files)
+        state.nsqd_crc = nsqd_file.checksum(data)
+        found.nsqd_ran = True
+        found.warnings += run.sentences()
+
+    def _has_queue_files(self, name: str) -> bool:
+        return bool(self._files.names_starting_with(self.directory, f"{name}.diskqueue."))
 
     def _read_changes(self, path: str) -> ChangesFile | None:
         data = self.read_bytes(path)

@@ -80,7 +80,9 @@ Change = dict[str, Any]
 class Topology:
     """All that exists. topics: by number. deleted: numbers that the log may still hold records of.
 
-    format: of the file it was read from. is_checked: whether that file had a checksum, and it was right.
+    format: of the file it was read from. is_checked: whether that file had a checksum, and it was right. nsqd_crc: the
+    checksum of nsqd.dat as it was last read or written, "" for none; nsqd_knows_all: whether it has all that exists
+    (`nsqd_file.py`).
     """
 
     topics: dict[int, TopicEntry] = field(default_factory=dict)
@@ -93,6 +95,8 @@ class Topology:
     sequence: int = 0
     format: int = FORMAT
     is_checked: bool = False
+    nsqd_crc: str = ""
+    nsqd_knows_all: bool = False
 
     @property
     def log_topics(self) -> list[TopicEntry]:
@@ -128,6 +132,8 @@ class Topology:
             "unlisted_below": self.unlisted_below,
             "deleted": sorted(self.deleted),
         }
+        if self.nsqd_crc:
+            document["nsqd"] = {"crc": self.nsqd_crc, "current": self.nsqd_knows_all}
         document["checksum"] = checksum_of(document)
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
@@ -456,6 +462,8 @@ def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:
         has_log=bool(document.get("has_log", False)),
         sequence=number_of(document, "sequence"),
     )
+    nsqd = document.get("nsqd") or {}
+    state.nsqd_crc, state.nsqd_knows_all = str(nsqd.get("crc", "")), bool(nsqd.get("current", False))
     channels = [(topic, channel) for topic in found for channel in topic.channels.values()]
     given = [topic.number for topic in found] + [channel.number for _, channel in channels]
     for number in [*given, *state.deleted]:

@@ -12,6 +12,7 @@ import pytest
 
 from queue_engine.vocabulary.version import VERSION
 from tests.support.nsq_socket import NsqSocket
+from tests.support.nsqd_directory import messages, read_metadata, read_queue, write_metadata, write_queue
 from tests.support.processes.daemon_process import DaemonProcess
 from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.server import ROOT
@@ -83,6 +84,28 @@ def test_a_signal_stops_it_with_status_0_and_loses_nothing(tmp_path: Path, numbe
     assert daemon.signalled(number) == 0
     assert re.search(rf"{DAY} INFO: NSQ: bye\n$", daemon.log)
     assert (tmp_path / "t.diskqueue.000000.dat").stat().st_size == 4 + 26 + 1
+
+
+def test_it_runs_on_nsqds_directory_and_gives_it_back(tmp_path: Path) -> None:
+    held = messages(100)
+    write_metadata(tmp_path, {"orders": ["billing", "mail"]}, paused=["orders/mail"])
+    write_queue(tmp_path, "orders:billing", [held[:40], held[40:80], held[80:]], read=10)
+    write_queue(tmp_path, "orders:mail", [held[:1]])
+    daemon = DaemonProcess(tmp_path)
+    daemon.start()
+    with NsqSocket(daemon.tcp_port) as client:
+        client.subscribe("orders", "billing", rdy=50)
+        for number in range(10, 60):
+            message = client.read_message()
+            assert (message.body, message.id) == (held[number].body, held[number].id)
+            client.finish(message)
+    daemon.http("POST", "/pub?topic=orders", b"new")
+    daemon.stop()
+    assert read_metadata(tmp_path) == ({"orders": ["billing", "mail"]}, ["orders/mail"])
+    left = read_queue(tmp_path, "orders:billing")
+    # Those that were sent when the last FIN came are in flight, and behind the others.
+    assert {one.body for one in left} == {one.body for one in held[60:]} | {b"new"}
+    assert [one.body for one in read_queue(tmp_path, "orders:mail")] == [b"m0", b"new"]
 
 
 def test_version_help_and_mistakes_have_nsqds_statuses(tmp_path: Path) -> None:

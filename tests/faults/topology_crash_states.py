@@ -2,8 +2,8 @@
 
     python -m tests.faults.topology_crash_states --states 200000 --seed 7
 
-Topics are made, deleted, paused with an author and an end, resumed and merged on a disk in memory. Before each
-operation of the disk the process or the power ends, and a real start is judged by what it finds to exist:
+Topics of both kinds are made, deleted, paused with an author and an end, resumed and merged on a disk in memory.
+Before each operation of the disk the process or the power ends, and a real start is judged by what it finds to exist:
 
 - exactly what is in force; while an act is being written, that with it or without it
 - after an act whose outcome is unknown, that with it or without it, until the disk has been written anew
@@ -90,10 +90,12 @@ class TopologyScript:
             number = len(self.numbers) + 1
             name = f"t{number}"
             self.numbers[name] = number
-            change, then = (
-                topic_created(TopicEntry(name, number=number, storage="log", id_base=1)),
-                self.in_force | {name},
+            # Of a disk queue a clean stop tells nsqd, in a file that is none of the others.
+            is_log = self.rng.random() < 0.5
+            entry = (
+                TopicEntry(name, number=number, storage="log", id_base=1) if is_log else TopicEntry(name, number=number)
             )
+            change, then = topic_created(entry), self.in_force | {name}
         self._make(change, then)
 
     def _make(self, change: Change, then: Names) -> None:
