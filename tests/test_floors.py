@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
     "service.monitoring": "vocabulary storage delivery service.admission",
+    "service.introspection": "service.monitoring",
     "service.layers": "protocol",
     "service.tcp": (
         "vocabulary vocabulary.options protocol delivery identity tls engine service.admission service.loop "
@@ -51,7 +52,7 @@ MAY_IMPORT = {
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http": (
         "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages engine "
-        "service.admission service.monitoring service.http.reference"
+        "service.admission service.monitoring service.introspection service.http.reference"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
     "lookup": "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference",

@@ -125,7 +125,7 @@ class HttpApi:
             **ActRoutes(engine, audit).handlers,
             **MessageRoutes(engine, audit).handlers,
             **TrashRoutes(engine, audit).handlers,
-            **ServerRoutes(engine, audit).handlers,
+            **ServerRoutes(engine, audit, self._answers).handlers,
         }
         self._document = Response(200, orjson.dumps(reference()), JSON)
         COLLECTOR_PAUSES.watch()

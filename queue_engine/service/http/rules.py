@@ -28,6 +28,8 @@ class Rule(Enum):
     CHANGES = "the token, where there is one"
     # As CHANGES; and without a token the API answers them on loopback only.
     BODIES = "the token; on loopback only where there is one"
+    # As BODIES; the process itself is shown.
+    PROCESS = "the token of an administrator; on loopback only where there is one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,13 @@ PATHS: Mapping[str, Path] = {
     "/metrics": Path("GET", Rule.OPEN),
     "/openapi.json": Path("GET", Rule.OPEN),
     CONFIG: Path("GET", Rule.CHANGES, "change_option", changed_by="PUT"),
+    "/debug/pprof/": Path("GET", Rule.PROCESS),
+    "/debug/threads": Path("GET", Rule.PROCESS),
+    "/debug/tasks": Path("GET", Rule.PROCESS),
+    "/debug/memory": Path("GET", Rule.PROCESS),
+    "/debug/gc": Path("GET", Rule.PROCESS),
+    "/debug/freememory": Path("POST", Rule.PROCESS),
+    "/debug/setblockrate": Path("PUT", Rule.PROCESS),
     "/pub": Path("POST", Rule.CHANGES),
     "/mpub": Path("POST", Rule.CHANGES),
     "/log/write": Path("POST", Rule.CHANGES),
@@ -136,7 +145,8 @@ class TokenCheck:
         if not self._expected:
             if rule is Rule.CHANGES or self._is_loopback:
                 return ""
-            return "bodies are shown over this address only with a token: --http-token"
+            what = "the process is" if rule is Rule.PROCESS else "bodies are"
+            return f"{what} shown over this address only with a token: --http-token"
         # In constant time, so that the duration says nothing about the token.
         if hmac.compare_digest(head.header(b"authorization") or b"", self._expected):
             return ""

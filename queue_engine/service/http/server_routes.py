@@ -2,30 +2,73 @@
 
 GET /config/OPTION     its value now
 PUT /config/OPTION     the body is the new one, until the next start; audited
+/debug/…               stacks and memory of the process, with --debug-endpoints
 """
+
+import asyncio
+from collections.abc import Callable
 
 import orjson
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine import Engine
+from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.endpoints import CONFIG, option_of
 from queue_engine.service.http.refusals import Refusal
+from queue_engine.service.introspection.memory import collector_text, free_memory, memory_text
+from queue_engine.service.introspection.stacks import tasks_text, threads_text
 from queue_engine.vocabulary.errors import InvalidOptionValueError, UnknownOptionError
 
 _CHANGE = "change_option"
 _VALUE_SHOWN_MAX = 200  # characters of a new value in the audit list
 
 
-class ServerRoutes:
-    """Handles requests about the options."""
+_INDEX = """Python has no pprof. There are
 
-    def __init__(self, engine: Engine, audit: HttpAudit) -> None:
+GET  /debug/threads     each thread with its stack
+GET  /debug/tasks       each task of the engine's loop, and where it waits
+GET  /debug/memory      objects by type; the lines that took memory, with PYTHONTRACEMALLOC=1
+GET  /debug/gc          what Python's collector did
+POST /debug/freememory  collects garbage and gives free memory back; the server waits meanwhile
+
+Not here: cmdline, symbol, profile, heap, goroutine, block, threadcreate, which are Go's.
+"""
+
+
+class ServerRoutes:
+    """Handles requests about the options and the process. answers: the thread for what takes long."""
+
+    def __init__(self, engine: Engine, audit: HttpAudit, answers: AnswerThread) -> None:
         self._engine = engine
         self._audit = audit
-        self.handlers: dict[str, Handler] = {CONFIG: self._config}
+        self._answers = answers
+        debugging: dict[str, Handler] = {
+            "/debug/pprof/": lambda head, body, answer: answer(Response(200, _INDEX.encode())),
+            "/debug/threads": self._made(threads_text),
+            "/debug/tasks": self._tasks,
+            "/debug/memory": self._made(memory_text),
+            "/debug/gc": self._made(collector_text),
+            "/debug/freememory": self._made(_freed),
+            "/debug/setblockrate": _no_block_profile,
+        }
+        if not engine.options.debug_endpoints:
+            debugging = dict.fromkeys(debugging, _debugging_is_off)
+        self.handlers: dict[str, Handler] = {CONFIG: self._config, **debugging}
+
+    def _made(self, make: Callable[[], str]) -> Handler:
+        """A handler that answers with a text which is made on the thread."""
+
+        def handle(head: RequestHead, body: bytes, answer: Answer) -> None:
+            self._answers.make(head, lambda: Response(200, make().encode("utf-8", "replace")), answer)
+
+        return handle
+
+    def _tasks(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        text = tasks_text(asyncio.get_running_loop())
+        self._answers.compress(head, Response(200, text.encode("utf-8", "replace")), answer)
 
     def _config(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         name = option_of(head.path)
@@ -64,3 +107,16 @@ class ServerRoutes:
             raise Refusal(400, exc.code, str(exc)) from exc
         # As nsqd: a text as it is, anything else as JSON.
         return Response(200, value.encode()) if isinstance(value, str) else Response(200, orjson.dumps(value), JSON)
+
+
+def _freed() -> str:
+    free_memory()
+    return ""
+
+
+def _no_block_profile(head: RequestHead, body: bytes, answer: Answer) -> None:
+    raise Refusal(501, "NOT_SUPPORTED", "Python has no profile of what blocks: /debug/threads shows what waits")
+
+
+def _debugging_is_off(head: RequestHead, body: bytes, answer: Answer) -> None:
+    raise Refusal(404, "NOT_FOUND", "debugging is off: start the server with --debug-endpoints")

@@ -1,4 +1,4 @@
-"""What the server tells about itself to other programs: latency percentiles, statsd."""
+"""What the server tells about itself to other programs: latency percentiles, statsd, debugging."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ PACKET_BYTES_MAX = 65_507  # UDP has no more
 
 @dataclass(frozen=True)
 class StatsOptions(OptionGroup):
-    """Latency percentiles, and statsd."""
+    """Latency percentiles, statsd, and looking into the process."""
 
-    TITLE = "latency percentiles, statsd"
+    TITLE = "latency percentiles, statsd, debugging"
 
     e2e_processing_latency_percentile: tuple[float, ...] = option(
         (), "a percentile of the time from publish to FIN, such as 0.99, shown in /stats and sent to statsd"
@@ -28,10 +28,13 @@ class StatsOptions(OptionGroup):
 
     statsd_address: str = option("", "HOST:PORT of a statsd daemon that gets the stats by UDP (default: none)")
     statsd_prefix: str = option("nsq.%s", "what their names begin with; %s becomes this server's address and HTTP port")
-    statsd_interval_ms: int = option(60_000, "how often they are sent", low=1_000)
+    statsd_interval_ms: int = option(60_000, "how often they are sent", low=100)
     statsd_mem_stats: bool = option(True, "send the memory of the process, too")
     statsd_udp_packet_size: int = option(PACKET_BYTES, "most bytes of one packet", low=100, high=PACKET_BYTES_MAX)
     statsd_exclude_ephemeral: bool = option(False, "leave topics and channels named #ephemeral out")
+
+    # Stacks and types of objects say much about the server, and counting objects takes a share of a core.
+    debug_endpoints: bool = option(False, "answer /debug/… over HTTP: threads, tasks and memory of the process")
 
     def complaints(self) -> Iterator[str]:
         for one in self.e2e_processing_latency_percentile:

@@ -41,6 +41,7 @@ Cause = Callable[[Server, GoodRequests, pytest.MonkeyPatch, str], Awaitable[Answ
 CAUSES: dict[ErrorKey, Cause] = {}
 # What the server needs for it, beside the default.
 OPTIONS: dict[ErrorKey, dict[str, Any]] = {
+    (404, "NOT_FOUND"): {"debug_endpoints": False},
     (403, "TOKEN_REQUIRED"): {"http_token": TOKEN},
     (403, "LIMIT_REACHED"): {"max_topics": 2, "max_channels_per_topic": 2},
     (413, "MSG_TOO_BIG"): {"max_msg_size": 100},
@@ -84,7 +85,8 @@ async def test_each_documented_error_comes(tmp_path: Path, monkeypatch: pytest.M
 
 
 def _server(tmp_path: Path, error: ErrorKey) -> AbstractAsyncContextManager[Server]:
-    return http_server(tmp_path, gate=Gate() if error == (503, "NOT_AUDITED") else None, **OPTIONS.get(error, {}))
+    options = {"debug_endpoints": True, **OPTIONS.get(error, {})}
+    return http_server(tmp_path, gate=Gate() if error == (503, "NOT_AUDITED") else None, **options)
 
 
 async def test_each_finer_code_comes(tmp_path: Path) -> None:
@@ -195,6 +197,12 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
         await (await server.connect()).send(b"GET")
         await wait_for_async("a busy connection", lambda: server.api.connection_count == 1)
     return await _raw(server, _head(path))
+
+
+@causes(404, "NOT_FOUND")
+@causes(501, "NOT_SUPPORTED")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    return await good.send(path)
 
 
 # Parameters and bodies.

@@ -13,6 +13,8 @@ from tests.service.http.documented import check_answer, check_some_answer, docum
 from tests.service.http.good_requests import BODIES, prepared
 from tests.service.http.server import http_server
 
+# A path of nsqd's that this server has only to say why it can't do it.
+REFUSED = {"/debug/setblockrate"}
 # Where another value than "x" tells whether a parameter is read.
 TELLING_VALUES = {
     "topic": "$",
@@ -46,18 +48,18 @@ async def test_the_document_is_served_to_clients_without_the_token(tmp_path: Pat
         answer = await server.request("GET", "/openapi.json")
         assert (answer.status, answer.headers[b"content-type"]) == (200, b"application/json; charset=utf-8")
         assert answer.json == document()
-        assert len(answer.body) < 150_000
+        assert len(answer.body) < 200_000
 
 
 async def test_each_path_is_answered_200(tmp_path: Path) -> None:
-    async with http_server(tmp_path) as server:
+    async with http_server(tmp_path, debug_endpoints=True) as server:
         good = await prepared(server)
         # What deletes is sent last.
         for path in sorted(
             PATHS, key=lambda path: (path.endswith("/delete") or path == "/log/release", path.startswith("/topic"))
         ):
             answer = await good.send(path)
-            assert answer.status == 200, (path, answer.body)
+            assert answer.status == (501 if path in REFUSED else 200), (path, answer.body)
 
 
 @pytest.mark.parametrize("path", [path for path, endpoint in ENDPOINTS.items() if endpoint.parameters])

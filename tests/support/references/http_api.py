@@ -15,6 +15,7 @@ _TOKEN = {
     Rule.OPEN: "",
     Rule.CHANGES: " Needs the token, where there is one.",
     Rule.BODIES: " Needs the token; without one it is answered on loopback alone.",
+    Rule.PROCESS: " Needs the token; without one it is answered on loopback alone.",
 }
 
 

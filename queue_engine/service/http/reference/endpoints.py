@@ -8,12 +8,13 @@ from queue_engine.service.http.reference.declarations import Endpoint
 from queue_engine.service.http.reference.message_paths import MESSAGES
 from queue_engine.service.http.reference.publish_paths import PUBLISHING
 from queue_engine.service.http.reference.read_paths import READING
-from queue_engine.service.http.reference.server_paths import SERVER
+from queue_engine.service.http.reference.server_paths import DEBUG, SERVER
 from queue_engine.service.http.reference.trash_paths import TRASH
 
 # Heading → its paths.
 SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
     "The server": SERVER,
+    "Looking into the process": DEBUG,
     "Publishing": PUBLISHING,
     "Topics and channels": ACTS,
     "Single messages of a channel": MESSAGES,
@@ -42,7 +43,7 @@ def option_of(path: str) -> str:
 
 # The paths that nsqd has as well: their errors have nsqd's body.
 _NSQD_PATHS = {
-    *("/ping", "/info", "/stats", "/pub", "/mpub", CONFIG),
+    *("/ping", "/info", "/stats", "/pub", "/mpub", CONFIG, "/debug/pprof/", "/debug/freememory", "/debug/setblockrate"),
     *(f"/topic/{act}" for act in ("create", "delete", "empty", "pause", "unpause")),
     *(f"/channel/{act}" for act in ("create", "delete", "empty", "pause", "unpause")),
 }

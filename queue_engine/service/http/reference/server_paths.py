@@ -57,3 +57,32 @@ SERVER = {
         errors=(errors.EXITING,),
     ),
 }
+
+_OFF = (errors.DEBUG_OFF,)
+# Only with --debug-endpoints.
+DEBUG = {
+    "/debug/pprof/": Endpoint("Which of these paths there are.", (Success("A path a line."),), errors=_OFF),
+    "/debug/threads": Endpoint(
+        "Each thread of the process with its stack.", (Success("The innermost call is last."),), errors=_OFF
+    ),
+    "/debug/tasks": Endpoint(
+        "Each task of the engine's loop with where it waits.", (Success("The innermost call is last."),), errors=_OFF
+    ),
+    "/debug/memory": Endpoint(
+        "The objects in memory by type; the lines that took it, if the server was started with PYTHONTRACEMALLOC=1. "
+        "Takes about a second per million objects.",
+        (Success("Counts, bytes and types."),),
+        errors=_OFF,
+    ),
+    "/debug/gc": Endpoint(
+        "What Python's collector did since the start.", (Success("A line for each generation."),), errors=_OFF
+    ),
+    "/debug/freememory": Endpoint(
+        "Collect garbage and give free memory back to the system. The server waits meanwhile.",
+        (Success("Nothing: it is done."),),
+        errors=_OFF,
+    ),
+    "/debug/setblockrate": Endpoint(
+        "Refused: it would set Go's profile of what blocks.", (), errors=(*_OFF, errors.NO_BLOCK_PROFILE)
+    ),
+}

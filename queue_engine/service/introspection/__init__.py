@@ -1,0 +1,1 @@
+"""What the process is doing, and what its memory is for."""
