@@ -138,6 +138,7 @@ ONCE: dict[str, str] = {
     "service/statsd/test_statsd.py": "figures of the stats; those of each kind have their own tests",
     "service/test_stats_options.py": "options, before anything of a queue is asked",
     "service/http/test_config.py": "options of the server",
+    "service/http/test_long_values.py": "refusals of requests",
     "service/http/test_debug.py": "the process, whatever it stores",
     "service/http/test_reference.py": "paths, parameters and the document; each request chooses its kind",
     "service/http/test_documented_errors.py": "refusals of requests; each request chooses its kind",

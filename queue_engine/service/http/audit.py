@@ -6,6 +6,7 @@ An act that changes something begins only after the audit list has stored a row 
 import logging
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.service.admission.act_gate import ActGate
@@ -14,6 +15,8 @@ from queue_engine.service.http.refusals import Refusal
 
 logger = logging.getLogger(__name__)
 
+# Of what a client gave for a name; names have at most 64.
+_NAME_SHOWN_MAX = 80
 _NO_ROOM = (
     "nothing was done: the audit list can't be written, and memory keeps no more rows for it. Free space on the "
     "console's disk and try again"
@@ -31,6 +34,8 @@ class HttpAudit:
     def tell(self, record: ActRecord) -> None:
         if self._on_act is None:
             return
+        if max(len(record.topic), len(record.channel)) > _NAME_SHOWN_MAX:
+            record = replace(record, topic=record.topic[:_NAME_SHOWN_MAX], channel=record.channel[:_NAME_SHOWN_MAX])
         try:
             self._on_act(record)
         except Exception:

@@ -1,5 +1,7 @@
 """Refusals of requests: nsqd's error code and status for every error, and a sentence where it helps."""
 
+import re
+
 from queue_engine.messages.rows import InvalidQueryError, MessageNotFoundError, SearchNotFoundError
 from queue_engine.service.http.connection import Response, error_response
 from queue_engine.vocabulary.errors import (
@@ -22,20 +24,37 @@ from queue_engine.vocabulary.errors import (
     TrashNotFoundError,
 )
 
+# Longer sentences have a value of the client's in them, of which this much is shown.
+_DETAIL_MAX = 400
+_WORD_SHOWN = 80
+_BEGINNING_SHOWN, _END_SHOWN = 120, 200
+_LONG_WORD = re.compile(r"\S{256,}")  # paths of files are shorter
+
 
 class Refusal(Exception):
     """Ends a request with an error answer. `HttpApi.finish` catches it."""
 
     def __init__(self, status: int, word: str, detail: str = "", code: str = "") -> None:
-        """word: nsqd's error code, such as "INVALID_TOPIC". code: a finer one beside it."""
+        """word: nsqd's error code, such as "INVALID_TOPIC". detail: a sentence; a value of the client's in it is cut
+        where it is long. code: a finer one beside the word."""
         super().__init__(word)
         self.status = status
         self.word = word
-        self.detail = detail
+        self.detail = _shortened(detail)
         self.code = code
 
     def response(self) -> Response:
         return error_response(self.status, self.word, self.detail, self.code)
+
+
+def _shortened(detail: str) -> str:
+    if len(detail) <= _DETAIL_MAX:
+        return detail
+    detail = _LONG_WORD.sub(lambda found: found[0][:_WORD_SHOWN] + "…", detail)
+    if len(detail) <= _DETAIL_MAX:
+        return detail
+    # A value of many words: what is said of it stands behind it.
+    return f"{detail[:_BEGINNING_SHOWN]}…{detail[-_END_SHOWN:]}"
 
 
 def publish_refusal(error: Exception) -> Refusal:
