@@ -210,10 +210,10 @@ class CommitLog:
         flags: int = 0,
         batch_key: bytes = b"",
         dues_ns: Sequence[int] | None = None,
-        keys: Sequence[bytes] | None = None,
+        keys: bytes | None = None,
     ) -> tuple[int, int]:
         """Gather a batch as one record; returns its position and size. The next `commit` writes it; it counts once
-        `visible_end` has passed it.
+        `visible_end` has passed it. keys: as `encode_record` takes them.
 
         Raises StorageError when the log is full, has failed, or has no segment large enough: nothing is taken.
         """

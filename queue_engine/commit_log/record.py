@@ -13,7 +13,6 @@ import secrets
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from mmap import mmap
 from typing import Literal, NamedTuple
 
@@ -95,11 +94,12 @@ def encode_record(
     flags: int = 0,
     batch_key: bytes = b"",
     dues_ns: Sequence[int] | None = None,
-    keys: Sequence[bytes] | None = None,
+    keys: bytes | None = None,
 ) -> list[bytes]:
     """The record of `batch` at `position`, in parts that are to be joined.
 
-    dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED or 0; the others follow from what is given.
+    dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED or 0; the others follow from what is given. keys: as
+    `vocabulary/key_column.py` makes them.
     """
     run = batch.run()
     frames = run.frames
@@ -116,7 +116,7 @@ def encode_record(
         columns.append(_big_endian("q", dues_ns))
     if keys is not None:
         flags |= HAS_KEYS
-        columns += [_big_endian("I", accumulate(map(len, keys))), *keys]
+        columns.append(keys)
     if batch_key:
         flags |= HAS_BATCH_KEY
     table = columns[0] if len(columns) == 1 else b"".join(columns)

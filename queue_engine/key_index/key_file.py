@@ -47,8 +47,6 @@ _HASH_ONE = 1 << _HASH_BITS
 _header = struct.Struct(">4sBB2xIIQQQ20x")
 _slot = struct.Struct(">II")
 _bind = struct.Struct(">III").pack
-# Makes a hash of a CRC, by its highest byte.
-_TO_HASH = bytes((value & 0x1F) | 0x20 for value in range(256))
 
 
 class KeyFileDamagedError(Exception):
@@ -77,24 +75,6 @@ class KeyFileHead(NamedTuple):
 def hash_of(key: bytes) -> int:
     """The hash that entries have."""
     return (crc32c(key) & _HASH_MASK) | _HASH_ONE
-
-
-def sorted_entries(crcs: "array[int]", deltas: "array[int]") -> "array[int]":
-    """The entries of keys with these CRCs (u32) and offsets less base (u32), ascending; little-endian, as machines are.
-
-    Entries are sorted as IEEE doubles, which takes half the time of sorting numbers of 62 bits: with bits 62 and 63 of
-    an entry clear and bit 61 set, all of them are positive and finite, and so in the order of their bits.
-    """
-    pairs = array("I", bytes(8 * len(crcs)))
-    pairs[0::2], pairs[1::2] = deltas, crcs
-    data = bytearray(pairs.tobytes())
-    data[7::8] = data[7::8].translate(_TO_HASH)
-    return sorted_as_doubles(array("Q", bytes(data)))
-
-
-def sorted_as_doubles(entries: "array[int]") -> "array[int]":
-    """Entries of one base, sorted."""
-    return array("Q", array("d", sorted(memoryview(entries).cast("B").cast("d"))).tobytes())
 
 
 def file_name(first: int, end: int, entry_count: int) -> str:

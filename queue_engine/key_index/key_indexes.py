@@ -22,6 +22,7 @@ from queue_engine.key_index.key_merge import FILES_MAX, Merge, files_to_merge
 from queue_engine.key_index.key_state import STATE_NAME, KeyState, decode_state, encode_state
 from queue_engine.key_index.offset_ranges import Range, joined, without
 from queue_engine.key_index.topic_keys import KeyFile, Part, TopicKeys
+from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
 
@@ -32,6 +33,8 @@ PART_ENTRIES = 1 << 15
 # Keys of all topics in memory, 4 bytes each. Beyond it, the largest open parts are written; where they can't be, the
 # oldest are left to the log.
 ENTRIES_MAX = 1 << 20
+# And the bytes of keys that have no CRC yet; what comes while there are more gets its CRC at once.
+WAITING_BYTES_MAX = 8 << 20
 # Open parts are written when they are so old, at most so many each time.
 OPEN_NS = 30 * NS_PER_S
 AGED_MAX = 16
@@ -114,6 +117,7 @@ class KeyIndexes:
         self._unmerged: dict[int, None] = {}  # topics to look for merges
         self._merge: Merge | None = None
         self._making: _Making | None = None
+        self._waiting = ByteBudget(WAITING_BYTES_MAX)
         self._useless: list[str] = []  # files to remove
         self._gone: list[str] = []  # directories to remove
         self._job: BackgroundJob | None = None
@@ -166,6 +170,7 @@ class KeyIndexes:
             topic.end_offset,
             part_entries=PART_ENTRIES,
             is_checked=is_checked,
+            waiting=self._waiting,
         )
         keys.on_first = self._note_filling
         keys.on_sealed = self._note_sealed
@@ -181,13 +186,14 @@ class KeyIndexes:
             return
         keys = found[1]
         keys.is_deleted = True
+        keys.let_go()
         for table in (self._unchecked, self._filling, self._behind, self._unmerged):
             table.pop(number, None)
         self._sealed = deque(one for one in self._sealed if one[0] is not keys)
         for file in keys.files:
             self.files.let_go(file.path)
         if self._making is not None and self._making.keys is keys:
-            self._making = None
+            self._give_up_making()
         if self._merge is not None and self._merge.topic is keys:
             self._merge = None
         if self.is_on:
@@ -515,7 +521,7 @@ class KeyIndexes:
                 self._read_record(one)
             except StorageError as exc:
                 logger.warning("key index of topic %s is made anew later: %s", one.topic.name, exc)
-                self._making = None
+                self._give_up_making()
                 self._behind[one.keys.number] = self._behind.pop(one.keys.number, None)
                 self._read_at_ns = now_ns + RETRY_NS
                 return
@@ -532,7 +538,7 @@ class KeyIndexes:
             if keys.missing:
                 first, end = keys.missing[-1]
                 logger.info("key index is made from the log topic=%s offsets=%d-%d", topic.name, first, end)
-                return _Making(topic, keys, Part(first), first, end)
+                return _Making(topic, keys, Part(first, self._waiting), first, end)
             del self._behind[number]
         return None
 
@@ -548,6 +554,11 @@ class KeyIndexes:
             if any(keys):
                 one.part.add(first, keys, record.position)
         one.at = end
+
+    def _give_up_making(self) -> None:
+        if self._making is not None:
+            self._making.part.let_go()
+            self._making = None
 
     def _made(self, one: _Making) -> None:
         """A part of a range was read: it is written as any other."""

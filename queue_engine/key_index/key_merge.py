@@ -17,7 +17,6 @@ from queue_engine.key_index.key_file import (
     encode_key_file,
     read_slots,
     rebased,
-    sorted_as_doubles,
 )
 from queue_engine.key_index.offset_ranges import within
 from queue_engine.key_index.topic_keys import KeyFile, TopicKeys
@@ -67,6 +66,8 @@ class Merge:
     def step(self) -> bytes | None:
         """Sort the next part; the content of the new file after the last one, None before. Raises KeyFileDamagedError
         or OSError."""
+        from queue_engine.key_index.key_columns import in_order  # here, since it needs numpy
+
         with ExitStack() as opened:
             reads = [self._open(one, opened) for one in self.files]
             if not self._heads:
@@ -77,7 +78,7 @@ class Merge:
                 self.failed = one
                 entries += rebased(self._part_of(head, read), head.base - base)
                 self.failed = None
-            self._parts.append(sorted_as_doubles(entries))
+            self._parts.append(in_order(entries))
         if len(self._parts) < 1 << self._bits:
             return None
         return encode_key_file(self.topic.number, self.result.first, self.result.end, base, self._parts)

@@ -8,6 +8,7 @@ import os
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from crc32c import crc32c
 
@@ -22,10 +23,13 @@ from queue_engine.key_index.key_file import (
     hash_of,
     offsets_in,
     read_slot,
-    sorted_entries,
 )
 from queue_engine.key_index.key_files import KeyFiles
 from queue_engine.key_index.offset_ranges import Range, joined, within, without
+from queue_engine.vocabulary.byte_budget import ByteBudget
+
+# So many keys of one record wait without CRCs; for fewer it is quicker to make them at once.
+WAITING_KEYS_MIN = 32
 
 
 class KeyFile:
@@ -62,32 +66,40 @@ class KeyFile:
 class Part:
     """Keys in memory, of offsets from `first` up to `end`; position: of the first record among them, None without.
 
-    Four bytes a key: its CRC. Its offset follows from the run of offsets that it belongs to."""
+    Four bytes a key: its CRC. A large batch waits as it is while there is room for it, since the worker makes many CRCs
+    at once. A key's offset follows from the run of offsets that it belongs to."""
 
     __slots__ = (
+        "_batches",
+        "_count",
         "_next_offset",
         "_run_offsets",
         "_run_starts",
-        "crcs",
+        "_waiting",
         "end",
         "first",
         "is_made_again",
         "is_taken",
         "position",
+        "waiting_bytes",
     )
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, waiting: ByteBudget) -> None:
+        """waiting: for batches that have no CRCs yet, of all parts."""
         self.first = self.end = first
         self.is_made_again = False  # read from the log; the others were published by this process
         self.is_taken = False  # the worker writes it now
         self.position: int | None = None
-        self.crcs = array("I")
+        self.waiting_bytes = 0
+        self._waiting = waiting
+        self._count = 0
+        self._batches: list[array[int] | _Batch] = []  # CRCs, or keys without, in their order
         self._run_starts: list[int] = []  # of each run the index of its first key, ascending
         self._run_offsets: list[int] = []  # and its first offset
         self._next_offset = -1
 
     def __len__(self) -> int:
-        return len(self.crcs)
+        return self._count
 
     @property
     def base(self) -> int:
@@ -99,8 +111,9 @@ class Part:
         """Behind the offset of the last key."""
         return self._next_offset
 
-    def add(self, first_offset: int, keys: Sequence[bytes], position: int) -> None:
-        """Note a record's keys; one of no bytes stands for none."""
+    def add(self, first_offset: int, keys: Sequence[bytes], position: int, column: bytes | None = None) -> None:
+        """Note a record's keys; one of no bytes stands for none. column: the same, as `vocabulary/key_column.py` makes
+        them; None where they are not at hand."""
         if self.position is None:
             self.position = position
         if not all(keys):
@@ -108,41 +121,108 @@ class Part:
                 if key:
                     self.add(first_offset + index, [key], position)
             return
+        count = len(keys)
         if first_offset != self._next_offset:
-            self._run_starts.append(len(self.crcs))
+            self._run_starts.append(self._count)
             self._run_offsets.append(first_offset)
-        self._next_offset = first_offset + len(keys)
-        self.crcs.extend(map(crc32c, keys))
+        self._next_offset = first_offset + count
+        self._count += count
+        if column is not None and count >= WAITING_KEYS_MIN and not self._waiting.is_exceeded:
+            self.waiting_bytes += len(column)
+            self._waiting.add(len(column))
+            self._batches.append(_Batch(count, column))
+            return
+        if not self._batches or not isinstance(crcs := self._batches[-1], array):
+            self._batches.append(crcs := array("I"))
+        crcs.extend(map(crc32c, keys))
 
     def found(self, key: bytes) -> list[int]:
         """The offsets that may have the key, ascending."""
-        crc, at = crc32c(key), 0
+        crc, before = crc32c(key), 0
         found: list[int] = []
-        while True:
-            try:
-                at = self.crcs.index(crc, at) + 1
-            except ValueError:
-                return found
-            run = bisect_right(self._run_starts, at - 1) - 1
-            found.append(self._run_offsets[run] + at - 1 - self._run_starts[run])
+        for one in self._batches:
+            for index in one.places_of(key) if isinstance(one, _Batch) else _places_of(one, crc):
+                run = bisect_right(self._run_starts, before + index) - 1
+                found.append(self._run_offsets[run] + before + index - self._run_starts[run])
+            before += len(one)
+        return found
 
     def content(self, number: int) -> bytes:
-        """The file of these keys: one at least."""
-        deltas = array("I")
-        for start, stop, offset in zip(
-            self._run_starts, [*self._run_starts[1:], len(self.crcs)], self._run_offsets, strict=True
-        ):
-            deltas.extend(range(offset - self.base, offset - self.base + stop - start))
-        return encode_key_file(number, self.first, self.end, self.base, [sorted_entries(self.crcs, deltas)])
+        """The file of these keys: one at least. On any thread; nothing may be added meanwhile."""
+        from queue_engine.key_index.key_columns import crcs_of, deltas_of, sorted_entries  # here: it needs numpy
+
+        crcs = array("I")
+        for is_waiting, some in groupby(self._batches, lambda one: isinstance(one, _Batch)):
+            if is_waiting:
+                batches = [one for one in some if isinstance(one, _Batch)]
+                crcs += crcs_of([(one.count, one.column) for one in batches])
+            else:
+                for one in some:
+                    assert isinstance(one, array)
+                    crcs += one
+        deltas = deltas_of(self._run_starts, self._run_offsets, self._count)
+        return encode_key_file(number, self.first, self.end, self.base, [sorted_entries(crcs, deltas)])
+
+    def let_go(self) -> None:
+        """It is needed no more: its memory is others'."""
+        self._waiting.free(self.waiting_bytes)
+        self.waiting_bytes = 0
+
+
+class _Batch:
+    """Keys without CRCs: so many, as `vocabulary/key_column.py` makes a column of them."""
+
+    __slots__ = ("column", "count")
+
+    def __init__(self, count: int, column: bytes) -> None:
+        self.count = count
+        self.column = column
+
+    def __len__(self) -> int:
+        return self.count
+
+    def places_of(self, key: bytes) -> Iterator[int]:
+        """Which of the keys it is."""
+        first = 4 * self.count
+        at = self.column.find(key, first)
+        if at < 0:
+            return
+        ends = array("I", self.column[:first])
+        ends.byteswap()
+        while at >= 0:
+            # The first key that ends behind `at`: none has no bytes.
+            place = bisect_right(ends, at - first)
+            if (ends[place - 1] if place else 0) == at - first and ends[place] == at - first + len(key):
+                yield place
+            at = self.column.find(key, at + 1)
+
+
+def _places_of(crcs: "array[int]", crc: int) -> Iterator[int]:
+    at = 0
+    while True:
+        try:
+            at = crcs.index(crc, at) + 1
+        except ValueError:
+            return
+        yield at - 1
 
 
 class TopicKeys:
     """Belongs to the engine's thread. is_checked: the files and what is missing are known. live_first: the first offset
     of this process; those before it were there at its start."""
 
-    def __init__(self, number: int, directory: str, live_first: int, *, part_entries: int, is_checked: bool) -> None:
-        """part_entries: a part with so many keys is sealed. on_first, on_sealed: called when the open part has its
-        first keys, and when a part is sealed."""
+    def __init__(
+        self,
+        number: int,
+        directory: str,
+        live_first: int,
+        *,
+        part_entries: int,
+        is_checked: bool,
+        waiting: ByteBudget,
+    ) -> None:
+        """part_entries: a part with so many keys is sealed. waiting: for keys without CRCs, of all topics. on_first,
+        on_sealed: called when the open part has its first keys, and when a part is sealed."""
         self.number = number
         self.directory = directory
         self.live_first = live_first
@@ -154,40 +234,43 @@ class TopicKeys:
         self.files: list[KeyFile] = []
         self.sealed: list[Part] = []
         self.missing: list[Range] = []
-        self.open = Part(live_first)
+        self._waiting = waiting
+        self.open = Part(live_first, waiting)
 
     # Growing.
 
-    def note(self, first_offset: int, keys: Sequence[bytes], position: int) -> None:
-        """A record with keys became visible."""
+    def note(self, first_offset: int, keys: Sequence[bytes], position: int, column: bytes) -> None:
+        """A record with keys became visible. column: the same, as `vocabulary/key_column.py` makes them."""
         one = self.open
-        if not one.crcs:
+        if not one:
             self.on_first(self)
         elif first_offset + len(keys) - one.base > DELTA_MAX:
             self.seal(first_offset)
             self.on_first(self)
             one = self.open
-        one.add(first_offset, keys, position)
-        if len(one.crcs) >= self._part_entries:
+        one.add(first_offset, keys, position, column)
+        if len(one) >= self._part_entries:
             self.seal(first_offset + len(keys))
 
     def seal(self, end: int) -> None:
         """End the open part, which goes up to `end`; the next one begins there. One without keys goes on."""
         one = self.open
-        if one.crcs:
+        if one:
             one.end = max(end, one.next_offset)
             self.sealed.append(one)
-            self.open = Part(one.end)
+            self.open = Part(one.end, self._waiting)
             self.on_sealed(self, one)
 
     def written(self, part: Part) -> None:
         """A sealed part is in its file, durably."""
         self.sealed.remove(part)
+        part.let_go()
         insort(self.files, KeyFile(self.directory, part.first, part.end, len(part)))
 
     def give_up(self, part: Part) -> None:
         """A sealed part can't be written and is too large for the memory: the log has its keys."""
         self.sealed.remove(part)
+        part.let_go()
         self.missing = joined([*self.missing, (part.first, part.end)])
 
     def lose(self, file: KeyFile) -> None:
@@ -205,6 +288,11 @@ class TopicKeys:
         count = next((index for index, one in enumerate(self.files) if one.end > oldest_offset), len(self.files))
         gone, self.files = self.files[:count], self.files[count:]
         return gone
+
+    def let_go(self) -> None:
+        """The topic was deleted: what waits in memory is needed no more."""
+        for part in (*self.sealed, self.open):
+            part.let_go()
 
     # Where it stands.
 

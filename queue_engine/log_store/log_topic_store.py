@@ -23,6 +23,7 @@ from queue_engine.progress.trashed_channels import TrashedChannel, TrashedChanne
 from queue_engine.readers.cursors import Cursor
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
+from queue_engine.vocabulary.key_column import key_column
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import DONE, Ticket, failed
@@ -212,8 +213,9 @@ class LogTopicStore(LogTopic):
         `digest` is that of `digest_of`."""
         number, first, count = self.number, self.next_offset, len(batch.ids)
         flags = REPLAYED if is_replayed else 0
+        column = None if keys is None else key_column(keys)
         try:
-            position, size, ticket = self._append(batch, flags=flags, batch_key=batch_key, keys=keys)
+            position, size, ticket = self._append(batch, flags=flags, batch_key=batch_key, keys=column)
         except StorageError as exc:
             return failed(self.refused(exc))
         if batch_key:
@@ -227,10 +229,10 @@ class LogTopicStore(LogTopic):
                 return
             if self.is_deleted:
                 return
-            if keys is not None:
+            if keys is not None and column is not None:
                 self._batches.put(position, KeyedBatch(first, batch.timestamp_ns, batch.run(), keys))
                 if self.key_indexes.is_on:
-                    self._keys.note(first, keys, position)
+                    self._keys.note(first, keys, position, column)
             if batch_key:
                 record = KeyedRecord(number, batch_key, first, count, batch.timestamp_ns, position, size)
                 self._batch_keys.put(record, digest)
@@ -245,7 +247,7 @@ class LogTopicStore(LogTopic):
         flags: int = 0,
         batch_key: bytes = b"",
         dues_ns: Sequence[int] | None = None,
-        keys: Sequence[bytes] | None = None,
+        keys: bytes | None = None,
     ) -> tuple[int, int, Ticket]:
         """Take a batch; visible and done after the turn's end, by the sync policy. Returns its record's position and
         size. Raises StorageError."""

@@ -22,7 +22,6 @@ def test_look_ups_find_each_key_in_few_bytes(tmp_path: Path) -> None:
 
 def test_publishing_is_compared_with_a_store_without_an_index(tmp_path: Path) -> None:
     for each in (1, 50):
-        cpu, wall = publish_ratios(tmp_path / str(each), SyncPolicy.OS, each=each, rounds=1, batches=100)
-        assert cpu > 0
-        assert wall > 0
+        took = publish_ratios(tmp_path / str(each), SyncPolicy.OS, each=each, rounds=1, batches=100)
+        assert min(took) > 0
     assert not (tmp_path / "1" / "without" / "keys").exists()

@@ -21,6 +21,7 @@ from queue_engine.commit_log.segment import encode_segment_head
 from queue_engine.pipeline.source.arrow_schemas import MESSAGES
 from queue_engine.pipeline.source.record_columns import ABSENT, DAMAGED, MissingRange, RecordColumns
 from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.vocabulary.key_column import key_column
 from queue_engine.vocabulary.run import Batch
 
 POSITION = 1 << 32
@@ -60,7 +61,7 @@ class Log:
             durable_upto=POSITION,
             flags=flags,
             dues_ns=dues_ns,
-            keys=keys,
+            keys=None if keys is None else key_column(keys),
         )
         self.places.append((len(self.data), sum(map(len, record))))
         self.data += b"".join(record)

@@ -29,6 +29,7 @@ from queue_engine.commit_log.record import (
     ranges_of,
 )
 from queue_engine.vocabulary.errors import NewerFormatError
+from queue_engine.vocabulary.key_column import key_column
 from queue_engine.vocabulary.run import Batch, Run
 from tests.support.stores.log_formats import record_v1
 
@@ -42,6 +43,8 @@ def encoded(
     bodies: list[bytes], *, version: int = 2, position: int = 4_096, first_offset: int = 7, **options: object
 ) -> bytes:
     batch = Batch(TIME_NS, message_ids(BASE, first_offset, len(bodies)), bodies)
+    if version != 1 and options.get("keys") is not None:
+        options["keys"] = key_column(options["keys"])
     parts = (record_v1 if version == 1 else encode_record)(
         batch,
         position=position,

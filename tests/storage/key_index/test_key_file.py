@@ -1,13 +1,16 @@
 """The files of keys byte by byte: what is written is found again, and no damage makes a wrong answer."""
 
 from array import array
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
+from crc32c import crc32c
 
 from queue_engine.key_index import key_file
+from queue_engine.key_index.key_columns import crcs_of, sorted_entries
 from queue_engine.key_index.key_file import (
     HEADER_BYTES,
     KeyFileDamagedError,
@@ -20,19 +23,20 @@ from queue_engine.key_index.key_file import (
     read_slot,
     read_slots,
     rebased,
-    sorted_entries,
 )
 from queue_engine.key_index.key_state import KeyState, decode_state, encode_state
 from queue_engine.key_index.offset_ranges import joined, within, without
-from queue_engine.key_index.topic_keys import Part
+from queue_engine.key_index.topic_keys import WAITING_KEYS_MIN, Part
+from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.errors import NewerFormatError
+from queue_engine.vocabulary.key_column import key_column
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 STATE = KeyState(12_345, {1: [(0, 40)], 70_000: [(5, 9), (20, 1 << 40)]}, {1: [(40, 50)]})
 
 
 def file_of(keys: list[bytes], first: int = 100) -> bytes:
-    part = Part(first)
+    part = Part(first, ByteBudget(0))
     for index, key in enumerate(keys):
         part.add(first + 2 * index, [key, b""], 64)
     part.end = first + 2 * len(keys)
@@ -168,8 +172,46 @@ def test_ranges() -> None:
             assert all(first < end for first, end in ranges)
 
 
+@pytest.mark.parametrize("room", [-1, 30_000, 1 << 20])
+def test_large_batches_are_found_in_memory_and_in_their_file(room: int) -> None:
+    """Some have their CRCs at once, for want of room, and others when they are written."""
+    rng, part, expected = Random(room), Part(500, ByteBudget(room)), {}
+    offset = 500
+    for _ in range(60):
+        count = rng.choice([1, 7, WAITING_KEYS_MIN, 400])
+        keys = [b"ab" * rng.choice([1, 2, 3, 40]) + b"%d" % rng.randrange(600) for _ in range(count)]
+        if count == 7:
+            keys[3] = b""
+        if count == 400 and rng.random() < 0.1:
+            keys[1] = b"x" * 300
+        part.add(offset, keys, 64, key_column(keys))
+        for index, key in enumerate(keys):
+            if key:
+                expected.setdefault(key, []).append(offset + index)
+        offset += count + rng.choice([0, 0, 5])
+    part.end = offset
+    assert len(part) == sum(map(len, expected.values()))
+    assert (part.waiting_bytes > 0) == (room > 0)
+    data = part.content(7)
+    for key, offsets in expected.items():
+        assert part.found(key) == offsets
+        assert found_in(data, key) == offsets
+    for none in (b"ab", b"abab" * 5, b"%d" % 7, b"x"):
+        assert (part.found(none), found_in(data, none)) == ([], [])
+
+
+@pytest.mark.parametrize("lengths", [[1], [16], [36], [64], [65], [255], [1, 255], range(1, 256), [7, 8, 9]])
+def test_the_crcs_of_many_keys_are_those_of_each(lengths: Sequence[int]) -> None:
+    rng = Random(len(lengths))
+    for count in (1, 31, 32, 3_000):
+        keys = [rng.randbytes(rng.choice(lengths)) for _ in range(count)]
+        cuts = sorted(rng.randrange(count) for _ in range(3))
+        batches = [one for one in (keys[first:end] for first, end in pairwise([0, *cuts, count])) if one]
+        assert list(crcs_of([(len(one), key_column(one)) for one in batches])) == list(map(crc32c, keys))
+
+
 def test_encoding_needs_no_entry_in_each_slot() -> None:
-    part = Part(0)
+    part = Part(0, ByteBudget(1 << 20))
     part.add(0, [b"same"] * 1_000, 64)
     part.end = 1_000
     data = part.content(7)
