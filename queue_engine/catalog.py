@@ -7,7 +7,7 @@ never has a record of a topic number that topology.json did not know first.
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from queue_engine.acts_in_turn import ActsInTurn
 from queue_engine.consume_queue.set_aside import set_aside
@@ -55,7 +55,7 @@ from queue_engine.vocabulary.errors import (
 )
 from queue_engine.vocabulary.names import is_ephemeral, is_reserved, is_valid_name
 from queue_engine.vocabulary.options.options import Options
-from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
+from queue_engine.vocabulary.ticket import DONE, Ticket, after, all_done, or_unknown
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,11 @@ class Catalog:
         open_store: Callable[[str], TopicStore] | None,
     ) -> None:
         self.topics: dict[str, Topic] = {}
+        self.on_names: Callable[[str], None] = lambda topic: None
+        """Called with a topic's name when the topic, or a channel of it, has come or gone."""
+        self.find_channels: Callable[[str], tuple[Ticket, Sequence[str]] | None] = lambda topic: None
+        """Looks for the channels that a new topic has on other nodes; their names are there when the ticket, which is
+        never rejected, is done. None: there is nowhere to look."""
         self.gone = Totals()  # of topics and channels deleted since the start
         self.is_closing = False
         self._options = options
@@ -255,9 +260,24 @@ class Catalog:
 
     def create_topic(self, name: str, storage: str = "", *, channel: str = "") -> Ticket:
         """Create the topic `name` when it is new, and with it a channel, in the act's turn. The ticket is done when
-        they exist."""
+        they exist. A new topic begins with the channels that `find_channels` finds, so that each gets all messages."""
         if name in self.topics:
             return self.create_channel(self.topics[name], channel) if channel else DONE
+        self._check_new_topic(name, channel)
+        found = self.find_channels(name)
+        if found is None:
+            return self._create_topic(name, storage, [channel] if channel else [])
+        looked, names = found
+
+        def create() -> Ticket:
+            self._check_new_topic(name, channel)
+            lasting = [one for one in names if is_valid_name(one) and not is_ephemeral(one)]
+            channels = list(dict.fromkeys([channel, *lasting] if channel else lasting))
+            return self._create_topic(name, storage, channels[: self._options.max_channels_per_topic])
+
+        return after(looked, create)
+
+    def _check_new_topic(self, name: str, channel: str) -> None:
         self.check_open()
         if is_reserved(name):
             raise ReservedTopicError(name)
@@ -268,10 +288,12 @@ class Catalog:
         count = len(self.topics) + self._creating
         if count >= self._options.max_topics:
             raise LimitError(f"topic {name} is not created: {count} exist and the most is --max-topics")
+
+    def _create_topic(self, name: str, storage: str, channels: Sequence[str]) -> Ticket:
         topic = self._make_topic(name, self._promises.take_number(), self._stores.kind_of(name, storage))
         if is_ephemeral(name):
             self._add(topic)
-            return self.create_channel(topic, channel) if channel else DONE
+            return all_done([self.create_channel(topic, channel) for channel in channels])
         positions = topic.store.positions()
         entry = TopicEntry(
             name,
@@ -282,12 +304,13 @@ class Catalog:
             released=positions.released,
         )
         changes = [*self._promises.join_log(), topic_created(entry)]
-        number = 0
-        if channel:
-            number = self._promises.take_number()
-            if not is_ephemeral(channel):
-                changes.append(channel_created(topic.number, ChannelEntry(channel, number=number)))
-                changes += released_change(topic, None)
+        numbers = {channel: self._promises.take_number() for channel in channels}
+        lasting = {channel: number for channel, number in numbers.items() if not is_ephemeral(channel)}
+        changes += [
+            channel_created(topic.number, ChannelEntry(channel, number=number)) for channel, number in lasting.items()
+        ]
+        if lasting:
+            changes += released_change(topic, None)
         self._creating += 1
         created = self._changes.append(*changes)
 
@@ -297,7 +320,7 @@ class Catalog:
                 self._stores.discard(topic.store)
                 return
             self._add(topic)
-            if channel:
+            for channel, number in numbers.items():
                 topic.open_channel(channel, number)
 
         created.when_done(settled)
@@ -383,7 +406,7 @@ class Catalog:
         if store is None:
             open_store = self._open_store
             store = self._stores.make(name, number, storage) if open_store is None else open_store(name)
-        return Topic(
+        topic = Topic(
             name,
             number,
             store,
@@ -392,10 +415,13 @@ class Catalog:
             time_ns=self._clock.time_ns,
             fences=self._fences,
         )
+        topic.on_channels = lambda: self.on_names(name)
+        return topic
 
     def _add(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
         self._sorted_names = None
+        self.on_names(topic.name)
 
     # Deleting.
 
@@ -487,6 +513,7 @@ class Catalog:
         self._fences.lift(topic)
         del self.topics[topic.name]
         self._sorted_names = None
+        self.on_names(topic.name)
         dropped.channels = channels
         if trashed is not None:
             self.trash.put_topic(topic, trashed)

@@ -9,7 +9,15 @@ from queue_engine import cursor_acts
 from queue_engine.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
-from queue_engine.delivery.stats import HEALTHY, ClientStats, DiskSpace, EngineSnapshot, InFlightStats, TopicStats
+from queue_engine.delivery.stats import (
+    HEALTHY,
+    ClientStats,
+    DiskSpace,
+    EngineSnapshot,
+    InFlightStats,
+    LookupdStats,
+    TopicStats,
+)
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fence_on_failure import fence_on_failure
@@ -66,6 +74,7 @@ class EngineStats:
         self._sequence = 0
         self._aside = AsideStats()
         self._disk: DiskSpace | None = None
+        self._lookupds: tuple[LookupdStats, ...] = ()
         self.refused_connections: Counter[tuple[str, str]] = Counter()
         self.refused_publishes: Counter[str] = Counter()
 
@@ -76,6 +85,10 @@ class EngineStats:
     def note_disk(self, found: DiskSpace | None) -> None:
         """Take the result of a look at the disk."""
         self._disk = found
+
+    def note_lookupds(self, found: tuple[LookupdStats, ...]) -> None:
+        """Take how the connections to nsqlookupds are."""
+        self._lookupds = found
 
     @property
     def health(self) -> str:
@@ -159,6 +172,7 @@ class EngineStats:
             pause_limit_ms=self._catalog.pause_limit_ms,
             percentiles=self._catalog.latency_percentiles,
             disk=self._disk,
+            lookupds=self._lookupds,
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

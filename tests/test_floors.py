@@ -49,19 +49,22 @@ MAY_IMPORT = {
         "vocabulary vocabulary.options protocol delivery identity tls engine service.admission service.loop "
         "service.layers"
     ),
+    "service.lookup_client": "vocabulary vocabulary.options delivery engine",
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http": (
         "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages engine "
         "service.admission service.monitoring service.introspection service.http.reference"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
-    "lookup": "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference",
     "service": (
         "vocabulary vocabulary.options disk commit_log disk_queue delivery tls engine service.admission service.loop "
-        "service.monitoring service.tcp service.http service.statsd"
+        "service.monitoring service.tcp service.lookup_client service.http service.statsd"
     ),
     "daemon": "vocabulary vocabulary.options go_flags process service",
     "__main__": "daemon",
+    "lookup": (
+        "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference daemon"
+    ),
     "client": "vocabulary protocol",
     "tools": "vocabulary vocabulary.options client",
     "pipeline.spark": "vocabulary vocabulary.options",

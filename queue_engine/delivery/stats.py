@@ -236,6 +236,23 @@ class DiskSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupdStats:
+    """One nsqlookupd that this server registers with. address: HOST:PORT, as configured. http_address: of its HTTP API,
+    which it names itself; "" while it is not connected. error: of the last end or try; "" while all is well."""
+
+    address: str
+    is_connected: bool
+    since_ns: int  # wall time: connected, or not, since then
+    error: str
+    pinged_at_ns: int  # wall time of the last PING that it answered; 0: none was
+    topic_count: int  # registered there
+    channel_count: int
+    is_up_to_date: bool  # it has confirmed all registrations
+    version: str
+    http_address: str
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSnapshot:
     """All of the engine at one second. Topics are sorted by name."""
 
@@ -258,6 +275,7 @@ class EngineSnapshot:
     monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
     pause_limit_ms: int = 0  # a pause without an end has outlived its time after so long; 0: never
     percentiles: tuple[float, ...] = ()  # of latencies, that are asked for; the largest first
+    lookupds: tuple[LookupdStats, ...] = ()  # in the order of --lookupd-tcp-address
     disk: DiskSpace | None = None  # by a look in the last seconds; None before the first, and while none succeeds
 
 

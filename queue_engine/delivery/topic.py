@@ -67,6 +67,7 @@ class Topic:
         self.is_deleted = False
         self.fence: Fence | None = None
         self.channels: dict[str, Channel] = {}
+        self.on_channels: Callable[[], None] = lambda: None  # called when a channel has come or gone
         self._budgets = budgets
         self._gathered_bytes_max = budgets.gathered_bytes_max
         self._workload = workload
@@ -260,6 +261,7 @@ class Topic:
             fences=self._fences,
         )
         self.channels[name] = channel
+        self.on_channels()
         self._workload.schedule(channel)  # after a restart it may have deferred messages
         try:
             if not self.paused and self.store.depth:
@@ -274,6 +276,7 @@ class Topic:
         keep: has the store keep what it holds, instead; the outcome counts that."""
         channel = self.channels.pop(name)
         channel.is_deleted = True
+        self.on_channels()
         clients = len(channel.consumers)
         for consumer in list(channel.consumers.values()):
             consumer.sink.close_consumer()

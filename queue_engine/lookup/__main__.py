@@ -5,13 +5,14 @@ import logging
 import platform
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 import uvloop
 
+from queue_engine.daemon.nsqd_lines import NsqdLines
+from queue_engine.daemon.program import NSQD_VERSION
 from queue_engine.go_flags.command_line import FlagSet, Given
 from queue_engine.go_flags.flag import Flag, Kind
 from queue_engine.lookup.options import LookupOptions
@@ -23,6 +24,7 @@ from queue_engine.vocabulary.version import VERSION
 logger = logging.getLogger("nsqlookupd")
 
 PROGRAM = "nsqlookupd"
+VERSION_LINE = f"{PROGRAM} v{NSQD_VERSION} (penstock v{VERSION}, built w/python{platform.python_version()})"
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -30,22 +32,6 @@ _LEVELS = {
     "error": logging.ERROR,
     "fatal": logging.CRITICAL,
 }
-
-
-class NsqLines(logging.Formatter):
-    """Log lines in nsqlookupd's form: `[nsqlookupd] 2026/11/23 04:45:03.120394 INFO: TCP: listening on …`."""
-
-    def __init__(self, prefix: str) -> None:
-        super().__init__()
-        self._prefix = prefix
-
-    def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(record.created))
-        fraction = int(record.created % 1 * 1e6)
-        # What a peer sent can't look like a line of its own.
-        text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in record.getMessage())
-        line = f"{self._prefix}{moment}.{fraction:06d} {record.levelname}: {text}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 def flag_set() -> FlagSet:
@@ -81,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(*flags.usage(), sep="\n", file=sys.stderr)
         return 0
     if given.wants_version:
-        print(f"{PROGRAM} v{VERSION} (built w/python{platform.python_version()})")
+        print(VERSION_LINE)
         return 0
     try:
         options = options_of(given)
@@ -101,9 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _log_to_stderr(options: LookupOptions) -> None:
-    logging.addLevelName(logging.CRITICAL, "FATAL")
     handler = logging.StreamHandler()
-    handler.setFormatter(NsqLines(options.log_prefix))
+    handler.setFormatter(NsqdLines(options.log_prefix))
     level = logging.DEBUG if options.verbose else _LEVELS[options.log_level.lower()]
     logging.basicConfig(level=level, handlers=[handler])
 
@@ -116,7 +101,7 @@ async def _serve(options: LookupOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     server = LookupServer(options)
-    logger.info("%s v%s (built w/python%s)", PROGRAM, VERSION, platform.python_version())
+    logger.info("%s", VERSION_LINE)
     await server.start()
     logger.info("TCP: listening on %s:%d", *server.tcp_address)
     logger.info("HTTP: listening on %s:%d", *server.http_address)

@@ -26,6 +26,7 @@ from queue_engine.service.admission.refused_connections import RefusedConnection
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.listeners import Listeners
+from queue_engine.service.lookup_client.client import LookupClient
 from queue_engine.service.loop import freed_memory
 from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
@@ -285,12 +286,14 @@ class EngineRunner:
             creations=turns.pubs.creations,
         )
         turns.pubs.creations.on_act = self._tell_act
+        lookups = LookupClient(engine, clock, lambda: (self.listeners.tcp[1], self.listeners.http[1]))
         tasks: list[asyncio.Task[None]] = []
         try:
             await self.listeners.open_tcp(tcp_server.make_session, self.options.tcp_address)
             await self.listeners.open_http(http_api.protocol_factory, self.options.http_address)
             self.snapshot = engine.stats.now(include_clients=False)
-            loops = self._loops(engine, tcp_server, clock)
+            lookups.set_addresses(self.options.lookupd_tcp_address)
+            loops = self._loops(engine, tcp_server, clock, lookups)
             tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
             self._started.set()
             await self._stop_asked.wait()
@@ -299,17 +302,19 @@ class EngineRunner:
             http_api.close_connections()
             for task in tasks:
                 task.cancel()
+            await lookups.close()
             turns.pubs.publish()
             engine.begin_closing()
             turns.run()  # messages taken before are appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
 
-    def _loops(self, engine: Engine, tcp_server: TcpServer, clock: SystemClock) -> list[Loop]:
+    def _loops(self, engine: Engine, tcp_server: TcpServer, clock: SystemClock, lookups: LookupClient) -> list[Loop]:
         """The periodic work: what each loop does, as the health names it, and one round of it."""
         loops: list[Loop] = [
             ("checking the connections", tcp_server.check_once),
             ("the queue scan", partial(scan_once, engine)),
             ("making the stats", partial(self._snapshot_once, engine)),
+            ("registering with nsqlookupds", lookups.check_once),
         ]
         if self.beat_every_s:
             loops.append(("feeding the watchdog", self._beat_once))

@@ -81,4 +81,6 @@ def test_a_flag_that_can_not_be_used_is_refused_with_a_sentence(
 
 def test_the_version_is_printed_as_nsqlookupd_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-version"]) == 0
-    assert re.fullmatch(r"nsqlookupd v[0-9.]+ \(built w/python3\.[0-9.]+\)\n", capsys.readouterr().out)
+    assert re.fullmatch(
+        r"nsqlookupd v1\.3\.0 \(penstock v[0-9.]+, built w/python3\.[0-9.]+\)\n", capsys.readouterr().out
+    )

@@ -131,6 +131,8 @@ ONLY: dict[str, tuple[str, str]] = {
 
 # A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "service/lookup_client/test_conversation.py": "names of topics and channels, without an engine",
+    "service/lookup_client/test_registration.py": "names of topics and channels, whatever stores them",
     "console/management/test_console_report.py": "the pipeline's files, and counts of the console",
     "service/monitoring/test_alerts.py": "the rules and figures of its own",
     "service/monitoring/test_dashboard.py": "the dashboard and the table of metrics",

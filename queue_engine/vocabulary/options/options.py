@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.client_options import ClientOptions
+from queue_engine.vocabulary.options.discovery_options import DiscoveryOptions
 from queue_engine.vocabulary.options.disk_queue_options import DiskQueueOptions
 from queue_engine.vocabulary.options.limit_options import LimitOptions, ScanOptions
 from queue_engine.vocabulary.options.log_options import DamageOptions, LogOptions, SampleOptions, WorkerOptions
@@ -37,6 +38,7 @@ class Options(
     ClientOptions,
     MessageOptions,
     DiskQueueOptions,
+    DiscoveryOptions,
     AccessOptions,
     StatsOptions,
     SampleOptions,

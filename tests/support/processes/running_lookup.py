@@ -5,6 +5,7 @@ import threading
 import urllib.request
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 import uvloop
@@ -72,14 +73,14 @@ class RunningLookup:
         urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S).close()
 
     def channels(self, topic: str) -> list[str]:
-        found: list[str] = self.get(f"/channels?topic={topic}")["channels"]
+        found: list[str] = self.get(f"/channels?topic={quote(topic)}")["channels"]
         return found
 
     def producer_ports(self, topic: str) -> list[int]:
         """The TCP ports of the producers that /lookup names; none for a topic that it does not know."""
         if topic not in self.get("/topics")["topics"]:
             return []
-        return [one["tcp_port"] for one in self.get(f"/lookup?topic={topic}")["producers"]]
+        return [one["tcp_port"] for one in self.get(f"/lookup?topic={quote(topic)}")["producers"]]
 
     def __enter__(self) -> "RunningLookup":
         self.start()

@@ -1,0 +1,1 @@
+"""This server's registrations at nsqlookupds."""
