@@ -47,7 +47,8 @@ class EngineStats:
     """Makes snapshots of one engine.
 
     clients: those that are connected, by key; the engine adds and removes them. refused_connections,
-    refused_publishes: the listeners count into them, by their names and the reason, and by the reason.
+    refused_publishes: the listeners count into them, by their names and the reason, and by the reason. refused_secrets:
+    wrong secrets by listener; the gate counts them.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class EngineStats:
         self._lookupds: tuple[LookupdStats, ...] = ()
         self.refused_connections: Counter[tuple[str, str]] = Counter()
         self.refused_publishes: Counter[str] = Counter()
+        self.refused_secrets: Mapping[str, int] = {}
 
     def note_aside(self, found: AsideStats) -> None:
         """Take the result of a scan for files that were set aside."""
@@ -166,6 +168,7 @@ class EngineStats:
             gone=self._catalog.gone.copy(),
             refused_connections=dict(self.refused_connections),
             refused_publishes=dict(self.refused_publishes),
+            refused_secrets=dict(self.refused_secrets),
             trash=self._catalog.trash.totals(),
             aside=self._aside,
             monotonic_ns=self._clock.monotonic_ns(),

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "messages": "vocabulary vocabulary.flow commit_log log_store fetch disk_queue delivery",
     "topology": "vocabulary vocabulary.flow disk commit_log",
     "samples": "vocabulary vocabulary.options disk commit_log progress log_store fetch delivery",
-    "identity": "vocabulary",
+    "identity": "vocabulary vocabulary.options disk",
     "tls": "vocabulary vocabulary.options",
     "engine": (
         "vocabulary vocabulary.options vocabulary.flow wire disk storage commit_log consume_queue progress readers "
@@ -52,15 +52,15 @@ MAY_IMPORT = {
     "service.lookup_client": "vocabulary vocabulary.options delivery engine",
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http": (
-        "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages engine "
-        "service.admission service.monitoring service.introspection service.http.reference"
+        "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages "
+        "identity engine service.admission service.monitoring service.introspection service.http.reference"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
     "service": (
-        "vocabulary vocabulary.options disk commit_log disk_queue delivery tls engine service.admission service.loop "
-        "service.monitoring service.tcp service.lookup_client service.http service.statsd"
+        "vocabulary vocabulary.options disk commit_log disk_queue delivery identity tls engine service.admission "
+        "service.loop service.monitoring service.tcp service.lookup_client service.http service.statsd"
     ),
-    "daemon": "vocabulary vocabulary.options go_flags process service",
+    "daemon": "vocabulary vocabulary.options go_flags identity process service",
     "__main__": "daemon",
     "lookup": (
         "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference daemon"

@@ -40,10 +40,8 @@ class NsqdFlag:
 
 
 FLAGS_OF_NSQD = (
-    NsqdFlag(
-        "auth-http-address", Kind.TEXTS, config_name="auth_http_addresses", refusal="it would not ask that server"
-    ),
-    NsqdFlag("auth-http-request-method", Kind.TEXT, "no auth server is asked"),
+    NsqdFlag("auth-http-address", Kind.TEXTS, config_name="auth_http_addresses"),
+    NsqdFlag("auth-http-request-method", Kind.TEXT),
     NsqdFlag("broadcast-address", Kind.TEXT),
     NsqdFlag("broadcast-http-port", Kind.INT),
     NsqdFlag("broadcast-tcp-port", Kind.INT),
@@ -62,8 +60,8 @@ FLAGS_OF_NSQD = (
         config_name="experiments",
     ),
     NsqdFlag("http-address", Kind.TEXT),
-    NsqdFlag("http-client-connect-timeout", Kind.DURATION, "no other server is asked"),
-    NsqdFlag("http-client-request-timeout", Kind.DURATION, "no other server is asked"),
+    NsqdFlag("http-client-connect-timeout", Kind.DURATION),
+    NsqdFlag("http-client-request-timeout", Kind.DURATION),
     NsqdFlag("https-address", Kind.TEXT, refusal="it would not listen there"),
     NsqdFlag("log-level", Kind.TEXT),
     NsqdFlag(LOG_PREFIX, Kind.TEXT),

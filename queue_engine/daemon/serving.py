@@ -12,12 +12,15 @@ import threading
 from typing import Any
 
 from queue_engine.daemon.daemon_options import DaemonOptions
+from queue_engine.identity import openness
+from queue_engine.identity.token_file import TokenFile
 from queue_engine.process.service_manager import ServiceManager, stop_limit_s
 from queue_engine.process.start_report import StartReport
 from queue_engine.process.stop_report import StopReport
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import DirectoryLockedError, OptionsError, PenstockError
+from queue_engine.vocabulary.options.options import Options
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,8 @@ class Serving:
         logger.info("ID: %d", options.effective_node_id)
         for note in self._options.notes:
             logger.warning("%s", note)
+        if what_is_open := _what_is_open(options):
+            logger.warning("%s", what_is_open)
         faulthandler.enable()  # a watchdog ends a process that hangs by SIGABRT
         self._stop_report.start()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -109,3 +114,12 @@ class Serving:
         """Called on the engine's thread."""
         self._engine_died = True
         self._ends.set()
+
+
+def _what_is_open(options: Options) -> str:
+    """What strangers can do, as one line; "" for nothing. nsqd listens everywhere, and so does the daemon."""
+    try:
+        has_tokens = TokenFile(options.data_path).read() is not None
+    except PenstockError:
+        return ""  # the start is about to refuse the file
+    return openness.warning(options, has_tokens=has_tokens)

@@ -269,6 +269,7 @@ class EngineSnapshot:
     refused_connections: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Connections refused since the start: by listener ("tcp", "http") and reason ("too_many")."""
     refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
+    refused_secrets: Mapping[str, int] = field(default_factory=dict)  # since the start, by listener
     gone: Totals = field(default_factory=Totals)  # of topics and channels deleted since the start
     trash: TrashTotals = TrashTotals()
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
@@ -354,3 +355,4 @@ class ActRecord:
     via: str = VIA_HTTP
     details: Mapping[str, Any] = field(default_factory=dict)  # further facts for the sentence: offset, lease
     act_id: str = ""  # joins the records before and after an act; "" for a single record
+    actor: str = ""  # the name of the token; "" without one

@@ -1,6 +1,6 @@
 """What one client may do: the result of its AUTH, or of its token."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from queue_engine.identity.permission import Permission
@@ -10,7 +10,10 @@ REMEMBERED_MAX = 4_096
 
 
 class Allowance(Protocol):
-    """One part of an authorization."""
+    """One part of an authorization. permissions: what it allows where it allows anything."""
+
+    @property
+    def permissions(self) -> Collection[Permission]: ...
 
     def allows(self, permission: Permission, topic: str, channel: str) -> bool:
         """Whether it allows this on the topic. channel: "" for what is about no channel, such as publishing."""
@@ -58,6 +61,10 @@ class Authorization:
             answer = any(one.allows(permission, topic, channel) for one in self._allowances)
             self._remembered[asked] = answer
         return answer
+
+    def holds(self, permission: Permission) -> bool:
+        """Whether the client may do this on some topic."""
+        return any(permission in one.permissions for one in self._allowances)
 
     def end(self, reason: str) -> None:
         """Take every right away. reason: a sentence without its point, such as "the token deploy was revoked"."""

@@ -1,9 +1,19 @@
 """The gate: whether clients must say who they are, and what those may do that have."""
 
+import asyncio
+import hmac
 from dataclasses import dataclass
+from typing import Protocol
 
-from queue_engine.identity.authorization import Authorization
+from queue_engine.identity.authorization import Allowance, Authorization
+from queue_engine.identity.guesses import Guesses
+from queue_engine.identity.known_tokens import KnownTokens
+from queue_engine.identity.permission import Permission
+from queue_engine.identity.token import looks_like_token
 from queue_engine.vocabulary.errors import PenstockError
+
+OWN_TOKEN_NAME = "pipeline"  # noqa: S105 - a name, no secret
+HTTP_TOKEN_NAME = "http-token"  # noqa: S105 - a name, no secret
 
 
 class SecretRefusedError(PenstockError):
@@ -20,20 +30,95 @@ class Peer:
     common_name: str = ""
 
 
-class Gate:
-    """Decides on secrets. Belongs to the engine's thread.
+class Everything:
+    """Allows all: what --http-token stands for."""
 
-    is_enabled: whether a secret can be given at all. is_required: whether a client without one may do nothing.
+    permissions = tuple(Permission)
+
+    def allows(self, permission: Permission, topic: str, channel: str) -> bool:
+        return True
+
+
+class AskedServers(Protocol):
+    """Auth servers: `AuthServers`, which imports this module."""
+
+    async def ask(self, secret: bytes, peer: Peer) -> Authorization: ...
+
+    async def close(self) -> None: ...
+
+
+class Gate:
+    """Decides on secrets, by tokens, --http-token and auth servers. Belongs to the engine's thread.
+
+    is_enabled: whether a secret can be given at all, over TCP. is_required: whether a TCP client without one may do
+    nothing. is_required_by_http: the same of requests to the HTTP API that need a right.
     """
 
-    def __init__(self) -> None:
-        self.is_enabled = False
-        self.is_required = False
+    def __init__(
+        self,
+        tokens: KnownTokens | None = None,
+        *,
+        servers: AskedServers | None = None,
+        guesses: Guesses | None = None,
+        http_token: str = "",
+        own_token: str = "",
+        lets_anonymous: bool = False,
+    ) -> None:
+        """own_token: of the server's own processes. lets_anonymous: a client without a secret may do everything, though
+        there are tokens or auth servers."""
+        self.tokens = tokens
+        self.guesses = guesses
+        self._servers = servers
+        self._http_token = http_token.encode()
+        # One authorization for all who use a token: its memory is shared.
+        self._fixed = [
+            (token.encode(), Authorization(name, [_EVERYTHING]))
+            for token, name in ((http_token, HTTP_TOKEN_NAME), (own_token, OWN_TOKEN_NAME))
+            if token
+        ]
+        self._lets_anonymous = lets_anonymous
+        self.is_enabled = self.is_required = self.is_required_by_http = False
+        self._look()
+
+    def _look(self) -> None:
+        has_tokens = self.tokens is not None and self.tokens.exists
+        guards = has_tokens or self._servers is not None
+        self.is_enabled = guards or bool(self._http_token)
+        self.is_required = guards and not self._lets_anonymous
+        # nsqd's auth servers are not asked about HTTP.
+        self.is_required_by_http = bool(self._http_token) or (has_tokens and not self._lets_anonymous)
+
+    def check(self) -> None:
+        """Take notice of tokens that were made, revoked or have expired. Called a few times a second."""
+        if self.tokens is not None:
+            self.tokens.check()
+            self._look()
 
     def known(self, secret: bytes) -> Authorization | None:
-        """What the client with this secret may do, where that can be said at once; None: `ask` finds it out."""
-        return None
+        """What the client with this secret may do, where that can be said at once."""
+        # In constant time, so that the duration says nothing about the token.
+        for token, authorization in self._fixed:
+            if hmac.compare_digest(secret, token):
+                return authorization
+        return self.tokens.authorization_of(secret) if self.tokens is not None else None
 
     async def ask(self, secret: bytes, peer: Peer) -> Authorization:
-        """What the client with this secret may do. Raises SecretRefusedError."""
-        raise SecretRefusedError("AUTH is disabled")
+        """What the client may do whose secret is not `known`; a refusal takes its time. Raises SecretRefusedError."""
+        try:
+            if self._servers is None or looks_like_token(secret):
+                raise SecretRefusedError("there is no such token, or it was revoked or has expired")
+            return await self._servers.ask(secret, peer)
+        except SecretRefusedError:
+            await asyncio.sleep(self.wrong(peer.remote_ip, "tcp"))
+            raise
+
+    def wrong(self, remote_ip: str, listener: str) -> float:
+        """Count a wrong secret; returns how long its answer waits, in seconds. listener: "tcp" or "http"."""
+        return self.guesses.note(remote_ip, listener) if self.guesses is not None else 0.0
+
+    async def close(self) -> None:
+        if self._servers is not None:
+            await self._servers.close()
+
+
+_EVERYTHING: Allowance = Everything()

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import gc
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +24,7 @@ from queue_engine.engine import Engine
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.gate_upkeep import GateUpkeep
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.listeners import Listeners
@@ -64,6 +66,7 @@ class EngineRunner:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.own_token = secrets.token_hex(32)  # of the server's own processes; lets do everything, in this run
         self.descriptors = DescriptorShares.of(current_limit(), options.max_connections)
         self.listeners = Listeners()
         self.snapshot: EngineSnapshot | None = None
@@ -240,13 +243,15 @@ class EngineRunner:
             self._engine = engine
             self._loop = loop
             try:
+                # Before the engine opens: a start that damaged tokens stop has changed nothing.
+                gate_upkeep = GateUpkeep(self.options, clock, background, own_token=self.own_token)
                 # The objects that a start makes stay: collecting among them would take as long as making them.
                 gc.disable()
                 try:
                     engine.open()
                 finally:
                     gc.enable()
-                await self._serve(engine, clock, turns)
+                await self._serve(engine, clock, turns, gate_upkeep)
             finally:
                 self._loop = None
                 sync_background.finish()
@@ -268,14 +273,16 @@ class EngineRunner:
                 if progress.reason:
                     await asyncio.sleep(STOP_RETRY_S)
 
-    async def _serve(self, engine: Engine, clock: SystemClock, turns: EngineTurns) -> None:
+    async def _serve(self, engine: Engine, clock: SystemClock, turns: EngineTurns, gate_upkeep: GateUpkeep) -> None:
         assert self._stop_asked is not None
         if lowered := self.descriptors.lowered(self.options.max_connections):
             are_clients_fewer = self.descriptors.clients < self.options.max_connections
             logger.log(logging.WARNING if are_clients_fewer else logging.INFO, "%s", lowered)
+        if gate_upkeep.gate.guesses is not None:
+            engine.stats.refused_secrets = gate_upkeep.gate.guesses.counts
         bodies = PendingBodies(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
         tls = server_context(self.options)
-        tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies, tls=tls)
+        tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies, gate_upkeep.gate, tls=tls)
         http_api = HttpApi(
             engine,
             addresses=lambda: (self.listeners.tcp[1], self.listeners.http[1]),
@@ -284,6 +291,7 @@ class EngineRunner:
             refused=RefusedConnections("http", self.descriptors.http, clock, engine.stats.refused_connections),
             bodies=bodies,
             creations=turns.pubs.creations,
+            gate=gate_upkeep.gate,
         )
         turns.pubs.creations.on_act = self._tell_act
         lookups = LookupClient(engine, clock, lambda: (self.listeners.tcp[1], self.listeners.http[1]))
@@ -294,6 +302,7 @@ class EngineRunner:
             self.snapshot = engine.stats.now(include_clients=False)
             lookups.set_addresses(self.options.lookupd_tcp_address)
             loops = self._loops(engine, tcp_server, clock, lookups)
+            loops.append(("reading the tokens again", gate_upkeep.check_once))
             tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
             self._started.set()
             await self._stop_asked.wait()
@@ -307,6 +316,7 @@ class EngineRunner:
             engine.begin_closing()
             turns.run()  # messages taken before are appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
+            await gate_upkeep.close()
 
     def _loops(self, engine: Engine, tcp_server: TcpServer, clock: SystemClock, lookups: LookupClient) -> list[Loop]:
         """The periodic work: what each loop does, as the health names it, and one round of it."""

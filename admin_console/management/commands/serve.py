@@ -46,6 +46,8 @@ from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import VIA_TCP as TCP
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord
+from queue_engine.identity import openness
+from queue_engine.identity.token_file import TokenFile
 from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.process.service_manager import ServiceManager, stop_limit_s
 from queue_engine.process.start_report import StartReport
@@ -148,6 +150,7 @@ class Serving:
         self._runner.console = self._report
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
             raise CommandError(complaint)
+        self._refuse_what_is_open()
         is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
         self._manager.starting("Starting: the engine reads its files")
         try:
@@ -190,6 +193,19 @@ class Serving:
         status = 0 if stopped_well else 1
         _leave_even_if_a_thread_stays(status)
         return status
+
+    def _refuse_what_is_open(self) -> None:
+        """Raises CommandError where strangers could do more than the options say on purpose."""
+        try:
+            has_tokens = TokenFile(settings.DATA_PATH).read() is not None
+        except PenstockError as exc:
+            raise CommandError(str(exc)) from exc
+        if found := openness.complaints(self._options, has_tokens=has_tokens):
+            raise CommandError(" ".join(f"{one[0].upper()}{one[1:]}." for one in found))
+        if self._with_demo and has_tokens and not self._options.allow_anonymous:
+            raise CommandError("The demo has no token, and clients must give one here: add --allow-anonymous.")
+        if warning := openness.warning(self._options, has_tokens=has_tokens):
+            logger.warning("opened on purpose: %s", warning)
 
     def _tell_of_upgrade(self, is_new: bool) -> None:
         """Print the upgrade notes, once for a data directory of an older version."""
@@ -265,7 +281,7 @@ class Serving:
         return make_pipeline(
             settings.DATA_PATH,
             engine_url=f"http://{joined(host, port)}",
-            token=self._options.http_token,
+            token=self._options.http_token or self._runner.own_token,
             limits=WorkerLimits.of(self._options),
             snapshot=lambda: self._runner.snapshot,
             has_samples=self._options.samples_interval_ms > 0,

@@ -145,7 +145,15 @@ class ActRoutes:
                 has_sentence_of_them = action.startswith(("pause_", "unpause_")) or action in QUARANTINE_ACTS
                 told = details if has_sentence_of_them else {}
                 record = ActRecord(
-                    action, topic, channel, head.remote_address, "", outcome, act_id=act_id, details=told
+                    action,
+                    topic,
+                    channel,
+                    head.remote_address,
+                    "",
+                    outcome,
+                    act_id=act_id,
+                    details=told,
+                    actor=head.actor,
                 )
                 self._audit.tell(record)
                 answer(done_response or _EMPTY)
@@ -188,10 +196,10 @@ def _details(head: RequestHead, action: str, query: Query) -> dict[str, Any]:
         start = log_queries.target_of(query, START_PLACE)
         return {} if start is None else {"start": start}
     if action.startswith("pause_"):
-        return pause_details(query, head.remote_address)
+        return pause_details(query, head.author)
     if action.startswith(("empty_", "delete_")):
         expected = {"expected": whole_number(query, EXPECTED)} if EXPECTED.name in query else {}
-        return {"by": head.remote_address, **expected}
+        return {"by": head.author, **expected}
     if action in QUARANTINE_ACTS:
-        return quarantine_details(action, query, head.remote_address)
+        return quarantine_details(action, query, head.author)
     return resume_details(query) if action.startswith("unpause_") else {}

@@ -17,6 +17,7 @@ import orjson
 
 from queue_engine.delivery.stats import HEALTHY, ActRecord, EngineSnapshot
 from queue_engine.engine import Engine
+from queue_engine.identity.gate import Gate
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
@@ -44,9 +45,10 @@ from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.document import Access, openapi_document
 from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS, route_of
 from queue_engine.service.http.refusals import Refusal
-from queue_engine.service.http.rules import PATHS, Rule, TokenCheck, names_of
+from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.service.http.server_routes import ServerRoutes
 from queue_engine.service.http.stats import Wanted, stats_json, stats_text
+from queue_engine.service.http.token_check import RefusedRequest, TokenCheck, names_of
 from queue_engine.service.http.trash import TrashRoutes
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
@@ -61,6 +63,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WRITE_TIMEOUT_MS = 30_000
+# A refused request's body is read up to this size while its answer waits.
+REFUSED_BODY_BYTES_MAX = 64 << 10
 # One after the other is made, and each has a snapshot of its own meanwhile.
 SCRAPES_MAX = 8
 PATH_SHOWN_MAX = 80  # characters of an unknown client's path in the audit list
@@ -85,13 +89,14 @@ class HttpApi:
         refused: RefusedConnections | None = None,
         bodies: PendingBodies | None = None,
         creations: Creations | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """addresses: the real TCP and HTTP ports. audit: gets every act, failures included. console: the one beside the
         engine, for /readyz and /metrics; None for none.
 
         Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
         bodies: the budget for unfinished bodies, shared with the TCP side. creations: reports topics that publishing
-        creates.
+        creates. gate: knows the tokens.
         """
         self._engine = engine
         options = self._options = engine.options
@@ -110,7 +115,7 @@ class HttpApi:
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
         self._audit = audit
-        self._token_check = TokenCheck(options.http_address, options.http_token, audit)
+        self._token_check = TokenCheck(options.http_address, gate or Gate(http_token=options.http_token), audit)
         self._publishing = PublishRoutes(engine, creations or Creations(engine, audit.tell)).handlers
         self._handlers: dict[str, Handler] = {
             "/ping": self._ping,
@@ -168,7 +173,7 @@ class HttpApi:
         refusal = self._token_check.refusal(head)
         if refusal is not None:
             self._count_refused(head, Reason.FORBIDDEN)
-            return refusal
+            return refusal.response if not refusal.delay_s else self._refuse_later(head, refusal)
         if ENDPOINTS[route].is_value:
             limit = self._options.max_msg_size
             return BodyLimit(limit, partial(_too_big, InvalidOptionValueError.code, "value", head, limit))
@@ -177,6 +182,10 @@ class HttpApi:
             return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
         return BodyLimit(limit, partial(_too_big, "BODY_TOO_BIG", "body", head, limit))
+
+    def _refuse_later(self, head: RequestHead, refusal: RefusedRequest) -> BodyLimit:
+        head.refused = lambda answer: asyncio.get_running_loop().call_later(refusal.delay_s, answer, refusal.response)
+        return BodyLimit(REFUSED_BODY_BYTES_MAX, lambda: refusal.response)
 
     def is_nsqd_path(self, head: RequestHead) -> bool:
         return route_of(head.path) not in OWN_PATHS
@@ -189,6 +198,9 @@ class HttpApi:
             self._engine.stats.refused_publishes[reason.value] += 1
 
     def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        if head.refused is not None:
+            head.refused(answer)
+            return
         try:
             self._handlers[route_of(head.path)](head, body, answer)
         except Refusal as refusal:

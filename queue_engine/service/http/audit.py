@@ -56,7 +56,7 @@ class HttpAudit:
     ) -> None:
         """Answer an act with a refusal, and report it. act_id: of an act that has begun."""
         error = f"{refusal.word}: {refusal.detail}" if refusal.detail else refusal.word
-        self.tell(ActRecord(action, topic, channel, head.remote_address, error, None, act_id=act_id))
+        self.tell(ActRecord(action, topic, channel, head.remote_address, error, None, act_id=act_id, actor=head.actor))
         answer(refusal.response())
 
     @property
@@ -95,7 +95,9 @@ class HttpAudit:
                 logger.exception("act failed action=%s topic=%s channel=%s", action, topic, channel)
                 answer(internal_error())
 
-        self._gate.begin(ActRecord(action, topic, channel, head.remote_address, "", None, act_id=act_id), kept)
+        self._gate.begin(
+            ActRecord(action, topic, channel, head.remote_address, "", None, act_id=act_id, actor=head.actor), kept
+        )
 
 
 def not_audited() -> Refusal:

@@ -38,9 +38,13 @@ _ANSWERED_REFUSALS_MAX = 8
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestHead:
-    """A request's first part, before any of its body was read."""
+    """A request's first part, before any of its body was read.
+
+    actor: the name of its token, once that is checked; "" for none. refused: answers a request that may not pass, after
+    its body was dropped; None for the others.
+    """
 
     method: str
     path: str  # percent-decoded
@@ -50,6 +54,13 @@ class RequestHead:
     content_length: int | None  # 0 without a body; None when it comes in chunks
     remote_address: str  # HOST:PORT
     local_host: str  # the address of ours that the client connected to
+    actor: str = ""
+    refused: "Callable[[Answer], object] | None" = None
+
+    @property
+    def author(self) -> str:
+        """Who did an act of this request: the token's name, or the client's address."""
+        return self.actor or self.remote_address
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of that name, which is in lower case."""

@@ -100,7 +100,9 @@ class MessageRoutes:
         answer(Response(200, orjson.dumps({**document, "message": _row(found.row, found.body)}), JSON))
 
     def _report_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
-        self._audit.tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
+        self._audit.tell(
+            ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count), actor=head.actor)
+        )
 
     # Searches.
 
@@ -161,7 +163,17 @@ class MessageRoutes:
                     refuse(act_refusal(done.error), act_id)
                     return
                 to = {"to": details["to"]} if "to" in details else {}
-                record = ActRecord(action, topic, channel, head.remote_address, "", outcome, details=to, act_id=act_id)
+                record = ActRecord(
+                    action,
+                    topic,
+                    channel,
+                    head.remote_address,
+                    "",
+                    outcome,
+                    details=to,
+                    act_id=act_id,
+                    actor=head.actor,
+                )
                 self._audit.tell(record)
                 answer(_results_response(outcome))
 

@@ -163,7 +163,9 @@ class ReadRoutes:
                 refuse(topic, act_refusal(done.error))
                 return
             details = {"lease": lease}
-            record = ActRecord("release_lease", topic, "", head.remote_address, "", Outcome(), details=details)
+            record = ActRecord(
+                "release_lease", topic, "", head.remote_address, "", Outcome(), details=details, actor=head.actor
+            )
             self._audit.tell(record)
             answer(_EMPTY)
 
@@ -183,7 +185,9 @@ class ReadRoutes:
         ticket.when_done(settled)
 
     def _report_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
-        self._audit.tell(ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count)))
+        self._audit.tell(
+            ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count), actor=head.actor)
+        )
 
     def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         act, action = http_cursors.ACTS[head.path], PATHS[head.path].action
@@ -206,7 +210,9 @@ class ReadRoutes:
             except PenstockError as exc:
                 refuse(act_refusal(exc), act_id)
                 return
-            record = ActRecord(action, *names, head.remote_address, "", outcome, details=details, act_id=act_id)
+            record = ActRecord(
+                action, *names, head.remote_address, "", outcome, details=details, act_id=act_id, actor=head.actor
+            )
 
             def settled(done: Ticket) -> None:
                 if done.error is not None:

@@ -1,47 +1,55 @@
-"""The table of every path: its method, whether it needs the token, and its name in the audit list.
+"""The table of every path: its method, whether it needs a token and which permission, and its name in the audit list.
 
-With `--http-token`, every request that publishes, changes something or reads topics of the log needs the token. Probes
-and requests for stats stay open: nsqadmin, nsq_stat and scrapers have no token to send. A path that is not in the table
-is answered 404.
+Where there are tokens, or `--http-token`, every request that publishes, changes something or reads topics of the log
+needs one. Probes and requests for stats stay open: nsqadmin, nsq_stat and scrapers have no token to send. A path that
+is not in the table is answered 404.
 """
 
-import hmac
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from queue_engine.delivery.stats import ActRecord
-from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import RequestHead, Response
-from queue_engine.service.http.query import parse_query
-from queue_engine.service.http.reference.endpoints import CONFIG, route_of
-from queue_engine.service.http.refusals import Refusal
-
-WORD = "TOKEN_REQUIRED"
+from queue_engine.identity.permission import Permission
+from queue_engine.service.http.reference.endpoints import CONFIG
 
 
 class Rule(Enum):
     """What a request must have."""
 
     OPEN = "nothing"
-    CHANGES = "the token, where there is one"
-    # As CHANGES; and without a token the API answers them on loopback only.
-    BODIES = "the token; on loopback only where there is one"
+    CHANGES = "a token, where there are some"
+    # As CHANGES; and without tokens the API answers them on loopback only.
+    BODIES = "a token; on loopback only where there are some"
     # As BODIES; the process itself is shown.
-    PROCESS = "the token of an administrator; on loopback only where there is one"
+    PROCESS = "a token that may administer; on loopback only where there are some"
+
+
+# What a token must allow, where the path's row does not say it.
+_PERMISSIONS = {
+    Rule.OPEN: None,
+    Rule.CHANGES: Permission.ADMINISTER,
+    Rule.BODIES: Permission.CONSUME,
+    Rule.PROCESS: Permission.ADMINISTER,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
     """method: GET or POST. rule: what a request must have. action: its name in the audit list; "" for requests
     without a row there: publishing is no act, and would flood the list. changed_by: a second method, which changes what
-    the first one reads, and which alone has rows in the audit list; "" for none."""
+    the first one reads, and which alone has rows in the audit list; "" for none. publishes: a token must allow to
+    publish, and no more."""
 
     method: str
     rule: Rule
     action: str = ""
     changed_by: str = ""
+    publishes: bool = False
+
+    @property
+    def permission(self) -> Permission | None:
+        """What a token must allow on the request's topic; None for nothing."""
+        return Permission.PUBLISH if self.publishes else _PERMISSIONS[self.rule]
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -68,9 +76,9 @@ PATHS: Mapping[str, Path] = {
     "/debug/gc": Path("GET", Rule.PROCESS),
     "/debug/freememory": Path("POST", Rule.PROCESS),
     "/debug/setblockrate": Path("PUT", Rule.PROCESS),
-    "/pub": Path("POST", Rule.CHANGES),
-    "/mpub": Path("POST", Rule.CHANGES),
-    "/log/write": Path("POST", Rule.CHANGES),
+    "/pub": Path("POST", Rule.CHANGES, publishes=True),
+    "/mpub": Path("POST", Rule.CHANGES, publishes=True),
+    "/log/write": Path("POST", Rule.CHANGES, publishes=True),
     "/topic/create": Path("POST", Rule.CHANGES, "create_topic"),
     "/topic/delete": Path("POST", Rule.CHANGES, "delete_topic"),
     "/topic/empty": Path("POST", Rule.CHANGES, "empty_topic"),
@@ -113,59 +121,3 @@ PATHS: Mapping[str, Path] = {
     "/cursor/delete": Path("POST", Rule.BODIES, "delete_cursor"),
     "/cursor/list": Path("GET", Rule.BODIES, "list_cursors"),
 }
-
-
-class TokenCheck:
-    """Checks a request's token before its body is read."""
-
-    def __init__(self, http_address: str, token: str, audit: HttpAudit) -> None:
-        """http_address: the HOST:PORT on which the API listens. token: "" for none."""
-        self._expected = b"Bearer " + token.encode() if token else b""
-        self._is_loopback = _is_loopback(http_address.rpartition(":")[0].strip("[]"))
-        self._audit = audit
-
-    def refusal(self, head: RequestHead) -> Response | None:
-        """The refusal of a request, which it reports to the audit list; None for a request that may pass."""
-        complaint = self._complaint(head)
-        if not complaint:
-            return None
-        if PATHS[route_of(head.path)].is_act(head.method):
-            self._tell(head, complaint)
-        return Refusal(403, WORD, complaint).response()
-
-    def _tell(self, head: RequestHead, complaint: str) -> None:
-        error = f"{WORD}: {complaint}"
-        topic, channel = names_of(head)
-        self._audit.tell(ActRecord(PATHS[route_of(head.path)].action, topic, channel, head.remote_address, error, None))
-
-    def _complaint(self, head: RequestHead) -> str:
-        rule = PATHS[route_of(head.path)].rule
-        if rule is Rule.OPEN:
-            return ""
-        if not self._expected:
-            if rule is Rule.CHANGES or self._is_loopback:
-                return ""
-            what = "the process is" if rule is Rule.PROCESS else "bodies are"
-            return f"{what} shown over this address only with a token: --http-token"
-        # In constant time, so that the duration says nothing about the token.
-        if hmac.compare_digest(head.header(b"authorization") or b"", self._expected):
-            return ""
-        return "the token is missing or wrong: Authorization: Bearer …"
-
-
-def names_of(head: RequestHead) -> tuple[str, str]:
-    """The topic and the channel or cursor of a request; "" for one without."""
-    try:
-        query = parse_query(head.raw_query)
-    except Refusal:
-        return "", ""
-    return query.get("topic", ""), query.get("channel", query.get("cursor", ""))
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

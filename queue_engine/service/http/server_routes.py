@@ -89,7 +89,9 @@ class ServerRoutes:
                 return
             told = {"option": name, "value": body.decode("utf-8", "replace")[:_VALUE_SHOWN_MAX]}
             self._audit.tell(
-                ActRecord(_CHANGE, "", "", head.remote_address, "", Outcome(), act_id=act_id, details=told)
+                ActRecord(
+                    _CHANGE, "", "", head.remote_address, "", Outcome(), act_id=act_id, details=told, actor=head.actor
+                )
             )
             answer(self._option(name))
 

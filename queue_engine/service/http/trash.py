@@ -55,7 +55,7 @@ class TrashRoutes:
             query: Query = query_of(head.path, head.raw_query)
             number = whole_number(query, TRASH_ID)
             if action == "restore_trash":
-                options = {"swap": _swaps(query), "by": head.remote_address}
+                options = {"swap": _swaps(query), "by": head.author}
             topic, channel = self._engine.trash.names_of(number)
         except Refusal as refusal:
             self._audit.refuse(head, action, topic, channel, refusal, answer)
@@ -76,7 +76,9 @@ class TrashRoutes:
                     self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
                     return
                 details = {"trash": number}
-                record = ActRecord(action, topic, channel, head.remote_address, "", outcome, "http", details, act_id)
+                record = ActRecord(
+                    action, topic, channel, head.remote_address, "", outcome, "http", details, act_id, actor=head.actor
+                )
                 self._audit.tell(record)
                 shown: dict[str, Any] = {
                     "name": outcome.name,

@@ -82,6 +82,10 @@ def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
         "penstock_publishes_refused_total",
         [(labels(reason=reason), snapshot.refused_publishes.get(reason, 0)) for reason in Reason],
     )
+    to.add(
+        "penstock_secrets_refused_total",
+        [(labels(listener=name), snapshot.refused_secrets.get(name, 0)) for name in ("tcp", "http")],
+    )
     to.add_one("penstock_trash_entries", snapshot.trash.count)
     to.add_one("penstock_trash_bytes", snapshot.trash.bytes)
     to.add_one("penstock_trash_given_up_total", snapshot.trash.given_up_count)

@@ -74,6 +74,13 @@ _TABLE = (
         "requests",
         ("reason",),
     ),
+    Family(
+        "penstock_secrets_refused_total",
+        COUNTER,
+        "Wrong, revoked and expired tokens and secrets, by listener (tcp, http)",
+        "requests",
+        ("listener",),
+    ),
     # All topics together, whatever topics the answer lists.
     Family("penstock_topics", GAUGE, "Topics", "topics"),
     Family("penstock_channels", GAUGE, "Channels of all topics", "channels"),

@@ -12,6 +12,7 @@ from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.client_options import ClientOptions
 from queue_engine.vocabulary.options.discovery_options import DiscoveryOptions
 from queue_engine.vocabulary.options.disk_queue_options import DiskQueueOptions
+from queue_engine.vocabulary.options.identity_options import IdentityOptions
 from queue_engine.vocabulary.options.limit_options import LimitOptions, ScanOptions
 from queue_engine.vocabulary.options.log_options import DamageOptions, LogOptions, SampleOptions, WorkerOptions
 from queue_engine.vocabulary.options.message_options import MessageOptions, QuarantineOptions
@@ -39,6 +40,7 @@ class Options(
     MessageOptions,
     DiskQueueOptions,
     DiscoveryOptions,
+    IdentityOptions,
     AccessOptions,
     StatsOptions,
     SampleOptions,

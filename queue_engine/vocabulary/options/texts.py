@@ -55,6 +55,8 @@ def _is_bytes(spec: Field[Any]) -> bool:
 def _value(spec: Field[Any]) -> str:
     if spec.metadata["choices"]:
         return "|".join(filter(None, spec.metadata["choices"]))
+    if spec.name == "auth_http_address":
+        return "HOST:PORT|URL"
     if spec.name.endswith("_address"):
         return "HOST" if spec.name == "broadcast_address" else "HOST:PORT"
     if spec.name.endswith("_ms"):

@@ -16,11 +16,17 @@ import orjson
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
+from queue_engine.identity.gate import Gate
+from queue_engine.identity.guesses import Guesses
+from queue_engine.identity.known_tokens import KnownTokens
+from queue_engine.identity.permission import Permission
+from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.http.api import HttpApi
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import ConnectionLimits
 from queue_engine.service.tcp.engine_turns import EngineTurns
+from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.service.http.documented import check_answer, check_some_answer
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
@@ -114,6 +120,7 @@ class Server:
 
     engine: Engine
     api: HttpApi
+    gate: Gate
     clock: ManualClock
     port: int
     acts: list[ActRecord] = field(default_factory=list)
@@ -122,6 +129,15 @@ class Server:
     @property
     def token_header(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.engine.options.http_token}"}
+
+    def new_token(self, *permissions: Permission, topics: tuple[str, ...] = (), valid_ms: int = 0) -> dict[str, str]:
+        """The header of a new token, which the server knows."""
+        file, now_ms = TokenFile(self.engine.options.data_path), self.clock.time_ns() // NS_PER_MS
+        expires_ms = now_ms + valid_ms if valid_ms else 0
+        name = f"token-{len(file.read() or ())}"
+        secret = file.create(name, list(permissions), list(topics), expires_ms=expires_ms, by="", now_ms=now_ms)[1]
+        self.gate.check()
+        return {"Authorization": f"Bearer {secret}"}
 
     async def connect(self) -> HttpSocket:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -173,10 +189,13 @@ async def http_server(
     ports = [4150, 0]
     addresses = lambda: (ports[0], ports[1])  # noqa: E731
     on_loop = GateOnLoop(gate) if gate is not None else None
-    api = HttpApi(engine, addresses=addresses, audit=HttpAudit(acts.append, on_loop), limits=limits)
+    own_gate = Gate(
+        KnownTokens(TokenFile(directory), clock), guesses=Guesses(clock), http_token=engine.options.http_token
+    )
+    api = HttpApi(engine, addresses=addresses, audit=HttpAudit(acts.append, on_loop), limits=limits, gate=own_gate)
     listener = await asyncio.get_running_loop().create_server(api.protocol_factory, "127.0.0.1", 0)
     ports[1] = listener.sockets[0].getsockname()[1]
-    server = Server(engine, api, clock, ports[1], acts)
+    server = Server(engine, api, own_gate, clock, ports[1], acts)
     try:
         yield server
     finally:

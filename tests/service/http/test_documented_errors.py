@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from queue_engine import message_search
+from queue_engine.identity.permission import Permission
 from queue_engine.service.http.connection import HEAD_BYTES_MAX, HttpConnection
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.endpoints import ENDPOINTS
@@ -146,6 +147,12 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
 @causes(403, "TOKEN_REQUIRED")
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
     return await good.send(path)
+
+
+@causes(403, "NOT_ALLOWED")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    others = set(Permission) - {PATHS[path].permission}
+    return await good.send(path, headers=server.new_token(*others))
 
 
 @causes(405, "METHOD_NOT_ALLOWED")

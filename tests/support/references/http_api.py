@@ -76,7 +76,7 @@ def _values(parameter: Parameter) -> str:
 
 def error_words() -> list[str]:
     """Every error with when it comes; those of all paths first."""
-    common = (*errors.ALWAYS, errors.BODY_TOO_BIG, errors.TOKEN_REQUIRED, errors.NOT_FOUND)
+    common = (*errors.ALWAYS, errors.BODY_TOO_BIG, errors.TOKEN_REQUIRED, errors.NOT_ALLOWED, errors.NOT_FOUND)
     own = {error: None for endpoint in ENDPOINTS.values() for error in endpoint.errors}
     return [
         "Of all paths:",

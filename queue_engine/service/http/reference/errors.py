@@ -71,6 +71,7 @@ ALWAYS = (
     Error(503, "TOO_MANY_CONNECTIONS", "--max-connections are open"),
 )
 TOKEN_REQUIRED = Error(403, "TOKEN_REQUIRED", "the token is missing or wrong")
+NOT_ALLOWED = Error(403, "NOT_ALLOWED", "the token does not allow this, or not on this topic")
 NOT_FOUND = Error(404, "NOT_FOUND", "there is no such path")
 
 
@@ -79,5 +80,5 @@ def of_path(endpoint: Endpoint, *, needs_token: bool) -> tuple[Error, ...]:
     too_large = BODY_TOO_BIG
     if endpoint.is_message or endpoint.is_value:
         too_large = MESSAGE_TOO_BIG if endpoint.is_message else VALUE_TOO_BIG
-    token = (TOKEN_REQUIRED,) if needs_token else ()
+    token = (TOKEN_REQUIRED, NOT_ALLOWED) if needs_token else ()
     return tuple(sorted((*endpoint.errors, *ALWAYS, *token, too_large), key=lambda error: (error.status, error.word)))

@@ -1,0 +1,117 @@
+"""Checks a request's token before its body is read: whether there is one, and what it allows on which topic.
+
+The table of `rules.py` has what each path needs. A request whose token is wrong waits for its answer, the longer the
+more its address has sent (`identity/guesses.py`).
+"""
+
+from dataclasses import dataclass
+
+from queue_engine.delivery.stats import ActRecord
+from queue_engine.identity.authorization import Authorization
+from queue_engine.identity.gate import Gate
+from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.connection import RequestHead, Response
+from queue_engine.service.http.query import Query, parse_query, query_of
+from queue_engine.service.http.reference.endpoints import route_of
+from queue_engine.service.http.refusals import Refusal
+from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.vocabulary.options.addresses import is_loopback, split_address
+
+MISSING = "TOKEN_REQUIRED"
+NOT_ALLOWED = "NOT_ALLOWED"
+_BEARER = b"Bearer "
+# The lease itself, a random name, shows that its owner may have it; these name no topic.
+_OF_A_LEASE = ("/log/renew", "/log/release")
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRequest:
+    """What a request is answered that may not pass. delay_s: how long the answer waits."""
+
+    response: Response
+    delay_s: float = 0.0
+
+
+class TokenCheck:
+    """Checks requests by their path, their token and their topic."""
+
+    def __init__(self, http_address: str, gate: Gate, audit: HttpAudit) -> None:
+        """http_address: the HOST:PORT on which the API listens. gate: knows the tokens."""
+        self._gate = gate
+        self._is_loopback = is_loopback(split_address(http_address)[0])
+        self._audit = audit
+
+    def refusal(self, head: RequestHead) -> RefusedRequest | None:
+        """The refusal of a request, which is reported to the audit list; None for a request that may pass. Sets its
+        `actor`."""
+        path = PATHS[route_of(head.path)]
+        given = head.header(b"authorization") or b""
+        secret = given.removeprefix(_BEARER) if given.startswith(_BEARER) else b""
+        if path.rule is Rule.OPEN:
+            return None
+        authorization = self._gate.known(secret) if secret else None
+        if authorization is not None:
+            head.actor = authorization.identity
+            if complaint := _complaint_about_rights(head, authorization):
+                return RefusedRequest(self._refuse(head, NOT_ALLOWED, complaint))
+            return None
+        if self._gate.is_required_by_http:
+            complaint = "the token is missing or wrong: Authorization: Bearer …"
+            delay_s = self._gate.wrong(_ip_of(head.remote_address), "http") if secret else 0.0
+            return RefusedRequest(self._refuse(head, MISSING, complaint), delay_s)
+        if path.rule in (Rule.BODIES, Rule.PROCESS) and not self._is_loopback:
+            what = "the process is" if path.rule is Rule.PROCESS else "bodies are"
+            complaint = f"{what} shown over this address only with a token: penstock token create, or --http-token"
+            return RefusedRequest(self._refuse(head, MISSING, complaint))
+        return None
+
+    def _refuse(self, head: RequestHead, word: str, complaint: str) -> Response:
+        path = PATHS[route_of(head.path)]
+        if path.is_act(head.method):
+            topic, channel = names_of(head)
+            error = f"{word}: {complaint}"
+            record = ActRecord(path.action, topic, channel, head.remote_address, error, None, actor=head.actor)
+            self._audit.tell(record)
+        return Refusal(403, word, complaint).response()
+
+
+def _complaint_about_rights(head: RequestHead, authorization: Authorization) -> str:
+    """What the token lacks for this request; "" where it lacks nothing."""
+    route = route_of(head.path)
+    permission = PATHS[route].permission
+    assert permission is not None
+    # The parameters that the handler sees, and no others.
+    query = _read_query(route, head)
+    if route in _OF_A_LEASE or (route == "/log/lease" and "lease" in query):
+        if authorization.holds(permission):
+            return ""
+        return f"the token {authorization.identity} does not allow to {permission}"
+    topics = [query.get("topic", "")]
+    if "to" in query and route == "/channel/message/republish":
+        topics.append(query["to"])
+    for topic in topics:
+        if not authorization.may(permission, topic, query.get("channel", "")):
+            where = f"on topic {topic[:64]}" if topic else "on all topics, which this needs"
+            return f"the token {authorization.identity} does not allow to {permission} {where}"
+    return ""
+
+
+def _read_query(route: str, head: RequestHead) -> Query:
+    try:
+        return query_of(route, head.raw_query)
+    except Refusal:
+        return {}  # its handler refuses it
+
+
+def names_of(head: RequestHead) -> tuple[str, str]:
+    """The topic and the channel or cursor of a request; "" for one without."""
+    try:
+        query = parse_query(head.raw_query)
+    except Refusal:
+        return "", ""
+    return query.get("topic", ""), query.get("channel", query.get("cursor", ""))
+
+
+def _ip_of(remote_address: str) -> str:
+    """The address of HOST:PORT or [HOST]:PORT."""
+    return remote_address.rpartition(":")[0].strip("[]")

@@ -1,0 +1,136 @@
+"""Tokens over HTTP: what each permission and topic pattern allows, what ends them, and who is audited."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from queue_engine.identity.permission import Permission
+from queue_engine.identity.token_file import TokenFile
+from queue_engine.service.http.rules import PATHS, Rule
+from tests.service.http.server import http_server
+
+QUERY = "?topic=orders&channel=billing&cursor=archive&offset=0&number=1&to=start"
+
+
+@pytest.mark.parametrize("permission", list(Permission))
+async def test_each_path_wants_its_permission_and_no_other(tmp_path: Path, permission: Permission) -> None:
+    async with http_server(tmp_path) as server:
+        server.engine.acts.create_topic("orders")
+        server.engine.acts.create_channel("orders", "billing")
+        token = server.new_token(permission)
+        for path, entry in PATHS.items():
+            answer = await server.request(entry.method, path + QUERY, b"x" if entry.method == "POST" else b"", token)
+            is_allowed = entry.rule is Rule.OPEN or entry.permission is permission
+            assert (answer.status == 403) == (not is_allowed), path
+            if not is_allowed:
+                assert answer.message == "NOT_ALLOWED"
+                assert answer.detail.startswith(f"the token token-0 does not allow to {entry.permission}")
+
+
+async def test_a_token_of_some_topics_acts_there_alone(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        token = server.new_token(*Permission, topics=("orders.*",))
+        for topic in ("orders.eu", "logs"):
+            server.engine.acts.create_topic(topic)
+        for target, body in (
+            ("/pub?topic={}", b"x"),
+            ("/channel/create?topic={}&channel=ch", b""),
+            ("/topic/pause?topic={}", b""),
+            ("/topic/unpause?topic={}", b""),
+            ("/cursor/create?topic={}&cursor=c", b""),
+        ):
+            mine = await server.request("POST", target.format("orders.eu"), body, token)
+            other = await server.request("POST", target.format("logs"), body, token)
+            assert (mine.status, other.status, other.message) == (200, 403, "NOT_ALLOWED"), target
+        # The first value counts, for the check and for the act.
+        both = await server.request("POST", "/pub?topic=logs&topic=orders.eu", b"x", token)
+        assert both.status == 403
+        # What names no topic concerns all of them; a topic that the path does not take changes nothing.
+        for method, target in (
+            ("GET", "/trash"),
+            ("POST", "/trash/restore?id=1&topic=orders.eu"),
+            ("GET", "/cursor/list"),
+        ):
+            answer = await server.request(method, target, b"", token)
+            assert (answer.status, answer.message) == (403, "NOT_ALLOWED"), target
+            assert answer.detail.endswith("on all topics, which this needs")
+
+
+async def test_publishing_again_wants_the_right_on_both_topics(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        for topic in ("orders", "logs"):
+            server.engine.acts.create_topic(topic)
+            server.engine.acts.create_channel(topic, "ch")
+        token = server.new_token(*Permission, topics=("orders",))
+        target = "/channel/message/republish?topic=orders&channel=ch&offset=0"
+        assert (await server.request("POST", target, b"", token)).status != 403
+        assert (await server.request("POST", f"{target}&to=logs", b"", token)).message == "NOT_ALLOWED"
+
+
+async def test_a_lease_is_renewed_and_released_with_a_token_of_its_topic(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        server.engine.acts.create_topic("orders")
+        token = server.new_token(Permission.CONSUME, Permission.PUBLISH, topics=("orders",))
+        assert (await server.request("POST", "/pub?topic=orders", b"x", token)).status == 200
+        lease = (await server.request("POST", "/log/lease?topic=orders&offset=0", b"", token)).json["lease"]
+        for target, body in (
+            (f"/log/lease?lease={lease}", b""),
+            ("/log/renew", lease.encode()),
+            (f"/log/release?lease={lease}", b""),
+        ):
+            assert (await server.request("POST", target, body, token)).status == 200, target
+
+
+async def test_tokens_that_expired_were_revoked_forged_or_cut_are_refused(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        server.engine.acts.create_topic("orders")
+        token = server.new_token(Permission.PUBLISH, valid_ms=1_000)
+        other = server.new_token(Permission.PUBLISH)
+        secret = token["Authorization"]
+        good = await server.request("POST", "/pub?topic=orders", b"x", token)
+        assert good.status == 200
+        for forged in (secret[:-1], secret + "0", secret.replace("pst_", "pst-"), "Bearer", "Bearer "):
+            answer = await server.request("POST", "/pub?topic=orders", b"x", {"Authorization": forged})
+            assert (answer.status, answer.message) == (403, "TOKEN_REQUIRED")
+        server.clock.advance(ms=1_000)
+        assert (await server.request("POST", "/pub?topic=orders", b"x", token)).message == "TOKEN_REQUIRED"
+        assert (await server.request("POST", "/pub?topic=orders", b"x", other)).status == 200
+        TokenFile(tmp_path).revoke("token-1", by="", now_ms=5)
+        server.gate.check()
+        assert (await server.request("POST", "/pub?topic=orders", b"x", other)).message == "TOKEN_REQUIRED"
+
+
+async def test_acts_are_audited_under_the_tokens_name(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        token = server.new_token(Permission.ADMINISTER)
+        await server.request("POST", "/topic/create?topic=orders", b"", token)
+        await server.request("POST", "/topic/pause?topic=orders", b"", token)
+        await server.request("POST", "/topic/pause?topic=none", b"", token)
+        await server.request("GET", "/topic/messages?topic=orders", b"", token)
+        await server.request("POST", "/topic/delete?topic=orders")
+        assert [(act.action, act.actor, bool(act.error)) for act in server.acts] == [
+            ("create_topic", "token-0", False),
+            ("pause_topic", "token-0", False),
+            ("pause_topic", "token-0", True),
+            ("read_messages", "token-0", True),
+            ("delete_topic", "", True),
+        ]
+        pause = server.engine.topics["orders"].pause
+        assert pause is not None
+        assert pause.by == "token-0"
+
+
+async def test_the_answer_to_many_wrong_tokens_waits_while_others_go_on(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        server.engine.acts.create_topic("orders")
+        token = server.new_token(Permission.PUBLISH)
+        wrong = {"Authorization": "Bearer wrong"}
+        for _ in range(7):
+            assert (await server.request("POST", "/pub?topic=orders", b"x", wrong)).status == 403
+        began = time.monotonic()
+        assert (await server.request("POST", "/pub?topic=orders", b"x", wrong)).status == 403
+        assert time.monotonic() - began >= 0.4
+        assert (await server.request("POST", "/pub?topic=orders", b"x", token)).status == 200
+        assert server.gate.guesses is not None
+        assert server.gate.guesses.counts["http"] == 8
