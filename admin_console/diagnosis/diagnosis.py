@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from admin_console.diagnosis import falling_behind, poison
+from admin_console.diagnosis import falling_behind, filling, poison
 from admin_console.diagnosis.finding import CALM, TONES, Kind
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.states import State, advance, in_force
@@ -14,7 +14,8 @@ from admin_console.rings.rings import Rings
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
 
-Key = tuple[str, str]  # topic and channel
+Key = tuple[str, str]  # topic and channel; both "" for the whole engine
+ENGINE: Key = ("", "")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def diagnose_all(
     rings_of: Callable[[Key], Rings | None],
     before: Mapping[Key, tuple[State, ...]],
 ) -> tuple[dict[Key, Diagnosis], dict[Key, tuple[State, ...]]]:
-    """The diagnoses of all channels that are not idle, and the states to go on from with the next snapshot.
+    """The diagnoses of all channels that are not idle, and the states to go on from with the next snapshot; those of
+    the engine itself, whatever its channels are, are at ENGINE.
 
     before: the states after the snapshot before.
     """
@@ -50,6 +52,9 @@ def diagnose_all(
     young_ns = snapshot.taken_at_ns - falling_behind.AGEING_S * 1_000_000_000
     states: dict[Key, tuple[State, ...]] = {}
     made: dict[Key, Diagnosis] = {}
+    found = filling.find_broker(snapshot)
+    if engine := advance(before.get(ENGINE, ()), () if found is None else (found,), now_s):
+        states[ENGINE] = engine
     for topic in snapshot.topics:
         for channel in topic.channels:
             key = (topic.topic_name, channel.channel_name)

@@ -14,12 +14,14 @@ class Kind:
     begins_after_s: the state begins after every snapshot of this time has shown the finding. ends_after_s: the state
     ends after no snapshot of this time has. Both are 0 for facts, such as a pause, that are no measurement.
     act: the one act that is likely to help, by its name in the table of acts; "" where the cause is outside.
+    ends_others: where it is found, states whose findings are gone end at once: it explains why they are gone.
     """
 
     name: str
     begins_after_s: float = 0.0
     ends_after_s: float = 0.0
     act: str = ""
+    ends_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from admin_console.diagnosis import pause_words, words
 from admin_console.diagnosis.finding import CALM, HELD, WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 
-PAUSED = Kind("paused", act="unpause_channel")
+# Nothing is delivered any more, so nothing fails or times out.
+PAUSED = Kind("paused", act="unpause_channel", ends_others=True)
 TOPIC_PAUSED = Kind("topic paused", act="unpause_topic")
 RAMP = Kind("ramp", act="unpause_channel")
 

@@ -4,7 +4,7 @@ from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-POISON = Kind("poison message", begins_after_s=3, ends_after_s=15)
+POISON = Kind("poison message", begins_after_s=3, ends_after_s=15, act="quarantine_messages")
 
 # Client libraries give up, as they come, after 5 attempts or after a few more: from so many on, it is poison whatever
 # else fails.
@@ -40,7 +40,8 @@ def find(vitals: Vitals) -> Finding | None:
         DANGER if is_grave else WARNING,
         "▲ poison message",
         f"Poison message: {which} was delivered {times} and never finished.",
-        f"Its consumers requeue it or let it time out.{share} Look at the message and at why it fails.",
+        f"Its consumers requeue it or let it time out.{share} Look at the message and at why it fails; "
+        "quarantined, it is delivered no more until it is redriven.",
         f"{which} was delivered {times} and never finished",
         message_id=message_id,
     )

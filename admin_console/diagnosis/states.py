@@ -36,6 +36,8 @@ def advance(states: Sequence[State], found: Sequence[Finding], now_s: float) -> 
             before = State(finding, now_s, now_s, is_in_force=False)
         has_held = now_s - before.begun_s >= finding.kind.begins_after_s
         kept.append(State(finding, before.begun_s, now_s, before.is_in_force or has_held))
+    if any(finding.kind.ends_others for finding in found):
+        known.clear()
     for gone in known.values():
         # A clock set back must not keep a state for ever.
         if gone.is_in_force and 0 <= now_s - gone.seen_s < gone.finding.kind.ends_after_s:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, RecentFailures, TopicStats
+    from admin_console.gateway.gateway import ChannelStats, DiskSpace, EngineSnapshot, RecentFailures, TopicStats
 
 GROWTH_SPAN_S = 30
 # Over so long is known whether deliveries end at all.
@@ -29,12 +29,14 @@ class Vitals:
         taken_at_ns: int,
         monotonic_ns: int,
         pause_limit_ms: int,
+        disk: "DiskSpace | None" = None,
     ) -> None:
         self.topic = topic
         self.stats = stats
         self._rings = rings
         self._taken_at_ns = taken_at_ns
         self._monotonic_ns = monotonic_ns
+        self.disk = disk  # of the data directory; None where that is unknown
         oldest_ns = stats.oldest_ns
         # The age of the oldest unfinished message. Every rule asks for it, and a cached property has a lock.
         self.oldest_s = None if oldest_ns is None else max(0.0, (taken_at_ns - oldest_ns) / 1e9)
@@ -166,4 +168,5 @@ def take_vitals(
         taken_at_ns=snapshot.taken_at_ns,
         monotonic_ns=snapshot.monotonic_ns,
         pause_limit_ms=snapshot.pause_limit_ms,
+        disk=snapshot.disk,
     )

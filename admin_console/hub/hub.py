@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from admin_console.diagnosis.diagnosis import Diagnosis, diagnose_all
-from admin_console.diagnosis.states import State
+from admin_console.diagnosis.diagnosis import ENGINE, Diagnosis, diagnose_all
+from admin_console.diagnosis.states import State, in_force
 from admin_console.rings.depth_jumps import DepthCounts, jump_at_topic, jump_in_channel
 from admin_console.rings.rings import DEPTH_JUMPS, Clock, Layout, Rings
 
@@ -65,6 +65,11 @@ class LiveState:
             (topic.topic_name, channel.channel_name): channel for topic in snapshot.topics for channel in topic.channels
         }
         self.derived: dict[object, object] = {}
+
+    @property
+    def engine_states(self) -> tuple[State, ...]:
+        """What is wrong with the engine as a whole, whatever its channels are."""
+        return in_force(self.states.get(ENGINE, ()))
 
     def rings_of(self, topic: str, channel: str = "") -> Rings | None:
         return self.rings.get((topic, channel))

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from admin_console.diagnosis import pause_words, refusing, words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import DANGER, TONES, WARNING, Finding
+from admin_console.diagnosis.states import State
+from admin_console.gateway.gateway import why_not
 from admin_console.hub.hub import LiveState
-from admin_console.screens.cells import BaseCell, LinkCell
+from admin_console.screens.cells import ActionCell, BaseCell, LinkCell
 from admin_console.screens.links import act_cell, consumer_url, message_cell, url_of
 from admin_console.screens.parts import Banner
 from admin_console.vocabulary import units
@@ -22,6 +24,8 @@ _LABELS = {
     "requeue_channel": "Requeue in flight…",
     "release_deferred": "Release deferred…",
     "redrive_channel": "Redrive…",
+    "quarantine_messages": "Quarantine the message…",
+    "create_channel": "New channel…",
 }
 
 
@@ -61,7 +65,9 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
     names = diagnosis.vitals.topic_name, diagnosis.vitals.channel_name
     acts: list[BaseCell] = []
     act = finding.kind.act
-    if act:
+    if act == "quarantine_messages":
+        acts.extend(_quarantine(finding, diagnosis, role))
+    elif act:
         of_client = {"client": str(finding.client_key)} if act == "requeue_channel" and finding.client_key else None
         label = f"Requeue what {finding.client_name} holds…" if of_client else _LABELS[act]
         acts.append(act_cell(label, act, role, *(names[:1] if act.endswith("_topic") else names), query=of_client))
@@ -72,6 +78,17 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
     return tuple(acts)
 
 
+def _quarantine(finding: Finding, diagnosis: Diagnosis, role: Role) -> list[BaseCell]:
+    """The act on the message that the finding is about; disabled, with the reason, where the topic can't."""
+    if not finding.message_id:
+        return []
+    act, names = "quarantine_messages", (diagnosis.vitals.topic_name, diagnosis.vitals.channel_name)
+    reason = why_not(act, diagnosis.vitals.topic.storage, *names)
+    if reason:
+        return [ActionCell(_LABELS[act], "", words.sentence(reason))]
+    return [act_cell(_LABELS[act], act, role, *names, query={"id": finding.message_id})]
+
+
 def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, role: Role) -> Banner | None:
     """The gravest problem of all, in one sentence with a link to its page and its act; None when all is well.
 
@@ -80,13 +97,19 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
     broker = refusing.find_broker(live.snapshot)
     if broker is not None:
         return Banner(TONES[broker.level], broker.title, broker.text, cause="engine")
+    engine = next(iter(live.engine_states), None)
+    if engine is not None and not _is_graver(urgent, engine):
+        found = engine.finding
+        note = f"Seen since {units.clock(engine.begun_s)} UTC."
+        return Banner(TONES[found.level], found.title, found.text, note=note, cause=found.kind.name)
     if not urgent or urgent[0].level < WARNING:
         return None
     worst = urgent[0].vitals
     cause = channel_banner(live, urgent[0], role)
     if cause is None:
         return None
-    others = f" {units.plural(grave - 1, 'more channel')} to look at below." if grave > 1 else ""
+    also = f" Also: {engine.finding.also}." if engine else ""
+    others = f"{also} {units.plural(grave - 1, 'more channel')} to look at below." if grave > 1 else also
     name = f"{worst.topic_name}/{worst.channel_name}"
     return Banner(
         cause.tone,
@@ -100,8 +123,19 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
     )
 
 
-def topic_banner(live: LiveState, name: str) -> Banner | None:
-    """What stops a topic: a fault, a pause, or no channel to give its messages to."""
+def _is_graver(urgent: Sequence[Diagnosis], engine: State) -> bool:
+    """Whether the most urgent channel has something worse than the engine, or as bad and of its own."""
+    if not urgent or urgent[0].level < engine.finding.level:
+        return False
+    return urgent[0].level > engine.finding.level or urgent[0].states[0].finding.kind is not engine.finding.kind
+
+
+def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
+    """What stops a topic: a fault, a pause, or no channel to give its messages to; with the act that helps."""
+
+    def acts(act: str) -> tuple[BaseCell, ...]:
+        return (act_cell(_LABELS[act], act, role, name),)
+
     topic = live.topics[name]
     depth = f"the depth at the topic itself is {units.number(topic.depth)}"
     if topic.fenced:
@@ -110,12 +144,14 @@ def topic_banner(live: LiveState, name: str) -> Banner | None:
             "Fenced: something failed in this topic, and it stopped.",
             f"{words.sentence(topic.fenced)} Publishes to it are refused, and {depth}; its channels deliver what "
             "they have. The server's log has the details. Let it try again when the cause is gone.",
+            acts=acts("retry_topic"),
         )
     if topic.unreadable:
         return Banner(
             "danger",
             "Not readable: the disk refuses something of this topic.",
             f"{words.sentence(topic.unreadable)} It is tried again by itself, and everything else goes on.",
+            acts=acts("retry_topic"),
         )
     if topic.paused:
         now_ms = live.snapshot.taken_at_ns // 1_000_000
@@ -130,11 +166,13 @@ def topic_banner(live: LiveState, name: str) -> Banner | None:
                     f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
                 )
             ),
+            acts=acts("unpause_topic"),
         )
     if not topic.channels and topic.depth:
         return Banner(
             "warning",
             "The topic has no channel: no consumer receives its messages.",
             f"{words.sentence(depth)} The first channel that is created gets them all.",
+            acts=acts("create_channel"),
         )
     return None

@@ -3,13 +3,15 @@ that were set aside, of both storage kinds and the console."""
 
 from typing import TYPE_CHECKING
 
+from admin_console.diagnosis import filling
+from admin_console.diagnosis.finding import TONES
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.parts import Column, Empty, Table
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import AsideStats, LogStats
+    from admin_console.gateway.gateway import AsideStats, DiskSpace, LogStats
 
 _COLUMNS = (Column("what", "What", "text"), Column("value", "Now", "text"))
 _PROMISES = {
@@ -27,6 +29,8 @@ def log_table(live: LiveState | None) -> Table:
     """One row for each fact; empty where no topic has storage kind log."""
     log = live.snapshot.log if live is not None else None
     rows = _rows(log) if log is not None else []
+    if live is not None and log is not None and live.snapshot.disk is not None:
+        rows.insert(1, ("disk", (Cell("Disk"), _disk(live.snapshot.disk))))
     if live is not None and is_anything_aside(live.snapshot.aside):
         rows.append(("aside", (Cell("Set aside"), _aside(live.snapshot.aside))))
     return Table.build("log", "The log", _COLUMNS, rows, Empty("", "No topic is of storage kind log."))
@@ -75,6 +79,14 @@ def _state(log: "LogStats") -> Cell:
     if log.is_full:
         return Cell("▲ refuses publishes: the disk is full; accepts them again once there is room", tone="danger")
     return Cell("accepts messages", tone="ok")
+
+
+def _disk(disk: "DiskSpace") -> Cell:
+    text = f"{units.byte_count(disk.free_bytes)} free of {units.byte_count(disk.total_bytes)}"
+    if disk.full_in_s is None:
+        return Cell(text)
+    level = filling.level_of(disk)
+    return Cell(f"{text}, full in {units.about(disk.full_in_s)} if this goes on", tone=TONES[level])
 
 
 def _size(log: "LogStats") -> Cell:

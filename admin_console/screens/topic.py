@@ -65,7 +65,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
     return {
         "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
         "chips": _chips(live, topic),
-        "banner": topic_banner(live, name),
+        "banner": topic_banner(live, name, role),
         "stats": _stats(live, topic),
         "graphs": graphs.graphs_of(plans, points),
         "points": points,

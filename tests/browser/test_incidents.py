@@ -1,5 +1,6 @@
 """Three nights on call, played at 360 px as somebody would who has not seen the console before."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,7 +105,7 @@ def test_a_failing_consumer_is_named_its_channel_paused_with_a_reason_and_all_re
     # Mended: another consumer comes, and the channel is resumed.
     with consumer(server, "payments", "ledger", "ledger-8", finished):
         page.get_by_role("button", name="Acts").click()
-        page.get_by_role("link", name="Resume…").click()
+        page.locator("#acts").get_by_role("link", name="Resume…").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("It releases 40 messages")
         with page.expect_navigation():
@@ -131,13 +132,15 @@ def test_a_poison_message_is_found_quarantined_redriven_and_another_finished_by_
         row = page.locator('[data-table="urgent"] tr[data-key="mails/outbox"]')
         expect(row).to_contain_text("poison message", timeout=RULES_BEGIN_MS)
         row.get_by_role("link", name="outbox").click()
-        # The banner names the message; one tap leads to it.
+        # The banner names the message; one tap leads to it, another one sets it aside.
         banner = page.locator("[data-banner]")
         expect(banner).to_contain_text("Poison message:", timeout=RULES_BEGIN_MS)
-        banner.locator("a[href*='~messages/']").first.click()
+        banner.get_by_role("link", name=re.compile("^Message ")).click()
         expect(page.locator("main")).to_contain_text("nobody@nowhere")
+        page.go_back()
+        banner.get_by_role("link", name="Quarantine the message…").click()
         with page.expect_navigation():
-            page.get_by_role("button", name="Quarantine", exact=True).click()
+            page.get_by_role("dialog").get_by_role("button", name="Quarantine 1 message of mails/outbox").click()
         wait_for(
             "the message to be set aside",
             lambda: server.channel_stats("mails", "outbox")["quarantined_count"] == 1,

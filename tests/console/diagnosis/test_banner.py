@@ -140,3 +140,41 @@ def test_what_is_only_deferred_is_told_quietly_and_stands_among_the_calm() -> No
     overview = screen_of(hub.live, "overview")
     assert overview.banner is None
     assert [row.key for row in overview.tables["urgent"].rows] == ["orders/busy", "orders/later"]
+
+
+def test_a_poison_message_is_quarantined_from_the_banner_where_the_topic_can() -> None:
+    html = banner_of(live_of(**POISON)).acts_html
+    path = f"/topics/orders/billing/~messages/~quarantine/?id={'ab' * 8}"
+    assert f'href="{path}" data-dialog>Quarantine the message…' in html
+    html = banner_of(live_of(**POISON, storage="diskqueue")).acts_html
+    assert 'aria-disabled="true" title="Topic orders has storage kind diskqueue: a disk queue has nsqd' in html
+    html = banner_of(live_of(**POISON), role=Role.VIEWER).acts_html
+    assert 'yours is viewer.">Quarantine the message…' in html
+    assert "Quarantine" not in banner_of(live_of(**POISON | {"attempts_max_id": ""})).acts_html
+
+
+def test_a_pause_ends_what_it_explains_at_once() -> None:
+    hub = Hub()
+    for second in range(SECONDS):
+        hub.write(snapshot(topic("orders", channel("orders", "billing", **FAILS)), second=START_S + second))
+    assert hub.live is not None
+    assert banner_of(hub.live).title.startswith("Failing")
+    paused = topic("orders", channel("orders", "billing", **FAILS, paused=True))
+    hub.write(snapshot(paused, second=START_S + SECONDS))
+    assert banner_of(hub.live).title == "Paused: nothing is delivered."
+    assert "Failing" not in str(screen_of(hub.live).chips_html)
+
+
+def test_a_topic_s_banner_has_the_act_that_helps() -> None:
+    def html(role: Role = Role.OPERATOR, **figures: Any) -> str:
+        channels = figures.pop("channels", (channel("orders", "billing"),))
+        live = LiveState(snapshot(topic("orders", *channels, **figures)), {})
+        banner = screen_of(live, "topic", role).banner
+        assert banner is not None
+        return banner.acts_html
+
+    assert 'href="/topics/orders/~unpause/" data-dialog>▶ Resume the topic…' in html(paused=True)
+    assert ">Try the topic again…" in html(fenced="a bug")
+    assert ">Try the topic again…" in html(unreadable="EIO")
+    assert ">New channel…" in html(channels=(), depth=3)
+    assert 'title="Needs the role operator; yours is viewer.">▶ Resume the topic…' in html(Role.VIEWER, paused=True)
