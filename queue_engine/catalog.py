@@ -39,7 +39,7 @@ from queue_engine.topology.topology import (
 from queue_engine.topology.trash_entry import TrashEntry
 from queue_engine.topology_promises import TopologyPromises
 from queue_engine.trash import Trash, TrashItem, log_store
-from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import (
     ChannelNotFoundError,
     ClosedError,
@@ -108,9 +108,9 @@ class Catalog:
         return self._changes.error
 
     @property
-    def latency_half_window_ns(self) -> int:
-        """How long each half of the time is that latency percentiles are made of."""
-        return self._options.e2e_processing_latency_window_time_ms * NS_PER_MS // 2
+    def latency_window_ms(self) -> int:
+        """Of which time the latency percentiles are at most."""
+        return self._options.e2e_processing_latency_window_time_ms
 
     @property
     def latency_percentiles(self) -> tuple[float, ...]:

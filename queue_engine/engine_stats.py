@@ -24,7 +24,7 @@ from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.stores import Stores
-from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import NoRoomError
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.version import VERSION
@@ -121,7 +121,7 @@ class EngineStats:
         topics = self.topics
         names = [topic] if topic else self._catalog.sorted_names()
         deletions = self._catalog.gone.deletion_count
-        half_window_ns = self._catalog.latency_half_window_ns
+        half_window_ns = self._catalog.latency_window_ms * NS_PER_MS // 2
         listed: list[TopicStats] = []
         sliced = 0
         for name in names:
@@ -173,6 +173,7 @@ class EngineStats:
             aside=self._aside,
             monotonic_ns=self._clock.monotonic_ns(),
             pause_limit_ms=self._catalog.pause_limit_ms,
+            latency_window_ms=self._catalog.latency_window_ms,
             percentiles=self._catalog.latency_percentiles,
             disk=self._disk,
             lookupds=self._lookupds,

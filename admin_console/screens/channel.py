@@ -11,7 +11,7 @@ from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import Rings
-from admin_console.screens import graphs, quarantine
+from admin_console.screens import graphs, latency, quarantine
 from admin_console.screens.cells import AnchorCell, Cell, NameCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
@@ -110,6 +110,7 @@ def parts(
             "in_flight_count": _shown(in_flight, stats.in_flight_count),
             "clients_count": units.number(stats.client_count),
             **quarantine.texts(stats, live.snapshot.taken_at_ns),
+            **latency.texts(stats.window.counts(), live.snapshot),
         },
     }
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import LiveState
-from admin_console.screens import graphs
+from admin_console.screens import graphs, latency
 from admin_console.screens.cells import Cell, Chip, SparkCell
 from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
 from admin_console.screens.cursors import cursor_table, is_archived
@@ -84,7 +84,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
             "archived": is_archived(topic),
             "unarchived": not is_archived(topic),
         },
-        "texts": panel_texts(live, topic),
+        "texts": {**panel_texts(live, topic), **latency.texts(topic.latency_counts(), live.snapshot)},
     }
 
 

@@ -275,6 +275,7 @@ class EngineSnapshot:
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan
     monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
     pause_limit_ms: int = 0  # a pause without an end has outlived its time after so long; 0: never
+    latency_window_ms: int = 0  # messages finished in the last half to whole of it are in the windows of latencies
     percentiles: tuple[float, ...] = ()  # of latencies, that are asked for; the largest first
     lookupds: tuple[LookupdStats, ...] = ()  # in the order of --lookupd-tcp-address
     disk: DiskSpace | None = None  # by a look in the last seconds; None before the first, and while none succeeds
