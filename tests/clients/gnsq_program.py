@@ -4,8 +4,9 @@ publish PORT TOPIC [--batch N] [--slow-until-lost]
                                    bodies come on standard input, one a line; says the number of each batch's last line
                                    once it is acknowledged, and publishes again what a lost connection left open. It
                                    may be slow until then: 50 batches a second
-consume PORT TOPIC CHANNEL [--requeue-ms N | --time-out]
-                                   says a line of JSON a message; with an option, only the second attempt is finished
+consume PORT TOPIC CHANNEL [--requeue-ms N | --time-out] [--lookup]
+                                   says a line of JSON a message; with one of the first, only the second attempt is
+                                   finished. --lookup: PORT is the HTTP port of an nsqlookupd that knows the servers
 """
 
 from gevent import monkey
@@ -49,9 +50,17 @@ def publish(address: str, topic: str, batch: int, is_slow: bool) -> None:
     producer.close()
 
 
-def consume(address: str, topic: str, channel: str, requeue_ms: int | None, time_out: bool) -> None:
+def consume(address: str, topic: str, channel: str, requeue_ms: int | None, time_out: bool, has_lookup: bool) -> None:
+    where = {"lookupd_http_addresses": [address]} if has_lookup else {"nsqd_tcp_addresses": [address]}
     consumer = gnsq.Consumer(
-        topic, channel, address, max_in_flight=100, max_tries=10, max_backoff_duration=1, backoff_on_requeue=False
+        topic,
+        channel,
+        max_in_flight=100,
+        max_tries=10,
+        max_backoff_duration=1,
+        backoff_on_requeue=False,
+        lookupd_poll_interval=1,
+        **where,
     )
 
     @consumer.on_message.connect
@@ -78,8 +87,9 @@ if __name__ == "__main__":
     parser.add_argument("--slow-until-lost", action="store_true")
     parser.add_argument("--requeue-ms", type=int)
     parser.add_argument("--time-out", action="store_true")
+    parser.add_argument("--lookup", action="store_true")
     given = parser.parse_args()
     if given.kind == "publish":
         publish(f"127.0.0.1:{given.port}", given.topic, given.batch, given.slow_until_lost)
     else:
-        consume(f"127.0.0.1:{given.port}", given.topic, given.channel, given.requeue_ms, given.time_out)
+        consume(f"127.0.0.1:{given.port}", given.topic, given.channel, given.requeue_ms, given.time_out, given.lookup)

@@ -12,19 +12,16 @@ import uvloop
 
 from queue_engine.lookup.options import LookupOptions
 from queue_engine.lookup.server import LookupServer
+from tests.support.processes.ports import free_ports
 
 ANSWER_TIMEOUT_S = 30.0  # for what comes at once, on a machine that may stall
 
 
-class RunningLookup:
-    """A LookupServer on loopback ports: free ones at the first start, the same at each further one. Use as a
-    context."""
+class LookupApi:
+    """Requests to an nsqlookupd on loopback, whose ports the subclass knows."""
 
-    def __init__(self, **options: Any) -> None:
-        self._options = {"broadcast_address": "127.0.0.1", **options}
-        self.tcp_port = self.http_port = 0
-        self._stop = lambda: None
-        self._thread: threading.Thread | None = None
+    tcp_port: int
+    http_port: int
 
     @property
     def tcp_address(self) -> str:
@@ -33,35 +30,6 @@ class RunningLookup:
     @property
     def http_address(self) -> str:
         return f"127.0.0.1:{self.http_port}"
-
-    def start(self) -> None:
-        started: threading.Event = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="nsqlookupd")
-        self._thread.start()
-        assert started.wait(ANSWER_TIMEOUT_S), "nsqlookupd did not start"
-
-    def stop(self) -> None:
-        if self._thread is not None:
-            self._stop()
-            self._thread.join(ANSWER_TIMEOUT_S)
-            self._thread = None
-
-    def _run(self, started: threading.Event) -> None:
-        async def serve() -> None:
-            options = LookupOptions(tcp_address=self.tcp_address, http_address=self.http_address, **self._options)
-            server = LookupServer(options)
-            await server.start()
-            self.tcp_port, self.http_port = server.tcp_address[1], server.http_address[1]
-            stopped = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            self._stop = lambda: loop.call_soon_threadsafe(stopped.set) and None
-            started.set()
-            await stopped.wait()
-            server.stop()
-            await asyncio.sleep(0.05)  # the transports close
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve())
 
     def get(self, target: str) -> Any:
         """The JSON of a GET. Raises HTTPError from 400 up."""
@@ -81,6 +49,44 @@ class RunningLookup:
         if topic not in self.get("/topics")["topics"]:
             return []
         return [one["tcp_port"] for one in self.get(f"/lookup?topic={quote(topic)}")["producers"]]
+
+
+class RunningLookup(LookupApi):
+    """A LookupServer on loopback ports that it keeps over restarts. Use as a context."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = {"broadcast_address": "127.0.0.1", **options}
+        self.tcp_port, self.http_port = free_ports(2)
+        self._stop = lambda: None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        started: threading.Event = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="nsqlookupd")
+        self._thread.start()
+        assert started.wait(ANSWER_TIMEOUT_S), "nsqlookupd did not start"
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._stop()
+            self._thread.join(ANSWER_TIMEOUT_S)
+            self._thread = None
+
+    def _run(self, started: threading.Event) -> None:
+        async def serve() -> None:
+            options = LookupOptions(tcp_address=self.tcp_address, http_address=self.http_address, **self._options)
+            server = LookupServer(options)
+            await server.start()
+            stopped = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            self._stop = lambda: loop.call_soon_threadsafe(stopped.set) and None
+            started.set()
+            await stopped.wait()
+            server.stop()
+            await asyncio.sleep(0.05)  # the transports close
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve())
 
     def __enter__(self) -> "RunningLookup":
         self.start()
