@@ -37,6 +37,7 @@ def answer(server: ServerProcess, storage_kind: str) -> bytes:
     if storage_kind == "log":
         server.http("POST", "/cursor/create?topic=orders&cursor=copy&start=start")
         server.http("POST", "/channel/max_attempts?topic=orders&channel=billing&max_attempts=5")
+    server.http("PUT", "/config/nsqlookupd_tcp_addresses", b'["127.0.0.1:1"]')
     with pytest.raises(urllib.error.HTTPError):
         server.http("POST", "/pub?topic=orders", b"")
     with NsqSocket(server.tcp_port) as consumer:
@@ -77,6 +78,7 @@ def test_each_topic_and_channel_is_there(figures: Figures) -> None:
     assert len(figures.of("penstock_topic_depth")) == len(TOPICS)
     assert len(figures.of("penstock_channel_depth")) == len(TOPICS) * len(CHANNELS)
     assert figures['penstock_channel_finished_total{topic="orders",channel="billing"}'] == 3
+    assert figures['penstock_lookupd_connected{address="127.0.0.1:1"}'] == 0
     assert figures['penstock_publishes_refused_total{reason="invalid"}'] == 1
 
 

@@ -37,6 +37,13 @@ _TABLE = (
     Family("process_open_fds", GAUGE, "Open file descriptors", "descriptors"),
     Family("process_max_fds", GAUGE, "Most file descriptors that the process may have open", "descriptors"),
     Family("process_start_time_seconds", GAUGE, "When the process started, Unix time", "seconds"),
+    Family(
+        "penstock_lookupd_connected",
+        GAUGE,
+        "1 while the server is registered with this nsqlookupd (--lookupd-tcp-address)",
+        "0 or 1",
+        ("address",),
+    ),
     # The disk.
     Family("penstock_disk_free_bytes", GAUGE, "Bytes free for the server on the disk of the data directory", "bytes"),
     Family(

@@ -14,6 +14,7 @@ from queue_engine.service.monitoring.selection import select
 from queue_engine.service.monitoring.server_samples import (
     add_console,
     add_disk_room,
+    add_lookupds,
     add_process,
     add_refused_connections,
 )
@@ -59,6 +60,7 @@ def metrics_text(
     if around.usage is not None:
         add_disk_usage(to, around.usage, snapshot.topics, selection.topics)
     add_refused_connections(to, snapshot.refused_connections, around.console.refused_connections)
+    add_lookupds(to, snapshot.lookupds)
     add_console(to, around.console)
     add_totals(to, snapshot)
     add_left_out(to, selection)

@@ -1,8 +1,9 @@
 """The samples of what surrounds the engine: the process, the disk, the console and its pipeline."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from queue_engine.delivery.stats import LookupdStats
 from queue_engine.service.admission.refused_connections import Reason
 from queue_engine.service.monitoring.console_figures import ConsoleFigures
 from queue_engine.service.monitoring.exposition import Exposition, labels
@@ -47,6 +48,10 @@ def add_refused_connections(to: Exposition, engine: Mapping[tuple[str, str], int
         "penstock_connections_refused_total",
         [(labels(listener=who, reason=reason), count) for (who, reason), count in sorted(counts.items())],
     )
+
+
+def add_lookupds(to: Exposition, lookupds: Sequence[LookupdStats]) -> None:
+    to.add("penstock_lookupd_connected", [(labels(address=one.address), one.is_connected) for one in lookupds])
 
 
 def add_console(to: Exposition, console: ConsoleFigures) -> None:

@@ -344,6 +344,15 @@ CASES = (
         "queue:4151: the cursor archive on orders soon gives up messages",
     ),
     AlertCase(
+        "PenstockLookupdLost",
+        8,
+        {'penstock_lookupd_connected{address="lookup:4160"}': "0x60"},
+        {'penstock_lookupd_connected{address="lookup:4160"}': "0 0 0 1x60"},
+        "warning",
+        {"address": "lookup:4160"},
+        "queue:4151: it is not registered with the nsqlookupd lookup:4160",
+    ),
+    AlertCase(
         "PenstockSeriesLeftOut",
         20,
         {"penstock_metrics_series_left_out": "120x60"},
