@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "fetch": "vocabulary wire commit_log consume_queue readers log_store",
     "disk_queue": "vocabulary vocabulary.options vocabulary.flow disk storage",
     "delivery": "vocabulary vocabulary.options vocabulary.flow wire storage",
+    "act_file": "vocabulary disk delivery",
     "messages": "vocabulary vocabulary.flow commit_log log_store fetch disk_queue delivery",
     "topology": "vocabulary vocabulary.flow disk commit_log",
     "samples": "vocabulary vocabulary.options disk commit_log progress log_store fetch delivery",
@@ -57,8 +58,9 @@ MAY_IMPORT = {
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
     "service": (
-        "vocabulary vocabulary.options disk commit_log disk_queue delivery identity tls engine service.admission "
-        "service.loop service.monitoring service.tcp service.lookup_client service.http service.statsd"
+        "vocabulary vocabulary.options disk commit_log disk_queue delivery act_file identity tls engine "
+        "service.admission service.loop service.monitoring service.tcp service.lookup_client service.http "
+        "service.statsd"
     ),
     "daemon": "vocabulary vocabulary.options go_flags identity process service",
     "__main__": "daemon",

@@ -27,7 +27,7 @@ class HttpAct:
     is_change: bool = True
     act_id: str = ""  # joins an act's intent and its result; "" for what is one row
     is_intent: bool = False
-    actor: str = ""  # "" where there was no log-in
+    actor: str = ""  # the name of the token; "" without one
     reason: str = ""
 
     def row(self) -> AuditRow:
@@ -35,7 +35,7 @@ class HttpAct:
             act_id=self.act_id or uuid.uuid4().hex,
             phase=Phase.INTENT if self.is_intent else Phase.RESULT if self.act_id else Phase.EVENT,
             at_ms=self.at_ms,
-            actor=self.actor,
+            actor=self.actor[:64],
             address=self.address[:64],
             via=self.via,
             action=self.action[:32],

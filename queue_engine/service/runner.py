@@ -14,6 +14,8 @@ from typing import Any
 
 import uvloop
 
+from queue_engine.act_file.act_file import ActFile
+from queue_engine.act_file.act_writer import ActWriter
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
 from queue_engine.disk.background import Backgrounds
@@ -75,6 +77,7 @@ class EngineRunner:
         self.on_snapshot: list[Callable[[EngineSnapshot], None]] = []
         self.on_act: Callable[[ActRecord], None] | None = None
         self.act_gate: ActGate | None = None  # set before the start
+        self._own_acts: ActWriter | None = None  # writes acts where no console does
         self.on_death: Callable[[], None] | None = None
         self.on_beat: Callable[[], None] = lambda: None  # on the engine's thread, while its loop goes round
         self.beat_every_s = 0.0  # 0: never; set before the start
@@ -171,6 +174,8 @@ class EngineRunner:
     def _tell_act(self, record: ActRecord) -> None:
         if self.on_act is not None:
             self.on_act(record)
+        elif self._own_acts is not None:
+            self._own_acts.tell(record)
 
     def _act(
         self, future: "concurrent.futures.Future[Any]", act: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -236,6 +241,8 @@ class EngineRunner:
                 sync_place=SyncPlace(),
                 on_work=turns.soon,
             )
+            if self.on_act is None and self.act_gate is None:
+                self._own_acts = ActWriter(ActFile(self.options.data_path, Files()), background, clock)
             note_callbacks(loop, engine.faults)
             turns.drive(engine)
             engine.pauses.on_act = self._tell_act
@@ -286,7 +293,7 @@ class EngineRunner:
         http_api = HttpApi(
             engine,
             addresses=lambda: (self.listeners.tcp[1], self.listeners.http[1]),
-            audit=HttpAudit(self._tell_act, GateOnLoop(self.act_gate) if self.act_gate is not None else None),
+            audit=HttpAudit(self._tell_act, self._own_acts if self.act_gate is None else GateOnLoop(self.act_gate)),
             console=self.console,
             refused=RefusedConnections("http", self.descriptors.http, clock, engine.stats.refused_connections),
             bodies=bodies,
@@ -303,6 +310,8 @@ class EngineRunner:
             lookups.set_addresses(self.options.lookupd_tcp_address)
             loops = self._loops(engine, tcp_server, clock, lookups)
             loops.append(("reading the tokens again", gate_upkeep.check_once))
+            if self._own_acts is not None:
+                loops.append(("writing acts", self._own_acts.check_once))
             tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
             self._started.set()
             await self._stop_asked.wait()
@@ -317,6 +326,8 @@ class EngineRunner:
             turns.run()  # messages taken before are appended, and answered before the connections end
             await tcp_server.close_sessions(CLOSE_SESSIONS_TIMEOUT_S)
             await gate_upkeep.close()
+            if self._own_acts is not None:
+                self._own_acts.close()
 
     def _loops(self, engine: Engine, tcp_server: TcpServer, clock: SystemClock, lookups: LookupClient) -> list[Loop]:
         """The periodic work: what each loop does, as the health names it, and one round of it."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import nsq
 import pytest
 
+from queue_engine.act_file.act_reader import read_page
 from queue_engine.identity.token_file import TokenFile
 from tests.support.auth_server import AuthServer, granted
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_RESPONSE, NsqSocket, sized
@@ -229,3 +231,21 @@ def test_a_revoked_token_ends_its_open_connections_and_others_go_on(tmp_path: Pa
         assert clients["two"].read_frame() == (FRAME_RESPONSE, b"OK")
         assert _refusal(engine, b"NOP\n", secret=secrets["one"]) == "E_AUTH_FAILED AUTH failed"
     assert set(TokenFile(directory).used_ms()) == {token.id for token in TokenFile(directory).read() or ()}
+
+
+def test_acts_without_a_console_are_on_the_disk_before_their_answer(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    now_ms = time.time_ns() // 1_000_000
+    _, secret = TokenFile(directory).create("ops", ["administer"], [], expires_ms=0, by="", now_ms=now_ms)
+    with RunningEngine(directory) as engine:
+        engine.http("POST", "/topic/create?topic=t", token=secret)
+        engine.copy_as_killed(tmp_path / "killed")
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            engine.http("POST", "/topic/delete?topic=t")
+    (created,) = [one.entry for one in read_page(tmp_path / "killed", count=9).entries]
+    assert created is not None
+    assert (created.action, created.topic, created.actor, created.error) == ("create_topic", "t", "ops", "")
+    refused = read_page(directory, count=1).entries[0].entry
+    assert refused is not None
+    assert (refused.action, refused.actor, refused.error[:14]) == ("delete_topic", "", "TOKEN_REQUIRED")

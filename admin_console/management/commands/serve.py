@@ -390,13 +390,13 @@ class _Gate:
 
     def begin(self, act: ActRecord, then: Callable[[bool], None]) -> None:
         about = (act.action, act.topic, act.channel, act.remote_address)
-        self._writer.begin(HttpAct(*about, False, "", {}, act_id=act.act_id, is_intent=True), then)
+        self._writer.begin(HttpAct(*about, False, "", {}, act_id=act.act_id, is_intent=True, actor=act.actor), then)
 
 
 def _http_act(act: ActRecord) -> HttpAct:
     """The audit list's form of an act over HTTP or of a client. Called on the engine's thread."""
     via = {VIA_TIMER: VIA_SERVER, TCP: VIA_TCP}.get(act.via, VIA_HTTP_API)
-    actor = ENGINE_ACTOR if act.via == VIA_TIMER else ""
+    actor = ENGINE_ACTOR if act.via == VIA_TIMER else act.actor
     reason = str(act.details.get("reason") or "")
     about = (act.action, act.topic, act.channel, act.remote_address)
     if act.error or act.outcome is None:

@@ -1,0 +1,1 @@
+"""The acts that came over the HTTP API while no console kept the audit list."""
