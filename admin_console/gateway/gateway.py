@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from admin_console.gateway.history import HistorySource
 from queue_engine.act_kinds import why_not
+from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import (
     ChannelStats,
     ClientStats,
@@ -48,6 +49,7 @@ __all__ = [
     "Gateway",
     "InFlightStats",
     "KeyPage",
+    "LatencyWindow",
     "LogStats",
     "MessagePage",
     "MessageQuery",

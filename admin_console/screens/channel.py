@@ -110,7 +110,7 @@ def parts(
             "in_flight_count": _shown(in_flight, stats.in_flight_count),
             "clients_count": units.number(stats.client_count),
             **quarantine.texts(stats, live.snapshot.taken_at_ns),
-            **latency.texts(stats.window.counts(), live.snapshot),
+            **latency.texts(stats.window, live.snapshot),
         },
     }
 

@@ -1,30 +1,28 @@
 """How long the messages of a channel or a topic took from publish to FIN lately, in a line on its page."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from admin_console.gateway.gateway import format_duration
-from admin_console.gateway.latency import percentiles_s
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import EngineSnapshot
+    from admin_console.gateway.gateway import EngineSnapshot, LatencyWindow
 
 # Where the server's options name none.
 _QUANTILES = (0.5, 0.95, 0.99)
 
 
-def texts(counts: Mapping[int, int], snapshot: "EngineSnapshot") -> dict[str, str]:
-    """The panel's texts. counts: of messages finished, by bucket; a topic's are those of all its channels."""
+def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]:
+    """The panel's texts. window: a channel's, or a topic's, which is of all messages of its channels together."""
     window_ms = snapshot.latency_window_ms
     lately = f"in the last {format_duration(window_ms // 2)} to {format_duration(window_ms)}"
-    total = sum(counts.values())
+    total = sum(window.counts().values())
     if not total:
         return {"latency": "unknown: no message was finished", "latency_of": lately}
-    quantiles = sorted(snapshot.percentiles) or _QUANTILES
-    shown = zip(quantiles, percentiles_s(counts, quantiles), strict=True)
+    quantiles = snapshot.percentiles[::-1] or _QUANTILES
+    shown = zip(quantiles, window.percentiles_ns(quantiles), strict=True)
     return {
-        "latency": " · ".join(f"{_share(quantile)} within {_duration(seconds)}" for quantile, seconds in shown),
+        "latency": " · ".join(f"{_share(quantile)} within {_duration(ns / 1e9)}" for quantile, ns in shown),
         "latency_of": f"of {units.plural(total, 'message')} finished {lately}",
     }
 

@@ -84,7 +84,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
             "archived": is_archived(topic),
             "unarchived": not is_archived(topic),
         },
-        "texts": {**panel_texts(live, topic), **latency.texts(topic.latency_counts(), live.snapshot)},
+        "texts": {**panel_texts(live, topic), **latency.texts(topic.window, live.snapshot)},
     }
 
 

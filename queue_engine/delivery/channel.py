@@ -14,14 +14,13 @@ from queue_engine.delivery.failure_window import FailureWindow
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
+from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
 from queue_engine.delivery.ramp_pace import RampPace
 from queue_engine.delivery.sampling import draw
 from queue_engine.delivery.stats import (
-    NO_LATENCIES,
     ChannelStats,
     ClientStats,
     InFlightStats,
-    LatencyWindow,
     Outcome,
 )
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE
@@ -116,6 +115,8 @@ class Channel:
     @property
     def in_flight_count(self) -> int:
         """Messages that consumers hold, and those that a fence stranded."""
+        if not self._stranded:
+            return len(self._in_flight)
         return len(self._in_flight) + sum(len(ids) for _, ids in self._stranded)
 
     @property
@@ -592,8 +593,8 @@ class Channel:
     # Stats.
 
     def latency_window(self, half_ns: int) -> LatencyWindow:
-        """How long messages took from publish to FIN, lately; `LatencyHistogram.before_window` says when that began."""
-        return LatencyWindow(self._latency.before_window(half_ns), self._latency.lend())
+        """How long messages took from publish to FIN, lately; `LatencyHistogram.window` says when that began."""
+        return self._latency.window(half_ns)
 
     def stats(
         self,

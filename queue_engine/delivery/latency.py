@@ -7,6 +7,7 @@ wall clock's; where that was set back the latency counts as bucket 0.
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
+from queue_engine.delivery.latency_window import NO_LATENCIES, ChannelWindow
 from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, Histogram
 from queue_engine.vocabulary.latency_buckets import BOUNDS_NS, bucket_of
 from queue_engine.vocabulary.run import Run
@@ -16,7 +17,7 @@ class LatencyHistogram:
     """Counts of one channel since the process started. time_ns: the wall clock, Unix ns. held: from the last delivery
     to FIN."""
 
-    __slots__ = ("_counts", "_is_lent", "_marked_ns", "_newer", "_older", "held", "now_ns")
+    __slots__ = ("_counts", "_is_lent", "_marked_ns", "_newer", "_older", "_window", "held", "now_ns")
 
     def __init__(self, time_ns: Callable[[], int]) -> None:
         self.now_ns = time_ns
@@ -26,6 +27,7 @@ class LatencyHistogram:
         self._older: Mapping[int, int] = {}
         self._newer: Mapping[int, int] = {}
         self._marked_ns = time_ns()
+        self._window = NO_LATENCIES
         self.held = Histogram(MESSAGE_BOUNDS_NS)
 
     def lend(self) -> Mapping[int, int]:
@@ -34,9 +36,9 @@ class LatencyHistogram:
         self._is_lent = True
         return self._counts
 
-    def before_window(self, half_ns: int) -> Mapping[int, int]:
-        """The counts before the time that percentiles are made of, which began `half_ns` to 2 × `half_ns` ago: what was
-        counted since is the growth since then. Fixed, as what `lend` returns.
+    def window(self, half_ns: int) -> ChannelWindow:
+        """What was counted in the time that percentiles are made of, which began `half_ns` to 2 × `half_ns` ago. The
+        same object as before while nothing was.
 
         A half begins with the first call after the one before it is over. So it costs nothing at a FIN, and has to be
         called more often than every `half_ns`: each snapshot does.
@@ -44,7 +46,10 @@ class LatencyHistogram:
         now_ns = self.now_ns()
         if not 0 <= now_ns - self._marked_ns < half_ns:  # below 0 after the clock was set back
             self._older, self._newer, self._marked_ns = self._newer, self.lend(), now_ns
-        return self._older
+        window = self._window
+        if window.now is not self._counts or window.before is not self._older:
+            window = self._window = ChannelWindow(self._older, self.lend())
+        return window
 
     def note(self, latency_ns: int, count: int) -> None:
         """`count` messages were finished so long after they were published."""

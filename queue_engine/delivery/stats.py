@@ -7,15 +7,15 @@ or deferred. `None` means unknown or not requested, never zero.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES, LatencyWindow
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.histogram import NO_MESSAGES, HistogramCounts
-from queue_engine.vocabulary.latency_percentiles import grown, merged
 from queue_engine.vocabulary.quickly_made import quickly_made
 from queue_engine.wire.cursor import CursorStats
 
@@ -56,21 +56,6 @@ class ClientStats:
     tls: bool = False
     tls_cipher_suite: str = ""
     tls_version: str = ""
-
-
-class LatencyWindow(NamedTuple):
-    """Messages finished, by bucket (latency_buckets.py) of the time from publish to FIN: before the window that
-    percentiles are made of, and until now. Both mappings are fixed."""
-
-    before: Mapping[int, int]
-    now: Mapping[int, int]
-
-    def counts(self) -> Mapping[int, int]:
-        """Of the window itself."""
-        return grown(self.now, self.before)
-
-
-NO_LATENCIES = LatencyWindow({}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +109,7 @@ class ChannelStats:
     number: int = 0  # of the channel itself: another one of the same name has another
     held_back: str = ""  # why nothing is delivered though something waits: a sentence
     latency: Mapping[int, int] = field(default_factory=dict)  # bucket (latency_buckets.py) → messages finished; fixed
-    window: LatencyWindow = NO_LATENCIES
+    window: LatencyWindow = NO_LATENCIES  # of the messages that it finished lately
     fenced: str = ""  # why it stopped until an operator lets it try again
     unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
     attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
@@ -157,16 +142,12 @@ class TopicStats:
     channels: tuple[ChannelStats, ...]
     dropped_count: int = 0  # an ephemeral topic's, for which there was no room
     cursors: tuple[CursorStats, ...] = ()
-    left_out: tuple[LatencyWindow, ...] = ()  # of its channels that are not among `channels`
+    window: LatencyWindow = NO_CHANNELS  # of all its channels, those that are not among `channels` included
     number: int = 0  # of the topic itself: another one of the same name has another
     fenced: str = ""  # as a channel's
     unreadable: str = ""
     pause: Pause | None = None  # as a channel's
     resume_refused: str = ""
-
-    def latency_counts(self) -> Mapping[int, int]:
-        """Of the windows of all its channels together, by bucket."""
-        return merged(one.counts() for one in (*(channel.window for channel in self.channels), *self.left_out))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
-from queue_engine.delivery.stats import ChannelStats, LatencyWindow, Outcome, TopicStats
+from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow, TopicWindow
+from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
 from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
@@ -80,6 +81,7 @@ class Topic:
         self.message_count = 0
         self.message_bytes = 0
         self._counts = (0, 0)  # the last that could be read
+        self._window = NO_CHANNELS
         store.watch(self.stop)
         store.set_flowing(True)
 
@@ -353,9 +355,9 @@ class Topic:
         channels: tuple[ChannelStats, ...],
         cursors: tuple[CursorStats, ...] = (),
         unreadable: str = "",
-        left_out: tuple[LatencyWindow, ...] = (),
+        windows: tuple[LatencyWindow, ...] = (),
     ) -> TopicStats:
-        """left_out: the windows of its other channels. Never fails, as `Channel.stats`."""
+        """windows: of all its channels, in an order that stays. Never fails, as `Channel.stats`."""
         store = self.store
         try:
             self._counts = store.depth, store.backend_depth
@@ -384,9 +386,15 @@ class Topic:
             disk_bytes=disk_bytes,
             dropped_count=self.store.dropped_count,
             channels=channels,
-            left_out=left_out,
+            window=self._window_of(windows),
             cursors=cursors,
             number=self.number,
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=unreadable,
         )
+
+    def _window_of(self, windows: tuple[LatencyWindow, ...]) -> TopicWindow:
+        """The same object as before while nothing was finished in any channel."""
+        if self._window.parts != windows:
+            self._window = TopicWindow(windows) if windows else NO_CHANNELS
+        return self._window

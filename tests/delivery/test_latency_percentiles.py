@@ -87,8 +87,7 @@ class Windowed:
         self.histogram = LatencyHistogram(self.clock.time_ns)
 
     def counts(self) -> int:
-        before = self.histogram.before_window(HALF_NS)
-        return sum(grown(self.histogram.lend(), before).values())
+        return sum(self.histogram.window(HALF_NS).counts().values())
 
     def pass_s(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -122,3 +121,21 @@ def test_a_clock_that_was_set_back_shortens_the_window_and_stops_it_not() -> Non
     assert one.counts() == 7
     one.pass_s(601)
     assert one.counts() == 0
+
+
+def test_a_window_is_the_same_object_while_nothing_is_finished() -> None:
+    """What was worked out of it once is there the next second."""
+    one = Windowed()
+    one.histogram.note(NS_PER_MS, 7)
+    first = one.histogram.window(HALF_NS)
+    assert one.histogram.window(HALF_NS) is first
+    assert first.percentiles_ns((0.5,)) is first.percentiles_ns((0.5,))
+    assert first.percentiles_ns((0.5, 0.99)) == first.percentiles_ns((0.5,)) * 2
+    one.histogram.note(NS_PER_S, 7)
+    second = one.histogram.window(HALF_NS)
+    assert second is not first
+    assert (sum(first.counts().values()), sum(second.counts().values())) == (7, 14)
+    one.clock.advance(ms=300_000)
+    assert one.histogram.window(HALF_NS).counts() == second.counts(), "the newer half is in it"
+    one.clock.advance(ms=300_000)
+    assert one.histogram.window(HALF_NS).counts() == {}

@@ -29,13 +29,14 @@ they are off.
 
 import json
 import platform
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
 from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
 from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
 from queue_engine.service.monitoring.process_memory import memory_stats
@@ -43,7 +44,7 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.flow.pause import Pause
-from queue_engine.vocabulary.latency_percentiles import bucket_table, percentiles_ns
+from queue_engine.vocabulary.latency_percentiles import bucket_table
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _CHANNELS_PER_STEP = 50  # a tenth of a millisecond, or half of one with percentiles
@@ -98,19 +99,24 @@ def _encoded(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _latency(counts: Callable[[], Mapping[int, int]], quantiles: Sequence[float], wanted: Wanted) -> dict[str, Any]:
-    """Of one channel or topic. counts: makes those of its window."""
+def _quantiles_of(topic: TopicStats, snapshot: EngineSnapshot) -> tuple[float, ...]:
+    # nsqd has none of a topic without channels.
+    return () if topic.window is NO_CHANNELS else snapshot.percentiles
+
+
+def _latency(window: LatencyWindow, quantiles: tuple[float, ...], wanted: Wanted) -> dict[str, Any]:
+    """Of one channel or topic."""
     if not quantiles and not wanted.has_buckets:
         return _NO_LATENCY
-    found = counts()
-    answer: dict[str, Any] = {"count": sum(found.values()), "percentiles": None}
+    counts = window.counts()
+    answer: dict[str, Any] = {"count": sum(counts.values()), "percentiles": None}
     if quantiles:
-        values = percentiles_ns(found, quantiles)
+        values = window.percentiles_ns(quantiles)
         answer["percentiles"] = [
             {"quantile": quantile, "value": value} for quantile, value in zip(quantiles, values, strict=True)
         ]
     if wanted.has_buckets:
-        answer["buckets"] = bucket_table(found)
+        answer["buckets"] = bucket_table(counts)
     return answer
 
 
@@ -146,8 +152,7 @@ def _damage(damage: Damage) -> dict[str, Any]:
 
 def _topic(topic: TopicStats, snapshot: EngineSnapshot, wanted: Wanted) -> dict[str, Any]:
     now_ns = snapshot.taken_at_ns
-    # nsqd has none of a topic without channels.
-    quantiles = snapshot.percentiles if topic.channels or topic.left_out else ()
+    quantiles = _quantiles_of(topic, snapshot)
     return {
         "topic_name": topic.topic_name,
         "channels": [_channel(channel, snapshot, wanted) for channel in topic.channels],
@@ -156,7 +161,7 @@ def _topic(topic: TopicStats, snapshot: EngineSnapshot, wanted: Wanted) -> dict[
         "message_count": topic.message_count,
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
-        "e2e_processing_latency": _latency(topic.latency_counts, quantiles, wanted),
+        "e2e_processing_latency": _latency(topic.window, quantiles, wanted),
         "storage": topic.storage,
         "oldest_age_ms": _age_ms(topic.oldest_ns, now_ns),
         "disk_bytes": topic.disk_bytes,
@@ -183,7 +188,7 @@ def _channel(channel: ChannelStats, snapshot: EngineSnapshot, wanted: Wanted) ->
         "client_count": channel.client_count,
         "clients": None if channel.clients is None else [_client(client, "") for client in channel.clients],
         "paused": channel.paused,
-        "e2e_processing_latency": _latency(channel.window.counts, snapshot.percentiles, wanted),
+        "e2e_processing_latency": _latency(channel.window, snapshot.percentiles, wanted),
         "finish_count": channel.finish_count,
         "disconnect_count": channel.disconnect_count,
         "ready_count": channel.ready_count,
@@ -275,11 +280,11 @@ def stats_text(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None
         listed += 1 + len(one.channels)
         if index:
             lines.append("")
-        quantiles = snapshot.percentiles if one.channels or one.left_out else ()
+        quantiles = _quantiles_of(one, snapshot)
         lines.append(
             f"{'*P ' if one.paused else '   '}[{one.topic_name:<15}] depth: {one.depth:<5} "
             f"be-depth: {one.backend_depth:<5} msgs: {one.message_count:<8} "
-            f"e2e%: {_latency_text(one.latency_counts, quantiles)}"
+            f"e2e%: {_latency_text(one.window, quantiles)}"
         )
         lines += _trouble_text(one)
         for channel in one.channels:
@@ -288,7 +293,7 @@ def stats_text(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None
                 f"be-depth: {channel.backend_depth:<5} inflt: {channel.in_flight_count:<4} "
                 f"def: {channel.deferred_count:<4} re-q: {channel.requeue_count:<5} "
                 f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} "
-                f"e2e%: {_latency_text(channel.window.counts, snapshot.percentiles)}"
+                f"e2e%: {_latency_text(channel.window, snapshot.percentiles)}"
             )
             lines += _trouble_text(channel)
             lines += [f"        {_consumer_text(client, now_s)}" for client in channel.clients or ()]
@@ -304,8 +309,8 @@ def stats_text(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
 
 
-def _latency_text(counts: Callable[[], Mapping[int, int]], quantiles: Sequence[float]) -> str:
-    return ", ".join(map(_for_people, percentiles_ns(counts(), quantiles))) if quantiles else ""
+def _latency_text(window: LatencyWindow, quantiles: tuple[float, ...]) -> str:
+    return ", ".join(map(_for_people, window.percentiles_ns(quantiles))) if quantiles else ""
 
 
 def _for_people(latency_ns: int) -> str:

@@ -9,8 +9,8 @@ Names of topics and channels stand as they are, as with nsqd: a dot in one of th
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 
+from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
-from queue_engine.vocabulary.latency_percentiles import percentiles_ns
 from queue_engine.vocabulary.names import is_ephemeral
 
 HOST = "%s"  # in a prefix
@@ -66,8 +66,8 @@ class StatsdLines:
         counts = {"message_count": topic.message_count, "message_bytes": topic.message_bytes}
         lines = self._grown(start, (topic.topic_name, ""), _Counters(topic.number, counts), known)
         lines += [f"{start}depth:{topic.depth}|g", f"{start}backend_depth:{topic.backend_depth}|g"]
-        if quantiles and topic.channels:
-            lines += _latencies(start, topic.latency_counts(), quantiles)
+        if topic.channels:
+            lines += _latencies(start, topic.window, quantiles)
         return lines
 
     def _channel(
@@ -88,9 +88,7 @@ class StatsdLines:
             f"{start}deferred_count:{channel.deferred_count}|g",
             f"{start}clients:{channel.client_count}|g",
         ]
-        if quantiles:
-            lines += _latencies(start, channel.window.counts(), quantiles)
-        return lines
+        return lines + _latencies(start, channel.window, quantiles)
 
     def _grown(
         self, start: str, key: tuple[str, str], now: _Counters, known: dict[tuple[str, str], _Counters]
@@ -108,8 +106,8 @@ class StatsdLines:
         return lines
 
 
-def _latencies(start: str, counts: Mapping[int, int], quantiles: tuple[float, ...]) -> list[str]:
-    values = percentiles_ns(counts, quantiles)
+def _latencies(start: str, window: LatencyWindow, quantiles: tuple[float, ...]) -> list[str]:
+    values = window.percentiles_ns(quantiles) if quantiles else []
     # As nsqd names them, in whole percent: 0.999 is _100, as 1.0 is.
     return [
         f"{start}e2e_processing_latency_{quantile * 100:.0f}:{value}|g"

@@ -8,7 +8,7 @@ from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.channel import parts as channel_parts
 from admin_console.screens.topic import parts as topic_parts
 from admin_console.vocabulary.roles import Role
-from queue_engine.delivery.stats import LatencyWindow
+from queue_engine.delivery.latency_window import ChannelWindow, TopicWindow
 from queue_engine.vocabulary.latency_buckets import bucket_of
 from tests.support.pages.snapshots import channel, snapshot, topic
 
@@ -19,14 +19,15 @@ QUICK = {bucket_of(3_000_000): 990, bucket_of(400_000_000): 10}
 SLOW = {bucket_of(90_000_000_000): 10}
 
 
-def window(counts: dict[int, int]) -> LatencyWindow:
-    return LatencyWindow(BEFORE, BEFORE | counts)
+def window(counts: dict[int, int]) -> ChannelWindow:
+    return ChannelWindow(BEFORE, BEFORE | counts)
 
 
 def live(quick: dict[int, int], slow: dict[int, int], **given: Any) -> LiveState:
     hub = Hub()
     channels = (channel("orders", "quick", window=window(quick)), channel("orders", "slow", window=window(slow)))
-    hub.write(snapshot(topic("orders", *channels), latency_window_ms=600_000, **given))
+    together = TopicWindow(tuple(one.window for one in channels))
+    hub.write(snapshot(topic("orders", *channels, window=together), latency_window_ms=600_000, **given))
     assert hub.live is not None
     return hub.live
 

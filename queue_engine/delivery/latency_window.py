@@ -1,0 +1,62 @@
+"""How long the messages of a channel or a topic took lately: counts by bucket, and percentiles of them.
+
+A snapshot hands the same object out as long as nothing was finished, so that what was worked out of it once is there.
+"""
+
+from collections.abc import Callable, Mapping
+
+from queue_engine.vocabulary.latency_percentiles import grown, merged, percentiles_ns
+
+Counts = Mapping[int, int]  # bucket (latency_buckets.py) → messages finished
+
+
+class LatencyWindow:
+    """Of one stretch of time. make: its counts, which never change. Any thread: two that ask at once work it out
+    twice."""
+
+    __slots__ = ("_counts", "_make", "_percentiles_ns", "_quantiles")
+
+    def __init__(self, make: Callable[[], Counts]) -> None:
+        self._make = make
+        self._counts: Counts | None = None
+        self._quantiles: tuple[float, ...] = ()
+        self._percentiles_ns: list[int] = []
+
+    def counts(self) -> Counts:
+        """By bucket, without zeros."""
+        counts = self._counts
+        if counts is None:
+            counts = self._counts = self._make()
+        return counts
+
+    def percentiles_ns(self, quantiles: tuple[float, ...]) -> list[int]:
+        """For each quantile its latency in nanoseconds; 0 for each when no message was finished."""
+        if self._quantiles != quantiles:
+            self._percentiles_ns = percentiles_ns(self.counts(), quantiles)
+            self._quantiles = quantiles
+        return self._percentiles_ns
+
+
+class ChannelWindow(LatencyWindow):
+    """Of a channel: what its histogram grew from `before` to `now`. Both are fixed."""
+
+    __slots__ = ("before", "now")
+
+    def __init__(self, before: Counts, now: Counts) -> None:
+        super().__init__(lambda: grown(now, before))
+        self.before = before
+        self.now = now
+
+
+class TopicWindow(LatencyWindow):
+    """Of a topic: all messages of its channels together."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[LatencyWindow, ...]) -> None:
+        super().__init__(lambda: merged(one.counts() for one in parts))
+        self.parts = parts
+
+
+NO_LATENCIES = ChannelWindow({}, {})
+NO_CHANNELS = TopicWindow(())

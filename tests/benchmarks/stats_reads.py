@@ -1,0 +1,138 @@
+"""/stats of 200 topics with 5 channels each: how long a read takes, and what reading in a loop does to the queue.
+
+    python -m tests.benchmarks.stats_reads [--topics 200] [--channels 5] [--seconds 5] [--rounds 5] [--options FLAG …]
+
+A real server without its console. 200 messages a second go through another channel, PUB to the consumer's socket, in
+alternating rounds: alone, and while one client reads /stats in JSON without pause. Wall-clock times: other work of the
+machine disturbs them, both kinds of rounds alike. The processor time of a read is disturbed little.
+"""
+
+import argparse
+import http.client
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.benchmarks.many_channels import fill
+from tests.benchmarks.scenarios import percentile_ms, together, topic_with
+from tests.support.processes.engine_process import EngineProcess
+from tests.support.processes.server import ServerProcess
+
+READ_MS_MAX = 10.0
+TARGET = "/stats?format=json"
+RATE, BODY_BYTES = 200, 200
+
+
+class Reads:
+    """Reads the stats without pause, from its start to the end of the block."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.took_ms: list[float] = []
+        self.bytes = 0
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> "Reads":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=60)
+        try:
+            while not self._is_over.is_set():
+                began_s = time.monotonic()
+                connection.request("GET", TARGET)
+                answer = connection.getresponse()
+                self.bytes = len(answer.read())
+                self.took_ms.append((time.monotonic() - began_s) * 1_000)
+                assert answer.status == 200
+        except BaseException as exc:
+            self.error = exc
+        finally:
+            connection.close()
+
+
+@dataclass(slots=True)
+class Found:
+    """Milliseconds. alone, beside: (p50, p99) of each round's latencies, PUB to the consumer."""
+
+    read_ms: list[float] = field(default_factory=list)
+    read_bytes: int = 0
+    alone: list[tuple[float, float]] = field(default_factory=list)
+    beside: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def median_read_ms(self) -> float:
+        return statistics.median(self.read_ms)
+
+    def lines(self) -> list[str]:
+        p95_ms = statistics.quantiles(self.read_ms, n=20)[-1]
+        read = f"a read of {self.read_bytes / 1e3:,.0f} KB: median {self.median_read_ms:.1f} ms, p95 {p95_ms:.1f} ms"
+        found = [f"{read}, of {len(self.read_ms)} (target {READ_MS_MAX:g})"]
+        for name, at in (("p50", 0), ("p99", 1)):
+            alone, beside = ([one[at] for one in rounds] for rounds in (self.alone, self.beside))
+            ratio = statistics.median(b / a for a, b in zip(alone, beside, strict=True))
+            found.append(
+                f"queue latency {name}: {statistics.median(alone):.2f} ms alone, {statistics.median(beside):.2f} ms "
+                f"while the stats are read without pause, {ratio:.2f} times"
+            )
+        return found
+
+
+def stats_reads(
+    directory: Path, topics: int, channels: int, *, seconds: float, rounds: int, options: tuple[str, ...] = ()
+) -> Found:
+    found = Found()
+    with EngineProcess(directory, options=list(options)) as server:
+        fill(server, topics, channels)
+        with topic_with(server, "log", "c0") as topic:
+            load = ("nsq_load", "latency", server.tcp_port, topic, "c0", BODY_BYTES, RATE, seconds)
+            for _ in range(rounds):
+                [report], _ = together([load])
+                found.alone.append(_percentiles(report["latencies_ns"]))
+                with Reads(server) as reads:
+                    [report], _ = together([load])
+                found.beside.append(_percentiles(report["latencies_ns"]))
+                found.read_ms += reads.took_ms
+                found.read_bytes = reads.bytes
+    return found
+
+
+def _percentiles(latencies_ns: list[int]) -> tuple[float, float]:
+    return percentile_ms(latencies_ns, 50), percentile_ms(latencies_ns, 99)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topics", type=int, default=200)
+    parser.add_argument("--channels", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--options", nargs="*", default=[])
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        options = tuple(given.options)
+        found = stats_reads(
+            Path(directory) / "data",
+            given.topics,
+            given.channels,
+            seconds=given.seconds,
+            rounds=given.rounds,
+            options=options,
+        )
+    print("\n".join(found.lines()))
+
+
+if __name__ == "__main__":
+    main()
