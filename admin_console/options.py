@@ -234,7 +234,7 @@ class ConsoleOptions:
             complaints.append(f"--pause-reason-required: {is_reason_required!r} is neither true nor false")
         allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
-            if not re.fullmatch(r"\.?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
+            if not re.fullmatch(r"\*|(?:\*?\.)?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
                 complaints.append(f"--allowed-host: {name!r} is not a host name")
         if complaints:
             raise ValueError("\n".join(complaints))
@@ -320,7 +320,9 @@ def _allowed_hosts(console_host: str, origin: str, further: list[str]) -> tuple[
         names.append(urlsplit(origin).hostname or "")
     found: dict[str, None] = {}
     for name in names:
-        if name and name not in ("0.0.0.0", "::"):  # noqa: S104 - left out, not listened on
-            bare = name.removeprefix("[").removesuffix("]").lower()
+        # An address to listen on is no name; the HTTP API alone can be opened for any.
+        if name and name not in ("0.0.0.0", "::", "*"):  # noqa: S104
+            # Django writes all names below a domain as .DOMAIN.
+            bare = name.removeprefix("[").removesuffix("]").removeprefix("*").lower()
             found[f"[{bare}]" if ":" in bare else bare] = None
     return tuple(found)

@@ -126,7 +126,7 @@ class EngineStats:
         sliced = 0
         for name in names:
             one = topics.get(name)
-            if one is None:
+            if one is None or (channel and channel not in one.channels):
                 continue
             channels = []
             windows = []

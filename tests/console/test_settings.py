@@ -123,6 +123,13 @@ def test_origin_and_allowed_hosts_are_hosts_that_requests_may_name() -> None:
     assert options.origin == "https://queue.example.org:8443"
     assert options.is_https
     assert {"queue.example.org", "other.example"} <= set(options.allowed_hosts)
+
+
+def test_a_pattern_is_django_s_and_any_host_is_for_the_http_api_alone() -> None:
+    options = ConsoleOptions.from_environment({"PENSTOCK_ALLOWED_HOST": "*.svc.example,*"})
+    assert ".svc.example" in options.allowed_hosts
+    assert "*" not in options.allowed_hosts
+    assert "" not in options.allowed_hosts
     assert "*" not in options.allowed_hosts
 
 

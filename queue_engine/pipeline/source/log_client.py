@@ -138,7 +138,8 @@ class LogClient:
     def channels(self, topic: str) -> tuple[str, ...]:
         """The names of a topic's channels, sorted."""
         stats = orjson.loads(self._ask("GET", "/stats", {"format": "json", "topic": topic})[1])
-        return tuple(sorted(channel["channel_name"] for one in stats["topics"] for channel in one["channels"]))
+        topics = stats["topics"] or ()  # null where there is no such topic
+        return tuple(sorted(channel["channel_name"] for one in topics for channel in one["channels"]))
 
     def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int) -> None:
         """Raises TopicReplacedError and OffsetBeyondEndError."""

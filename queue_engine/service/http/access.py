@@ -12,26 +12,34 @@ from urllib.parse import urlsplit
 
 from queue_engine.service.http.connection import RequestHead
 from queue_engine.service.http.refusals import Refusal
+from queue_engine.vocabulary.host_names import HostNames
+
+# A page can't have these names as its own: they lead to the visitor's own machine, or exist inside of a cluster alone.
+_LOCAL_NAMES = ("localhost", "*.localhost", "host.docker.internal", "host.containers.internal", "*.svc.cluster.local")
 
 
 class HostCheck:
     """Checks a request's Host, Origin and Sec-Fetch-Site headers."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        """names: of this server, besides loopback names and the host's own name."""
-        self._names = {name.lower().rstrip(".") for name in (*names, "localhost", socket.gethostname()) if name}
+    def __init__(self, broadcast_address: str, allowed: Iterable[str]) -> None:
+        """broadcast_address: this server's name; its first label is a name, too, as in a cluster's short names.
+        allowed: further names and patterns (`HostNames`), beside the host's own name; with "*" any Host passes, and the
+        other checks go on."""
+        own = (broadcast_address, socket.gethostname())
+        labels = [name.partition(".")[0] for name in own if not _is_address(name)]
+        self._names = HostNames((*_LOCAL_NAMES, *own, *labels, *allowed))
 
     def refusal(self, head: RequestHead) -> Refusal | None:
         """The refusal of a request from elsewhere; None for a request that may pass."""
-        host = None
-        if head.host is not None:
+        if head.host is not None and not self._names.is_any:
             host = _host_of_authority(head.host)
             if host is None or not self._is_ours(host, head.local_host):
                 shown = head.host.decode("ascii", "backslashreplace")
                 return Refusal(
                     403,
                     "FORBIDDEN_HOST",
-                    f"Host {shown} is not a name of this server; if it should be, start it with --allowed-host",
+                    f"Host {shown} is not a name of this server; if it should be, start it with --broadcast-address "
+                    "or --allowed-host",
                 )
         for name, value in head.headers:
             if name == b"origin" and not _is_same_origin(value, head.host):
@@ -45,7 +53,7 @@ class HostCheck:
         return None
 
     def _is_ours(self, host: str, local_host: str) -> bool:
-        if host in self._names:
+        if self._names.has(host):
             return True
         try:
             address = ipaddress.ip_address(host)
@@ -66,6 +74,14 @@ def _host_of_authority(authority: bytes) -> str | None:
     if parts.username is not None or parts.path or parts.query or parts.fragment or not parts.hostname:
         return None
     return parts.hostname.rstrip(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_same_origin(origin: bytes, host: bytes | None) -> bool:

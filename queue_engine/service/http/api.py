@@ -45,6 +45,7 @@ from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.document import Access, openapi_document
 from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS, route_of
 from queue_engine.service.http.refusals import Refusal
+from queue_engine.service.http.routing import misrouted
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.service.http.server_routes import ServerRoutes
 from queue_engine.service.http.stats import Wanted, stats_json, stats_text
@@ -105,7 +106,7 @@ class HttpApi:
         self._answers = AnswerThread()
         self.scrape_count = 0  # requests for /metrics that are being answered
         self._surroundings = SurroundingsReader(options.data_path)
-        self._host_check = HostCheck((options.effective_broadcast_address, *options.allowed_host))
+        self._host_check = HostCheck(options.effective_broadcast_address, options.allowed_host)
         self._connections: set[HttpConnection] = set()
         self._refused = refused or RefusedConnections("http", options.max_connections, SystemClock())
         self._bodies = bodies or PendingBodies(options.max_pending_body_bytes, options.command_timeout_ms)
@@ -164,12 +165,10 @@ class HttpApi:
             self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
             self._count_refused(head, Reason.FORBIDDEN)
             return foreign.response()
+        elsewhere = misrouted(head)
+        if elsewhere is not None:
+            return elsewhere
         route = route_of(head.path)
-        path = PATHS.get(route)
-        if path is None:
-            return error_response(404, "NOT_FOUND")
-        if head.method not in path.methods:
-            return error_response(405, "METHOD_NOT_ALLOWED")
         refusal = self._token_check.refusal(head)
         if refusal is not None:
             self._count_refused(head, Reason.FORBIDDEN)
@@ -253,6 +252,7 @@ class HttpApi:
             topic,
             include_mem=BOOLEANS.get(query.get("include_mem", ""), True),
             has_buckets=BOOLEANS.get(query.get("include_buckets", ""), False),
+            is_topic_there=topic in self._engine.topics,
         )
         is_json = query.get("format") == "json"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from enum import Enum
+from http import HTTPStatus
 from typing import Protocol, cast
 from urllib.parse import unquote
 
@@ -20,7 +21,9 @@ import h11
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.framing import check_framing
+from queue_engine.service.http.malformed import asks_to_stay, plain_answer, reason_of, refusal_of
 from queue_engine.service.http.reference.content_types import JSON, TEXT
+from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.wire.error_answers import ErrorAnswer
 
 logger = logging.getLogger(__name__)
@@ -36,6 +39,7 @@ _LINGER_MS = 2_000
 # Refused connections that get an answer at the same time; further ones are closed without one.
 _ANSWERED_REFUSALS_MAX = 8
 _MIB = 1 << 20
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 @dataclass(slots=True)
@@ -69,7 +73,8 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. nsq_version: whether it has nsqd's header X-NSQ-Content-Type. error: what it refuses with, if it
+    """An answer; an empty text has no content type. nsq_version: whether it has nsqd's header X-NSQ-Content-Type.
+    error: what it refuses with, if it
     does; on paths of our own all of that goes into the body."""
 
     status: int
@@ -119,14 +124,21 @@ class ConnectionLimits:
     """Deadlines of a connection, in milliseconds."""
 
     idle_timeout_ms: int  # between requests
-    read_timeout_ms: int  # from a request's first byte to its head's last; the same again for each MiB of body begun
+    read_timeout_ms: int  # for a head, for a body, once more for each MiB of it; and for bytes of a body to come
     write_timeout_ms: int  # for the client to read an answer
 
 
-def error_response(status: int, word: str, detail: str = "", code: str = "") -> Response:
+def error_response(
+    status: int, word: str, detail: str = "", code: str = "", *, headers: tuple[tuple[str, str], ...] = ()
+) -> Response:
     """An error as nsqd's clients read it; see `ErrorAnswer`."""
     error = ErrorAnswer(word, detail, code)
-    return Response(status, error.nsqd_body(), JSON, headers=error.headers(), error=error)
+    return Response(status, error.nsqd_body(), JSON, headers=(*error.headers(), *headers), error=error)
+
+
+def _plain_response(status: int, why: str = "") -> Response:
+    body, headers = plain_answer(status, why)
+    return Response(status, body, nsq_version=False, headers=headers)
 
 
 _CROWDED = error_response(
@@ -172,6 +184,8 @@ class HttpConnection(asyncio.Protocol):
         self._has_asked_for_body = False  # PendingBodies has, or queues, this body
         self._is_body_waiting = False  # the body has begun and waits for room
         self.heard_ns = 0
+        self._body_ends_ns = 0  # when the body has to be complete
+        self._is_old_http = False  # the request is of HTTP/1.0
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -226,7 +240,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_discarding:
             return
-        if self._has_asked_for_body:
+        if self._phase is _Phase.BODY:
             self.heard_ns = time.monotonic_ns()
         self._http.receive_data(data)
         self._advance()
@@ -278,7 +292,7 @@ class HttpConnection(asyncio.Protocol):
                     self._close()
                     break
         except h11.RemoteProtocolError as exc:
-            self._refuse_connection(error_response(exc.error_status_hint, "INVALID_REQUEST", str(exc)))
+            self._refuse_connection(_plain_response(exc.error_status_hint, reason_of(exc)))
         except Exception:
             # A bug ends this connection, not the server.
             logger.exception("connection failed remote=%s", self._remote_address)
@@ -325,6 +339,9 @@ class HttpConnection(asyncio.Protocol):
             self._enter(_Phase.HEAD if has_begun else _Phase.IDLE)
 
     def _begin(self, event: h11.Request) -> None:
+        self._is_old_http = event.http_version == b"1.0"
+        if asks_to_stay(event):
+            self._http._cstate.keep_alive = True  # h11 closes after every request of HTTP/1.0
         head = self._head_of(event)
         if isinstance(head, Response):
             self._refuse_connection(head)
@@ -365,7 +382,10 @@ class HttpConnection(asyncio.Protocol):
         if self._refusal is None and self._http.they_are_waiting_for_100_continue:
             self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         if expected_bytes:
-            self._enter(_Phase.BODY, mib=1 + -(-expected_bytes // _MIB))
+            self.heard_ns = time.monotonic_ns()
+            timeout_ns = self._limits.read_timeout_ms * NS_PER_MS
+            self._body_ends_ns = self.heard_ns + timeout_ns * (1 + expected_bytes // _MIB)
+            self._enter(_Phase.BODY)
 
     def _leave_body(self) -> None:
         """Drop the body: it is handed on, or refused."""
@@ -390,12 +410,15 @@ class HttpConnection(asyncio.Protocol):
         self._reading_took_too_long()
 
     def _head_of(self, event: h11.Request) -> RequestHead | Response:
+        refused = refusal_of(event)
+        if refused is not None:
+            return Response(refused, b"", nsq_version=False) if refused == 417 else _plain_response(refused)
         headers = list(event.headers)
         names = [name for name, _ in headers]
         is_chunked = b"transfer-encoding" in names
         if is_chunked and b"content-length" in names:
             # They may disagree on where the body ends, and a proxy may believe the other one.
-            return error_response(400, "INVALID_REQUEST", "both Content-Length and Transfer-Encoding are given")
+            return _plain_response(400, "both Content-Length and Transfer-Encoding are given")
         host = next((value for name, value in headers if name == b"host"), None)
         target = event.target
         for scheme in (b"http://", b"https://"):  # a proxy's clients send the whole URL
@@ -465,7 +488,7 @@ class HttpConnection(asyncio.Protocol):
             response = replace(response, body=response.error.encoded())
         headers = [
             ("Date", formatdate(usegmt=True)),
-            ("Content-Type", response.content_type),
+            *([("Content-Type", response.content_type)] if response.body or response.content_type != TEXT else ()),
             ("Content-Length", str(len(response.body))),
             ("X-Content-Type-Options", "nosniff"),
             *response.headers,
@@ -474,8 +497,12 @@ class HttpConnection(asyncio.Protocol):
             headers.append(("X-NSQ-Content-Type", "nsq; version=1.0"))
         if closing:
             headers.append(("Connection", "close"))
+        elif self._is_old_http and self._http.our_state is h11.SEND_RESPONSE and self._http._cstate.keep_alive:
+            headers.append(("Connection", "keep-alive"))
         send = self._http.send
-        head = send(h11.Response(status_code=response.status, headers=headers))
+        head = send(h11.Response(status_code=response.status, headers=headers, reason=_PHRASES[response.status]))
+        if self._is_old_http and head:
+            head = head.replace(b"HTTP/1.1", b"HTTP/1.0", 1)
         body = send(h11.Data(data=response.body)) if self._wants_body else b""
         self._write(b"".join((head or b"", body or b"", send(h11.EndOfMessage()) or b"")))
 
@@ -524,8 +551,8 @@ class HttpConnection(asyncio.Protocol):
 
     # Deadlines.
 
-    def _enter(self, phase: _Phase, *, mib: int = 1) -> None:
-        """Begin a phase and its deadline. mib: the body's read timeouts."""
+    def _enter(self, phase: _Phase) -> None:
+        """Begin a phase and its deadline."""
         if phase is _Phase.IDLE:
             self._refused.idle[self] = None
         elif self._phase is _Phase.IDLE:
@@ -539,9 +566,21 @@ class HttpConnection(asyncio.Protocol):
         elif phase is _Phase.WRITE:
             self._set_timer(limits.write_timeout_ms, self._abort)
         else:
-            self._set_timer(limits.read_timeout_ms * mib, self._reading_took_too_long)
+            self._set_timer(
+                limits.read_timeout_ms, self._reading_took_too_long if phase is _Phase.HEAD else self._look_at_body
+            )
 
-    def _set_timer(self, after_ms: int, action: Callable[[], None]) -> None:
+    def _look_at_body(self) -> None:
+        """Refuse a body that is not complete in time, or of which nothing comes any more."""
+        now_ns = time.monotonic_ns()
+        stalls_ns = self.heard_ns + self._limits.read_timeout_ms * NS_PER_MS
+        left_ns = min(stalls_ns, self._body_ends_ns) - now_ns
+        if left_ns <= 0:
+            self._reading_took_too_long()
+        else:
+            self._set_timer(left_ns / NS_PER_MS + 1, self._look_at_body)
+
+    def _set_timer(self, after_ms: float, action: Callable[[], None]) -> None:
         self._clear_timer()
         self._timer = self._loop.call_later(after_ms / 1000, action)
 

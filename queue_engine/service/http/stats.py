@@ -60,11 +60,13 @@ def producers_of(snapshot: EngineSnapshot, topic: str) -> list[ClientStats]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request for stats asks for. topic: "" for all. has_buckets: whether latencies have their buckets, too."""
+    """What a request for stats asks for. topic: "" for all; is_topic_there: there is such a topic. has_buckets: whether
+    latencies have their buckets, too."""
 
     topic: str = ""
     include_mem: bool = True
     has_buckets: bool = False
+    is_topic_there: bool = True
 
 
 def stats_json(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None, bytes]:
@@ -86,9 +88,9 @@ def stats_json(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None
         if listed >= _CHANNELS_PER_STEP:
             listed = 0
             yield
-    return b"".join(
-        (_encoded(head)[:-1], b',"topics":[', b",".join(topics), b"],", _encoded(tail)[1:]),
-    )
+    # nsqd answers null for a topic that it does not have.
+    listing = b"null" if wanted.topic and not wanted.is_topic_there else b"[%b]" % b",".join(topics)
+    return b"".join((_encoded(head)[:-1], b',"topics":', listing, b",", _encoded(tail)[1:]))
 
 
 def _encoded(value: Any) -> bytes:

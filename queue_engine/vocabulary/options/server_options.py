@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queue_engine.vocabulary import log_lines
+from queue_engine.vocabulary.host_names import is_host_pattern
 from queue_engine.vocabulary.options.addresses import split_address
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
 
@@ -18,7 +19,11 @@ class ServerOptions(OptionGroup):
     http_address: str = option("127.0.0.1:4151", "HOST:PORT for the HTTP API (port 0 picks a free one)")
     data_path: str = option(".penstock", "directory of queues, topology, users and keys")
     broadcast_address: str = option("", "the name other machines reach this one by (default: the host name)")
-    allowed_host: tuple[str, ...] = option((), "a further Host name that the HTTP API and the console accept")
+    allowed_host: tuple[str, ...] = option(
+        (),
+        "a further Host name that the HTTP API and the console accept, or *.DOMAIN for all below it; * alone turns the "
+        "HTTP API's check of Host off",
+    )
     log_level: str = option(
         log_lines.LEVEL_DEFAULT,
         "least level of what the server writes to standard error: debug, info, warning or error",
@@ -37,6 +42,9 @@ class ServerOptions(OptionGroup):
                 split_address(getattr(self, name))
             except ValueError as exc:
                 yield f"{flag_of(name)}: {exc}"
+        for host in self.allowed_host:
+            if not is_host_pattern(host):
+                yield f"--allowed-host: {host!r} is not a host name"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Mapping
 from functools import cache
+from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -15,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from queue_engine.service.http.api import reference
 from queue_engine.service.http.reference import errors
-from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.content_types import JSON, TEXT
 from queue_engine.service.http.reference.endpoints import OWN_PATHS, route_of
 
 
@@ -27,10 +28,16 @@ def document() -> dict[str, Any]:
 
 def check_answer(method: str, target: str, status: int, headers: Mapping[bytes, bytes], body: bytes) -> None:
     """Raises AssertionError for an answer that the document does not state. headers: names in lower case."""
+    if b"location" in headers:
+        assert status in (301, 307), f"{method} {target}: {status}"
+        return
     parts = urlsplit(target)
     path = unquote(parts.path, errors="replace")
     operation = document()["paths"].get(route_of(path), {}).get(method.lower())
     where = f"{method} {target}: {status}"
+    assert (status == 405) == (b"allow" in headers) or method == "OPTIONS", where
+    if method == "OPTIONS" and status == 200:
+        return
     if headers.get(b"content-encoding") == b"gzip":
         body = gzip.decompress(body)
     if operation is None:
@@ -54,7 +61,14 @@ def _check_details(where: str, headers: Mapping[bytes, bytes], answer: Mapping[s
 
 
 def check_some_answer(status: int, headers: Mapping[bytes, bytes], body: bytes) -> None:
-    """The same for an answer to bytes that may be no request: it has to be that of some path."""
+    """The same for an answer to bytes that may be no request: it has to be that of some path, or that there is none."""
+    assert (b"content-type" in headers) or headers[b"content-length"] == b"0"
+    if not body or status in (301, 307):
+        return
+    if status in errors.MALFORMED and headers[b"content-type"] == TEXT.encode():
+        assert body == f"{status} {HTTPStatus(status).phrase}".encode()
+        assert b"x-nsq-content-type" not in headers
+        return
     if headers[b"content-type"] == JSON.encode() and status != 200:
         assert (status, _json(body)["message"]) in _errors_of_all_paths(), f"{status} {body!r} is no documented error"
     else:
@@ -92,6 +106,9 @@ def _resolved(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_response(where: str, response: Mapping[str, Any], headers: Mapping[bytes, bytes], body: bytes) -> None:
+    if not body and b"content-type" not in headers:
+        assert response["content"] == {}, where
+        return
     content_type = headers[b"content-type"].decode()
     assert content_type in response["content"], f"{where}: the document has no {content_type}"
     schema = response["content"][content_type].get("schema")

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.vocabulary.errors import OptionsError
+from queue_engine.vocabulary.options.options import Options
 from tests.service.http.server import http_server
 
 
@@ -28,6 +30,53 @@ from tests.service.http.server import http_server
 async def test_our_own_names_are_answered(tmp_path: Path, host: str) -> None:
     async with http_server(tmp_path, allowed_host=("console.example",)) as server:
         assert (await server.request("POST", "/pub?topic=t", b"x", {"Host": host})).body == b"OK"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "is_answered"),
+    [
+        (("*.svc.example",), "queue.team.svc.example:4151", True),
+        (("*.svc.example",), "svc.example", False),
+        (("*.svc.example",), "evilsvc.example", False),
+        ((".svc.example",), "svc.example", True),
+        (("10.0.0.7", "[fd00::7]"), "10.0.0.7:4151", True),
+        (("10.0.0.7", "[fd00::7]"), "[fd00::7]:4151", True),
+        (("*",), "evil.example", True),
+        (("*",), "10.0.0.1", True),
+        ((), "queue:4151", True),  # the first label of the broadcast address
+        ((), "host.docker.internal", True),
+        ((), "docker.internal", False),
+        ((), "queue.svc.cluster.local", True),
+        ((), "svc.cluster.local", False),
+        ((), "queue.localhost", True),
+        ((), "queue.evil", False),
+    ],
+)
+async def test_names_and_patterns_that_are_allowed(
+    tmp_path: Path, allowed: tuple[str, ...], host: str, is_answered: bool
+) -> None:
+    async with http_server(tmp_path, allowed_host=allowed) as server:
+        answer = await server.request("GET", "/ping", headers={"Host": host})
+        assert answer.status == (200 if is_answered else 403)
+
+
+async def test_any_host_may_be_named_and_browsers_stay_out(tmp_path: Path) -> None:
+    async with http_server(tmp_path, allowed_host=("*",)) as server:
+        for headers in (
+            {"Host": "evil.example", "Sec-Fetch-Site": "cross-site"},
+            {"Host": "evil.example", "Sec-Fetch-Site": "same-site"},
+            {"Host": "queue.example", "Origin": "http://evil.example"},
+            {"Host": "queue.example", "Origin": "null"},
+        ):
+            answer = await server.request("POST", "/pub?topic=t", b"x", headers)
+            assert (answer.status, answer.message) == (403, "FORBIDDEN_ORIGIN")
+        assert server.engine.topics == {}
+
+
+@pytest.mark.parametrize("text", ["a b", "*.", "a*.b", "**", "*x", "http://a", "a:b:4151/", ""])
+def test_what_is_no_host_name_is_refused_at_the_start(text: str) -> None:
+    with pytest.raises(OptionsError, match=r"--allowed-host: .* is not a host name"):
+        Options(allowed_host=(text,)).validate()
 
 
 @pytest.mark.parametrize(

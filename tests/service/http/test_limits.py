@@ -133,7 +133,7 @@ async def test_a_long_head_is_refused(tmp_path: Path) -> None:
         client = await server.connect()
         await client.send(b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * HEAD_BYTES_MAX)
         answer = await client.read_answer()
-        assert (answer.status, answer.message) == (431, "INVALID_REQUEST")
+        assert (answer.status, answer.body) == (431, b"431 Request Header Fields Too Large")
         await client.expect_closed()
 
 
@@ -165,7 +165,9 @@ def test_what_is_no_http_is_refused_and_closed(tmp_path: Path, sent: bytes) -> N
             client = await server.connect()
             await client.send(sent)
             answer = await client.read_answer()
-            assert (answer.status // 100, answer.message) == (4, "INVALID_REQUEST")
+            assert (answer.status, answer.body) == (400, b"400 Bad Request")
+            assert answer.detail
+            assert "bytearray" not in answer.detail
             await client.expect_closed()
             assert (await server.request("GET", "/ping")).status == 200
             assert server.engine.topics == {}

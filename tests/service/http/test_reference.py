@@ -124,7 +124,7 @@ def test_an_answer_that_the_document_does_not_state_fails_a_test(
 
 @pytest.mark.parametrize(
     ("status", "headers", "body"),
-    [(400, JSON, b'{"message":"MADE_UP"}'), (204, TEXT, b""), (401, JSON, b'{"message":"NOT_FOUND"}')],
+    [(400, JSON, b'{"message":"MADE_UP"}'), (204, TEXT, b"OK"), (401, JSON, b'{"message":"NOT_FOUND"}')],
 )
 def test_an_answer_that_no_path_has_fails_a_test(status: int, headers: dict[bytes, bytes], body: bytes) -> None:
     with pytest.raises(AssertionError):

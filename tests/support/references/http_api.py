@@ -41,7 +41,8 @@ def _endpoint(endpoint: Endpoint) -> Iterator[str]:
         yield f"- body: {endpoint.body}"
     for answer in endpoint.answers:
         schema = f", {answer.schema['$ref'].rpartition('/')[2]}" if answer.schema and "$ref" in answer.schema else ""
-        yield f"- {answer.status}, {code(answer.content_type)}{schema}: {answer.text}"
+        kind = code(answer.content_type) if answer.content_type else "no body"
+        yield f"- {answer.status}, {kind}{schema}: {answer.text}"
         if answer.headers:
             yield f"- headers: {', '.join(f'{code(name)} ({text})' for name, text in answer.headers.items())}"
     own = sorted({(error.status, error.word) for error in endpoint.errors})
@@ -76,7 +77,8 @@ def _values(parameter: Parameter) -> str:
 
 def error_words() -> list[str]:
     """Every error with when it comes; those of all paths first."""
-    common = (*errors.ALWAYS, errors.BODY_TOO_BIG, errors.TOKEN_REQUIRED, errors.NOT_ALLOWED, errors.NOT_FOUND)
+    refusals = (errors.BODY_TOO_BIG, errors.TOKEN_REQUIRED, errors.NOT_ALLOWED, errors.NOT_FOUND)
+    common = (*errors.ALWAYS, errors.PARAMETER_WRONG, *refusals)
     own = {error: None for endpoint in ENDPOINTS.values() for error in endpoint.errors}
     return [
         "Of all paths:",

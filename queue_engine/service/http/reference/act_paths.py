@@ -1,11 +1,11 @@
 """The paths that change topics and channels. Each act is in the audit list; the answer comes when it is durable."""
 
 from queue_engine.service.http.reference import errors, parameters, shapes
-from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.content_types import JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
 from queue_engine.service.http.reference.parameters import Parameter
 
-_DONE = (Success("Nothing: the act is done."),)
+_DONE = (Success("Nothing: the act is done.", NOTHING),)
 
 
 _PAUSE = (parameters.REASON, parameters.PAUSE_FOR, parameters.PAUSE_UNTIL)

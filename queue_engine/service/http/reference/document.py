@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from queue_engine.service.http.reference import errors, message_shapes, shapes, stats_shape
-from queue_engine.service.http.reference.content_types import BINARY, JSON
+from queue_engine.service.http.reference.content_types import BINARY, JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
 from queue_engine.service.http.reference.endpoints import OWN_PATHS, SECTIONS
 from queue_engine.service.http.reference.parameters import Parameter
@@ -164,7 +164,9 @@ def _response(answers: list[Success], refusals: list[Error], is_own: bool) -> di
     """The response of one status. is_own: the path is not nsqd's."""
     texts = [*(answer.text for answer in answers), *(f"{error.word}: {error.text}" for error in refusals)]
     content: dict[str, Any] = {
-        answer.content_type: {"schema": answer.schema} if answer.schema else {} for answer in answers
+        answer.content_type: {"schema": answer.schema} if answer.schema else {}
+        for answer in answers
+        if answer.content_type != NOTHING
     }
     if refusals:
         words = list(dict.fromkeys(error.word for error in refusals))

@@ -58,21 +58,22 @@ ACT = (TOPIC_INVALID, OUTCOME_UNKNOWN, EXITING, NOT_AUDITED)
 
 # Of all paths.
 BODY_TOO_BIG = Error(413, "BODY_TOO_BIG", "the body is larger than --max-body-size")
+PARAMETER_WRONG = Error(400, "INVALID_REQUEST", "a parameter is missing or wrong, or the query can't be parsed")
 ALWAYS = (
-    Error(400, "INVALID_REQUEST", "a parameter is missing or wrong, or the request is no valid HTTP/1.1"),
-    Error(403, "FORBIDDEN_HOST", "the Host header is no name of this server (--allowed-host)"),
+    Error(403, "FORBIDDEN_HOST", "the Host header is no name of this server (--broadcast-address, --allowed-host)"),
     Error(403, "FORBIDDEN_ORIGIN", "a web page of another origin sent the request"),
-    Error(405, "METHOD_NOT_ALLOWED", "the path has another method"),
+    Error(405, "METHOD_NOT_ALLOWED", "the path has another method, which the header Allow names"),
     Error(408, "REQUEST_TIMEOUT", "the request was not complete in time (--command-timeout)"),
-    Error(431, "INVALID_REQUEST", "the request's head is larger than 16 KiB"),
     Error(500, "INTERNAL_ERROR", "the disk refused, or a fault of the server's; this request alone failed"),
-    Error(501, "INVALID_REQUEST", "the Transfer-Encoding is none that the server has"),
     Error(503, "BUSY", "unfinished bodies wait for room (--max-pending-body-bytes), or too many requests for /metrics"),
     Error(503, "TOO_MANY_CONNECTIONS", "--max-connections are open"),
 )
 TOKEN_REQUIRED = Error(403, "TOKEN_REQUIRED", "the token is missing or wrong")
 NOT_ALLOWED = Error(403, "NOT_ALLOWED", "the token does not allow this, or not on this topic")
 NOT_FOUND = Error(404, "NOT_FOUND", "there is no such path")
+# What is no request that the server can take is answered in plain text, as by Go's server: no valid HTTP/1, an Expect
+# other than 100-continue, a head over 16 KiB, another Transfer-Encoding than chunked, another version than HTTP/1.
+MALFORMED = (400, 417, 431, 501, 505)
 
 
 def of_path(endpoint: Endpoint, *, needs_token: bool) -> tuple[Error, ...]:
@@ -81,4 +82,6 @@ def of_path(endpoint: Endpoint, *, needs_token: bool) -> tuple[Error, ...]:
     if endpoint.is_message or endpoint.is_value:
         too_large = MESSAGE_TOO_BIG if endpoint.is_message else VALUE_TOO_BIG
     token = (TOKEN_REQUIRED, NOT_ALLOWED) if needs_token else ()
-    return tuple(sorted((*endpoint.errors, *ALWAYS, *token, too_large), key=lambda error: (error.status, error.word)))
+    parameter = (PARAMETER_WRONG,) if endpoint.parameters else ()
+    found = (*endpoint.errors, *ALWAYS, *parameter, *token, too_large)
+    return tuple(sorted(found, key=lambda error: (error.status, error.word)))

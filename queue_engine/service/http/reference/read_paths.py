@@ -1,7 +1,7 @@
 """The paths that read topics of the log without consuming, and leases."""
 
 from queue_engine.service.http.reference import errors, parameters, shapes
-from queue_engine.service.http.reference.content_types import BINARY, JSON
+from queue_engine.service.http.reference.content_types import BINARY, JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Success
 
 _NAMED = (errors.TOPIC_MISSING, errors.TOPIC_INVALID, errors.TOPIC_NOT_FOUND, errors.STORAGE_INVALID)
@@ -66,14 +66,14 @@ READING = {
     ),
     "/log/renew": Endpoint(
         "Renew several leases as they are: all, or none.",
-        (Success("Nothing: the leases are renewed."),),
+        (Success("Nothing: the leases are renewed.", NOTHING),),
         (parameters.TTL_MS,),
         body="the names of the leases, one a line",
         errors=(errors.LEASE_NOT_FOUND, errors.EXITING),
     ),
     "/log/release": Endpoint(
         "End a lease.",
-        (Success("Nothing: the lease has ended."),),
+        (Success("Nothing: the lease has ended.", NOTHING),),
         (parameters.LEASE.required(),),
         errors=(errors.LEASE_NOT_FOUND, errors.EXITING, errors.NOT_AUDITED),
     ),

@@ -1,7 +1,7 @@
 """The paths about the server itself: probes, stats, metrics, this reference."""
 
 from queue_engine.service.http.reference import errors, parameters, shapes
-from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.service.http.reference.content_types import JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Success
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 
@@ -79,7 +79,7 @@ DEBUG = {
     ),
     "/debug/freememory": Endpoint(
         "Collect garbage and give free memory back to the system. The server waits meanwhile.",
-        (Success("Nothing: it is done."),),
+        (Success("Nothing: it is done.", NOTHING),),
         errors=_OFF,
     ),
     "/debug/setblockrate": Endpoint(

@@ -179,7 +179,7 @@ STATS = record(
         "version": TEXT,
         "health": TEXT,
         "start_time": NUMBER,
-        "topics": array(ref("Topic")),
+        "topics": {"type": ["array", "null"], "items": ref("Topic")},
         "memory": {"type": "object", "additionalProperties": COUNT},
         "producers": array(ref("Client")),
         "connection_count": COUNT,
