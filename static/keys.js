@@ -1,9 +1,12 @@
 // Keyboard: "/" goes to the search, "g" and then a place's own key (data-key) to that place. Not while typing, not with
 // modifiers. Another key in between ends it.
+import { shortcutsAreOn } from "./shortcuts.js";
+
 const SECOND_KEY_MS = 1_500; // at most so long after "g"
 let pendingSince = -SECOND_KEY_MS;
 
 addEventListener("keydown", (event) => {
+  if (!shortcutsAreOn()) return;
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.target.closest("input, textarea, select, [contenteditable], dialog")) return;
   if (event.key === "/") {

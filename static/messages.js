@@ -1,12 +1,19 @@
-// The pages of messages: deadlines count down, a selection is counted, bodies are copied, and the keys j, k, x and Enter
+// The pages of messages: deadlines count down, a selection is counted, and the keys j, k, x and Enter
 // move, select and unfold. Without scripts the same pages show, unfold and act.
 import { duration } from "./history_drawing.js";
+import { showCopyButtons } from "./message_copy.js";
+import { startRefresh } from "./message_refresh.js";
+import { shortcutsAreOn } from "./shortcuts.js";
 
 const list = document.querySelector("[data-messages]");
-const startedAt = performance.now();
 
 // Deadlines. The server gave the time left when it made the page; each figure is written once a second at most.
-const deadlines = [...document.querySelectorAll("[data-left-ms]")].map((cell) => [cell, Number(cell.dataset.leftMs)]);
+let startedAt = 0;
+let deadlines = [];
+function readDeadlines() {
+  startedAt = performance.now();
+  deadlines = [...document.querySelectorAll("[data-left-ms]")].map((cell) => [cell, Number(cell.dataset.leftMs)]);
+}
 function countDown() {
   const passed = performance.now() - startedAt;
   for (const [cell, left] of deadlines) {
@@ -14,7 +21,8 @@ function countDown() {
     if (cell.firstChild.data !== text) cell.firstChild.data = text;
   }
 }
-if (deadlines.length) setInterval(countDown, 1_000);
+readDeadlines();
+setInterval(countDown, 1_000);
 
 // The selection.
 const boxes = () => [...list.querySelectorAll('input[name="id"][type="checkbox"]')];
@@ -38,45 +46,42 @@ if (all) {
 }
 // A second click must not post an act twice.
 list?.addEventListener("submit", (event) => {
-  if (list.dataset.sent && event.submitter?.formMethod === "post") event.preventDefault();
-  if (event.submitter?.formMethod === "post") list.dataset.sent = "1";
+  if (event.submitter && "download" in event.submitter.dataset) return; // this page stays
+  if (list.dataset.sent) event.preventDefault();
+  list.dataset.sent = "1";
 });
 addEventListener("pageshow", () => {
   if (list) delete list.dataset.sent;
 });
 
 // Only one question is open; Escape and a click elsewhere close it.
-const questions = [...document.querySelectorAll("details.confirm")];
+const questions = () => [...document.querySelectorAll("details.confirm")];
 function closeQuestions(but) {
-  for (const each of questions) if (each !== but) each.open = false;
+  for (const each of questions()) if (each !== but) each.open = false;
 }
 document.addEventListener("click", (event) => closeQuestions(event.target.closest("details.confirm")));
 addEventListener("keydown", (event) => {
-  const open = event.key === "Escape" && questions.find((each) => each.open);
+  const open = event.key === "Escape" && questions().find((each) => each.open);
   if (!open) return;
   open.open = false;
   open.querySelector("summary").focus();
 });
 
-// Copy: as shown where the body is text, which a clipboard can hold.
-for (const button of document.querySelectorAll("[data-copy]")) {
-  button.hidden = !navigator.clipboard;
-  button.addEventListener("click", async () => {
-    const shown = button.closest(".unfolded").querySelector("pre.body, .json");
-    try {
-      await navigator.clipboard.writeText(shown.innerText);
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "The browser did not allow it";
-    }
-  });
-}
-
 // Keys, one at a time: not while typing, not with modifiers, not in a dialog.
 let at = null;
+
+// Rows that were fetched anew.
+startRefresh(() => {
+  at = document.querySelector(`tbody[data-message="${at?.dataset.message}"]`);
+  if (at) at.dataset.at = "";
+  readDeadlines();
+  showCopyButtons();
+  showSelection();
+});
+showCopyButtons();
 const moves = { j: 1, k: -1 };
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (!shortcutsAreOn() || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.target.closest('input:not([type="checkbox"]), textarea, select, [contenteditable], dialog')) return;
   if (event.key in moves) move(moves[event.key]);
   else if (event.key === "x" && at) {

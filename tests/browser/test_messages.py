@@ -1,5 +1,6 @@
 """The messages of a channel in a real browser: unfolded, selected, finished, counted down; by finger and by keys."""
 
+import json
 import re
 
 import pytest
@@ -115,3 +116,87 @@ def test_without_a_script_it_is_unfolded_and_finished_all_the_same(server: Serve
     one.get_by_role("button", name="Finish this message").click()
     assert message(page) == "Finished 1 message of quarry/cart."
     assert server.channel_stats("quarry", "cart")["depth"] == 1
+
+
+def test_a_list_says_how_old_it_is_and_refreshes_in_its_place(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "stores", "shelf")
+    server.http("POST", "/mpub?topic=stores", b"first\nsecond\nthird")
+    page = open_page("/topics/stores/shelf/~messages/", graphs=False, permissions=["clipboard-read", "clipboard-write"])
+    first, second = (page.locator(f'tbody[data-message="{row(page, text)}"]') for text in ("first", "second"))
+    first.locator('input[name="id"]').check()
+    second.locator("details.unfold > summary").click()
+    expect(page.locator("[data-list-age]")).to_contain_text("old")
+    # The first is finished elsewhere, another one comes.
+    third = page.locator(f'tbody[data-message="{row(page, "third")}"] input[name="id"]')
+    third.check()
+    names = "topic=stores&channel=shelf"
+    server.http("POST", f"/channel/message/finish?{names}&id={first.get_attribute('data-message')}")
+    server.http("POST", "/pub?topic=stores", b"fourth")
+    page.get_by_role("link", name="Refresh").click()
+    expect(page.locator("[data-refreshed]")).to_have_text("Refreshed: 1 came, 1 left.")
+    expect(page.locator("tbody[data-message]")).to_have_count(3)
+    expect(second.locator("pre.body")).to_be_visible()
+    expect(third).to_be_checked()
+    expect(page.locator("[data-chosen]")).to_have_text("1 selected")
+    expect(page.locator(".state-tab[aria-current] .count")).to_have_text("3")
+    # What is selected is copied as its file has it, and the page goes on.
+    second.locator('input[name="id"]').check()
+    page.get_by_role("button", name="Copy selected").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    lines = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert [json.loads(line)["body"] for line in lines] == ["second", "third"]
+    with page.expect_download() as downloaded:
+        page.get_by_role("button", name="Download as NDJSON").click()
+    assert downloaded.value.suggested_filename == "stores-shelf-messages.ndjson"
+    page.get_by_role("button", name="Finish…").or_(page.locator("summary", has_text="Finish…")).first.click()
+    page.get_by_role("button", name="Finish the selected messages").click()
+    assert message(page) == "Finished 2 messages of stores/shelf."
+
+
+def test_a_text_is_searched_for_while_the_page_shows_how_far_it_is(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "letters", "post")
+    server.http("POST", "/mpub?topic=letters", b"\n".join(b"letter <b>%d</b>" % number for number in range(150)))
+    page = open_page("/topics/letters/post/~messages/", graphs=False)
+    if page.locator("[aria-disabled]", has_text="Search").count():
+        expect(page.get_by_text("only the log can be searched").first).to_be_attached()
+        return
+    page.get_by_label("Text", exact=True).fill("<b>7")
+    page.get_by_role("search", name="Search the bodies").get_by_role("button", name="Search").click()
+    status = page.locator(".search-state")
+    expect(status).to_have_attribute("data-state", "at_end")
+    # 7 and 70 to 79; what is found is marked, and is text.
+    expect(page.locator("article.message")).to_have_count(11)
+    expect(page.locator("article.message mark").first).to_have_text("<b>7")
+    expect(status).to_contain_text("150 of 150 messages looked at")
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+    page.locator("article.message a").first.click()
+    expect(page.locator("pre.body")).to_have_text("letter <b>7</b>")
+    # More than one search can have: it goes on from where it ended.
+    page.go_back()
+    page.goto("/topics/letters/post/~messages/?text=letter&in=all")
+    expect(page.locator(".search-state")).to_have_attribute("data-state", "full")
+    page.get_by_role("link", name="Go on from here").click()
+    expect(page.locator("article.message")).to_have_count(50)
+    expect(page.get_by_role("link", name="Go on from here")).to_have_count(0)
+
+
+def test_shortcuts_of_a_single_key_can_be_switched_off_for_good(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "bells", "rope")
+    server.http("POST", "/pub?topic=bells", b"ding")
+    page = open_page("/topics/bells/rope/~messages/", graphs=False)
+    page.locator(".who summary").click()
+    page.get_by_label("Single-key shortcuts").uncheck()
+    page.reload()
+    for key in ("j", "x", "/", "g", "t"):
+        page.keyboard.press(key)
+    expect(page.locator("tbody[data-at]")).to_have_count(0)
+    expect(page.locator(".search input")).not_to_be_focused()
+    expect(page.locator(".search kbd")).to_be_hidden()
+    assert page.url.endswith("/~messages/")
+    page.locator(".who summary").click()
+    page.get_by_label("Single-key shortcuts").check()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(page.locator("tbody[data-at]")).to_have_count(1)
+    page.keyboard.press("/")
+    expect(page.locator(".search input")).to_be_focused()
