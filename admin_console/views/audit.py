@@ -18,7 +18,7 @@ from admin_console.gateway.act_table import ACTS
 from admin_console.views.notices import waiting_rows
 from admin_console.vocabulary.units import byte_count
 
-PAGE_ROWS = 50
+PAGE_ROWS = 25
 
 _FURTHER_ACTIONS = (
     "foreign_request",
@@ -70,6 +70,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         "rows_wait": waiting_rows() is not None,
         "chain": _chain_sentence(chain_state()),
         "size": _size_sentence(list_size(), chain_state()),
+        "page_words": _page_words(page),
         "older_url": f"{base}?{urlencode({**filters, 'before': page[-1].pk})}" if len(rows) > PAGE_ROWS else "",
         "newest_url": f"{base}?{urlencode(filters)}" if before else "",
     }
@@ -90,6 +91,11 @@ def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -
     if before.isascii() and before.isdigit() and len(before) < 19:
         rows = rows.filter(pk__lt=int(before))
     return rows
+
+
+def _page_words(page: list[AuditRow]) -> str:
+    """Which rows these are, by their numbers in the list."""
+    return "" if not page else f"rows {page[0].pk:,} to {page[-1].pk:,}"
 
 
 def _chain_sentence(state: ChainState | None) -> str:

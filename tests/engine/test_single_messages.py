@@ -443,8 +443,6 @@ def test_messages_with_a_key_are_listed_by_their_state_the_newest_first(engine: 
 
 
 def test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not is_log(engine):
-        return
     keyed(engine, *(b"%d" % number for number in range(7)))
     monkeypatch.setattr("queue_engine.messages.keyed_messages.OFFSETS_MAX", 3)
     nothing = listed(engine, QUARANTINED, key=b"customer 7")
@@ -460,8 +458,6 @@ def test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on(engine: Engine, mon
 
 
 def test_a_page_of_a_key_says_what_is_not_indexed_yet(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not is_log(engine):
-        return
     keyed(engine, b"0", b"1", b"2")
     monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(1, 3)])
     page = listed(engine, WAITING, key=b"customer 7")

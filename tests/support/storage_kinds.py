@@ -45,6 +45,16 @@ ONLY: dict[str, tuple[str, str]] = {
         "a disk queue has no trash",
     ),
     "engine/trash/test_topics.py": (LOG, "a disk queue has no trash"),
+    "browser/test_quarantine.py": (LOG, "a disk queue has no quarantine"),
+    "test_a_text_is_searched_for_while_the_page_shows_how_far_it_is": (
+        LOG,
+        "the files of a disk queue can't be searched",
+    ),
+    "test_a_list_says_how_old_it_is_and_refreshes_in_its_place": (LOG, "it is about the page"),
+    "test_shortcuts_of_a_single_key_can_be_switched_off_for_good": (LOG, "it is about the page"),
+    "test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on": (LOG, "a disk queue keeps no keys"),
+    "test_a_page_of_a_key_says_what_is_not_indexed_yet": (LOG, "a disk queue keeps no keys"),
+    "test_what_a_search_shows_of_bodies_is_audited": (LOG, "only the log is searched"),
     "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
     "test_a_channel_of_the_log_loses_nothing_when_a_call_fails_behind_its_work": (
         LOG,
