@@ -81,6 +81,7 @@ MAY_IMPORT = {
         "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
         " pipeline.replay"
     ),
+    "nsqd_import": "vocabulary disk disk_queue topology pipeline.source",
     "pipeline.worker": "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job",
 }
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "audit": "check that the audit list is as it was written",
     "backup": "copy the data directory, while the server runs or not",
     "forward": "publish the messages of topics to other servers",
+    "import_nsqd": "copy the topics of nsqd's data directory into the log of a server that runs",
     "pipeline": "run a job of the data pipeline by hand, or show what the jobs do",
     "publish": "publish what standard input has, a message a line",
     "serve": "start the queue engine and its console",
@@ -47,7 +48,7 @@ COMMANDS = {
 WITHOUT_DATA_DIRECTORY = ("pipeline",)
 # `systemd` prints what another account is to run, before there is a directory or beside a running server. The others
 # are clients of servers, wherever these are.
-ABOUT_NO_DATA = ("forward", "publish", "stat", "systemd", "tail", "to_file", "to_http")
+ABOUT_NO_DATA = ("forward", "import_nsqd", "publish", "stat", "systemd", "tail", "to_file", "to_http")
 
 
 def run(arguments: Sequence[str]) -> int:

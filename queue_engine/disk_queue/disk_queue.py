@@ -135,6 +135,11 @@ class DiskQueue:
         return self._counts.found
 
     @property
+    def damaged_files(self) -> list[str]:
+        """Names of the files of which a part could not be read, since this object was made."""
+        return [*self._reader.set_aside, *self._reader.damaged_file()]
+
+    @property
     def is_failed(self) -> bool:
         """Whether a sync of its data failed: it takes nothing more, and what is in its files may not be on the disk."""
         return self._generation.data_error is not None

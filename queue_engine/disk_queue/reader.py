@@ -195,6 +195,10 @@ class DiskQueueReader:
         if judged.next_doubt is None:
             self._counts.correct(number, int(judged.is_first_intact) + judged.count_after)
 
+    def damaged_file(self) -> list[str]:
+        """The name of the read file where it is damaged."""
+        return [data_file_name(self._own.name, self.file)] if self.is_damaged else []
+
     def pass_file(self) -> None:
         """Go on to the next file. The read file was read to its end; it is removed once the meta file does not need
         it."""

@@ -14,7 +14,15 @@ from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 from queue_engine.topology import nsqd_file
-from queue_engine.topology.files import FoundTopology, TopologyFiles, encode_entry, encode_header
+from queue_engine.topology.files import (
+    CHANGES_NAME,
+    FILE_NAME,
+    PREVIOUS_SUFFIX,
+    FoundTopology,
+    TopologyFiles,
+    encode_entry,
+    encode_header,
+)
 from queue_engine.topology.topology import LOG_KIND, Change, Topology
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
@@ -26,6 +34,13 @@ RETRY_NS = NS_PER_S
 # Merged when the changes are as long as this, and twice as long as what they change.
 MERGE_BYTES_MIN = 1 << 20
 _IDENTITY_BYTES = 16
+# The files of topics and channels that are ours.
+TOPOLOGY_NAMES = tuple(f"{name}{end}" for name in (FILE_NAME, CHANGES_NAME) for end in ("", PREVIOUS_SUFFIX))
+
+
+def read_topology(directory: str, files: Files) -> FoundTopology:
+    """What the files of a directory contain that no process uses. Raises TopologyError; nothing is changed."""
+    return TopologyFiles(directory, files).read()
 
 
 class ChangeLog:

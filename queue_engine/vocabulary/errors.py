@@ -239,6 +239,10 @@ class FlagError(PenstockError):
     """A daemon's command line or configuration file can't be read; the text names the flag and its value."""
 
 
+class NsqdImportError(PenstockError):
+    """A topic or a directory of nsqd can't be imported; the text says why. Its files are as they were."""
+
+
 class PipelineError(PenstockError):
     """A job of the data pipeline can't go on; the text says why, where, and how to mend it."""
 

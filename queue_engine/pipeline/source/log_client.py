@@ -7,7 +7,7 @@ import http.client
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
 import orjson
@@ -43,7 +43,7 @@ class LogClient:
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def __enter__(self) -> "LogClient":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
