@@ -1,4 +1,4 @@
-"""What the daemon's flags mean: the engine's options, what to say of the flags without effect, and what to refuse."""
+"""What the daemon's flags mean: the engine's options, and what to say of the flags without effect."""
 
 import logging
 import os
@@ -52,8 +52,6 @@ class DaemonOptions:
                     values[field] = parse_option(field, text)
                 except ValueError as exc:
                     complaints.append(f"--{name}: {exc}")
-            elif others[name].refusal and value not in ("", "false", "0", ()):
-                complaints.append(f"--{name} can't be done: {others[name].refusal}")
             elif others[name].note:
                 notes.append(f"--{name} has no effect: {others[name].note}")
         values["data_path"] = os.path.abspath(values["data_path"])

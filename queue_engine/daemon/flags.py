@@ -1,6 +1,6 @@
 """The daemon's flags: all of nsqd 1.3, and the engine's own options beside them.
 
-A flag acts when the engine has an option of its name. `FLAGS_OF_NSQD` says what becomes of the others.
+A flag acts when the engine has an option of its name. `FLAGS_OF_NSQD` says why the others have no effect.
 """
 
 from dataclasses import dataclass, fields
@@ -19,6 +19,7 @@ LOG_PREFIX_DEFAULT = "[nsqd] "
 DEFAULTS: dict[str, Any] = {
     "tcp_address": "0.0.0.0:4150",
     "http_address": "0.0.0.0:4151",
+    "https_address": "0.0.0.0:4152",  # with --tls-cert
     "data_path": "",
     # What nsqd's users know: its files, which it can take back.
     "storage": "diskqueue",
@@ -29,16 +30,16 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class NsqdFlag:
-    """A flag of nsqd 1.3. note: what to say of it where the engine has no option of its name; such a flag has no
-    effect. refusal: why the start stops instead, since its silence would be dangerous. config_name: as of `Flag`."""
+    """A flag of nsqd 1.3. note: why it has no effect, where the engine has no option of its name. config_name: as of
+    `Flag`."""
 
     name: str
     kind: Kind
     note: str = ""
-    refusal: str = ""
     config_name: str = ""
 
 
+_ANY_ZONE = "all consumers of a channel share its messages, whatever their zone is"
 FLAGS_OF_NSQD = (
     NsqdFlag("auth-http-address", Kind.TEXTS, config_name="auth_http_addresses"),
     NsqdFlag("auth-http-request-method", Kind.TEXT),
@@ -46,30 +47,21 @@ FLAGS_OF_NSQD = (
     NsqdFlag("broadcast-http-port", Kind.INT),
     NsqdFlag("broadcast-tcp-port", Kind.INT),
     NsqdFlag("data-path", Kind.TEXT),
-    NsqdFlag("deflate", Kind.BOOL, "deflate is not offered to clients"),
-    NsqdFlag(
-        "e2e-processing-latency-percentile",
-        Kind.FLOATS,
-        config_name="e2e_processing_latency_percentiles",
-    ),
+    NsqdFlag("deflate", Kind.BOOL),
+    NsqdFlag("e2e-processing-latency-percentile", Kind.FLOATS, config_name="e2e_processing_latency_percentiles"),
     NsqdFlag("e2e-processing-latency-window-time", Kind.DURATION),
-    NsqdFlag(
-        "enable-experiment",
-        Kind.TEXTS,
-        "there are no experiments here; all consumers of a channel share its messages, whatever their zone is",
-        config_name="experiments",
-    ),
+    NsqdFlag("enable-experiment", Kind.TEXTS, _ANY_ZONE, config_name="experiments"),
     NsqdFlag("http-address", Kind.TEXT),
     NsqdFlag("http-client-connect-timeout", Kind.DURATION),
     NsqdFlag("http-client-request-timeout", Kind.DURATION),
-    NsqdFlag("https-address", Kind.TEXT, refusal="it would not listen there"),
+    NsqdFlag("https-address", Kind.TEXT),
     NsqdFlag("log-level", Kind.TEXT),
     NsqdFlag(LOG_PREFIX, Kind.TEXT),
     NsqdFlag("lookupd-tcp-address", Kind.TEXTS, config_name="nsqlookupd_tcp_addresses"),
     NsqdFlag("max-body-size", Kind.INT),
     NsqdFlag("max-bytes-per-file", Kind.INT),
     NsqdFlag("max-channel-consumers", Kind.INT),
-    NsqdFlag("max-deflate-level", Kind.INT, "deflate is not offered to clients"),
+    NsqdFlag("max-deflate-level", Kind.INT),
     NsqdFlag("max-heartbeat-interval", Kind.DURATION),
     NsqdFlag("max-msg-size", Kind.INT),
     NsqdFlag("max-msg-timeout", Kind.DURATION),
@@ -78,13 +70,13 @@ FLAGS_OF_NSQD = (
     NsqdFlag("max-rdy-count", Kind.INT),
     NsqdFlag("max-req-timeout", Kind.DURATION),
     NsqdFlag("mem-queue-size", Kind.INT),
-    NsqdFlag("min-output-buffer-timeout", Kind.DURATION, "clients may ask for 25ms or more"),
+    NsqdFlag("min-output-buffer-timeout", Kind.DURATION),
     NsqdFlag("msg-timeout", Kind.DURATION),
     NsqdFlag("node-id", Kind.INT, config_name="id"),
     NsqdFlag("output-buffer-timeout", Kind.DURATION),
     NsqdFlag("queue-scan-selection-count", Kind.INT),
     NsqdFlag("queue-scan-worker-pool-max", Kind.INT, "one thread checks all deadlines, earliest first"),
-    NsqdFlag("snappy", Kind.BOOL, "snappy is not offered to clients"),
+    NsqdFlag("snappy", Kind.BOOL),
     NsqdFlag("statsd-address", Kind.TEXT),
     NsqdFlag("statsd-exclude-ephemeral", Kind.BOOL),
     NsqdFlag("statsd-interval", Kind.DURATION),
@@ -94,14 +86,14 @@ FLAGS_OF_NSQD = (
     NsqdFlag("sync-every", Kind.INT),
     NsqdFlag("sync-timeout", Kind.DURATION),
     NsqdFlag("tcp-address", Kind.TEXT),
-    NsqdFlag("tls-cert", Kind.TEXT, refusal="connections would not be encrypted"),
-    NsqdFlag("tls-client-auth-policy", Kind.TEXT, refusal="clients without a certificate would be let in"),
-    NsqdFlag("tls-key", Kind.TEXT, refusal="connections would not be encrypted"),
-    NsqdFlag("tls-min-version", Kind.TEXT, "connections are not encrypted"),
-    NsqdFlag("tls-required", Kind.SWITCH, refusal="connections would not be encrypted"),
-    NsqdFlag("tls-root-ca-file", Kind.TEXT, refusal="clients' certificates would not be checked"),
-    NsqdFlag("topology-region", Kind.TEXT, "all consumers of a channel share its messages"),
-    NsqdFlag("topology-zone", Kind.TEXT, "all consumers of a channel share its messages"),
+    NsqdFlag("tls-cert", Kind.TEXT),
+    NsqdFlag("tls-client-auth-policy", Kind.TEXT),
+    NsqdFlag("tls-key", Kind.TEXT),
+    NsqdFlag("tls-min-version", Kind.TEXT),
+    NsqdFlag("tls-required", Kind.SWITCH),
+    NsqdFlag("tls-root-ca-file", Kind.TEXT),
+    NsqdFlag("topology-region", Kind.TEXT, _ANY_ZONE),
+    NsqdFlag("topology-zone", Kind.TEXT, _ANY_ZONE),
     NsqdFlag("verbose", Kind.BOOL, "as in nsqd: use --log-level"),
     NsqdFlag("worker-id", Kind.BOOL, "as in nsqd: use --node-id"),
 )
@@ -123,8 +115,7 @@ def flag_set() -> FlagSet:
         if spec is not None:
             flags.append(Flag(nsqd.name, nsqd.kind, spec.metadata["help"], _default(spec), nsqd.config_name))
         else:
-            help = f"[has no effect] {nsqd.note}" if nsqd.note else f"[refused] {nsqd.refusal}"
-            flags.append(Flag(nsqd.name, nsqd.kind, help, "", nsqd.config_name))
+            flags.append(Flag(nsqd.name, nsqd.kind, f"[has no effect] {nsqd.note}", "", nsqd.config_name))
     flags += [Flag(name, _kind(spec), spec.metadata["help"], _default(spec)) for name, spec in options.items()]
     return FlagSet("nsqd", flags)
 

@@ -138,6 +138,17 @@ def test_a_start_that_can_t_be_costs_a_line_and_status_1(tmp_path: Path, argumen
     assert "Traceback" not in done.stderr
 
 
+def test_one_line_names_what_strangers_can_do(tmp_path: Path) -> None:
+    """nsqd listens on all addresses, and so does the daemon, without tokens, too."""
+    done = run("--http-address=0.0.0.0:0", "--tcp-address=192.0.2.1:1", directory=tmp_path)
+    told = [line for line in done.stderr.splitlines() if "strangers" in line]
+    assert len(told) == 1
+    assert re.match(
+        rf"{DAY} WARNING: strangers who reach --tcp-address 192\.0\.2\.1:1 can publish to any topic", told[0]
+    )
+    assert "strangers who reach --http-address 0.0.0.0:0 can" in told[0]
+
+
 def test_systemd_hears_when_it_listens_and_when_it_stops(tmp_path: Path) -> None:
     with NotifySocket(tmp_path / "notify") as notified:
         daemon = DaemonProcess(tmp_path / "data", environment={"NOTIFY_SOCKET": notified.address})

@@ -224,7 +224,7 @@ main()
             assert done.returncode == 0, done.stderr
             assert done.stdout.endswith(f"Everything of {tmp_path} is imported\n")
             break
-    assert len(statuses) > 3
+    assert statuses.count(-signal.SIGKILL) >= 2
     for channel, bodies in expected.items():
         assert received(server, "killed", channel) == bodies, channel
 
