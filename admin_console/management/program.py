@@ -40,8 +40,8 @@ COMMANDS = {
     "tail": "print the messages of topics as they come",
     "to_file": "write the messages of topics to files",
     "to_http": "send the messages of a topic to HTTP addresses",
-    "topology": "show, check and repair topology.json",
     "token": "make, list and revoke the tokens of programs",
+    "topology": "show, check and repair topology.json",
     "user": "add, list, change and disable the users of the console",
 }
 # `pipeline run` may work on another server's messages, and makes its own files.
