@@ -1,16 +1,19 @@
 """A batch read of topics of the log: the driver plans it, the tasks read it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.nodes import urls_of
 from queue_engine.pipeline.source.part_reader import read_parts
 from queue_engine.pipeline.source.pushed_filters import push_filters
 from queue_engine.pipeline.source.read_options import ReadOptions
 from queue_engine.pipeline.source.read_plan import Bounds, Part, parts_of, plan_parts, plan_ranges, tasks_of
-from queue_engine.vocabulary.errors import OffsetGoneError
+from queue_engine.pipeline.source.stream_plan import states_of
+from queue_engine.vocabulary.errors import OffsetGoneError, TopicMissingError
 
 _ATTEMPTS = 3
 
@@ -29,19 +32,31 @@ class BatchReader(DataSourceReader):
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(parts) for parts in tasks_of(self._parts(), self._options.partition_bytes)]
+        size = self._options.partition_bytes
+        return [InputPartition((url, parts)) for url, found in self._parts() for parts in tasks_of(found, size)]
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[tuple[str, list[Part]]]:
+        """The parts of each server."""
         if self._options.parts:
-            return parts_of(self._options.parts)
-        with LogClient(self._options.url, self._options.token) as client:
-            return self._planned(client)
+            return [(self._options.url, parts_of(self._options.parts))]
+        found, missing = [], set(self._options.topics)
+        for url in urls_of(self._options):
+            with LogClient(url, self._options.token) as client:
+                options = self._options
+                if options.lookupd:
+                    topics = tuple(states_of(client, options.topics))
+                    missing -= set(topics)
+                    options = replace(options, url=url, topics=topics)
+                found.append((url, self._planned(client, options)))
+        if self._options.lookupd and missing:
+            raise TopicMissingError(f"no server that nsqlookupd names has {' or '.join(sorted(missing))}")
+        return found
 
-    def _planned(self, client: LogClient) -> list[Part]:
+    def _planned(self, client: LogClient, options: ReadOptions) -> list[Part]:
         for attempt in range(_ATTEMPTS):
-            ranges = plan_ranges(client, self._options, self._bounds)
+            ranges = plan_ranges(client, options, self._bounds)
             try:
-                return plan_parts(client, self._options, ranges).parts
+                return plan_parts(client, options, ranges).parts
             except OffsetGoneError:
                 # The oldest messages were removed between plan_ranges and the lease.
                 if attempt == _ATTEMPTS - 1:
@@ -50,4 +65,5 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:  # None: Spark's own partition when there is nothing to read
-            yield from read_parts(partition.value, self._options)
+            url, parts = partition.value
+            yield from read_parts(parts, replace(self._options, url=url))

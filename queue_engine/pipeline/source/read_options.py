@@ -18,6 +18,7 @@ BATCH_BYTES_MAX = 16 << 20
 PARTITION_BYTES = 32 << 20
 READ_NAMES = (
     "url",
+    "lookupd",
     "topic",
     "token",
     "start_offset",
@@ -44,7 +45,8 @@ _TIME_MS_MAX = 1 << 43
 class ReadOptions:
     """The checked options of a read.
 
-    url: of the engine's HTTP API. topics: names. start_offset, end_offset: of every topic, the latter excluded; None
+    url: of the engine's HTTP API. lookupd: instead of it, the HTTP addresses of nsqlookupds, which name the servers;
+    then url is "". topics: names. start_offset, end_offset: of every topic, the latter excluded; None
     for the oldest there is, and for all that is synced. start_time_ms, end_time_ms: Unix, by publish time, the latter
     excluded. read_from: `files` reads leased segments on this machine, and the rest over HTTP; `http` reads all over
     HTTP; `auto` is `files`, but reads segments that are not on this machine over HTTP. rows_per_trigger: the most rows
@@ -56,6 +58,7 @@ class ReadOptions:
 
     url: str
     topics: tuple[str, ...]
+    lookupd: tuple[str, ...] = ()
     token: str = ""
     start_offset: int | None = None
     end_offset: int | None = None
@@ -91,9 +94,20 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     topics = tuple(name.strip() for name in _text(given, "topic").split(",") if name.strip())
     if not topics or len(set(topics)) != len(topics):
         raise ReadOptionError(f"topic={given.get('topic')} has to be one name, or several different ones, with commas")
+    lookupd = tuple(one.strip() for one in (given.get("lookupd") or "").split(",") if one.strip())
+    if lookupd:
+        for name, reason in (
+            ("url", "one of them says where the servers are"),
+            ("start_offset", "each server counts its own offsets"),
+            ("end_offset", "each server counts its own offsets"),
+            ("parts", "a plan is one server's"),
+        ):
+            if given.get(name):
+                raise ReadOptionError(f"lookupd and {name} are both given: {reason}")
     return ReadOptions(
-        url=_text(given, "url"),
+        url="" if lookupd else _text(given, "url"),
         topics=topics,
+        lookupd=lookupd,
         token=given.get("token") or "",
         start_offset=_number(given, "start_offset", 0, _OFFSET_MAX),
         end_offset=_number(given, "end_offset", 0, _OFFSET_MAX),

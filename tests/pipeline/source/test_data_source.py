@@ -14,6 +14,8 @@ from queue_engine.pipeline.source.data_source import PenstockDataSource
 from queue_engine.pipeline.source.schemas import MESSAGES
 from tests.support.lakes.log_topics import Published, publish, published
 from tests.support.processes.engine_process import EngineProcess
+from tests.support.processes.running_lookup import RunningLookup
+from tests.support.waiting import wait_for
 
 # Session, workers and engine take their time on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(300)]
@@ -37,7 +39,9 @@ def random_bodies() -> list[bytes]:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
     """Real lines, random bytes and ten topics in turn, most of it in complete segments, the rest behind them."""
-    with EngineProcess(tmp_path_factory.mktemp("engine") / "data", options=["--storage=log"]) as engine:
+    with EngineProcess(
+        tmp_path_factory.mktemp("engine") / "data", options=["--storage=log", "--broadcast-address=127.0.0.1"]
+    ) as engine:
         bodies = {name: lines_of(name) for name in ("earthquakes", "flights")} | {"random": random_bodies()}
         for turn in range(24):
             if turn in (10, 20):
@@ -91,6 +95,17 @@ def test_a_batch_equals_what_was_published(
         assert [row.body for row in rows if row.topic == name] == lines_of(name)
     assert [row.body for row in rows if row.topic == "random"] == random_bodies()
     assert all(row.body.startswith(row.topic.encode()) for row in rows if row.topic in TEN)
+
+
+def test_an_nsqlookupd_names_the_server(
+    read: Callable[..., DataFrame], engine: EngineProcess, spark: SparkSession
+) -> None:
+    with RunningLookup() as lookup:
+        engine.http("PUT", "/config/nsqlookupd_tcp_addresses", b'["%s"]' % lookup.tcp_address.encode())
+        wait_for("its registration", lambda: lookup.producer_ports("flights") == [engine.tcp_port])
+        frame = spark.read.format("penstock").options(lookupd=lookup.http_address, topic="flights").load()
+        assert rows_of(frame) == there(engine, "flights")
+        engine.http("PUT", "/config/nsqlookupd_tcp_addresses", b"[]")
 
 
 def test_the_schema_is_the_one_that_is_written_down(read: Callable[..., DataFrame]) -> None:

@@ -40,6 +40,17 @@ def test_a_write_refuses_what_only_a_read_has_and_takes_what_spark_adds() -> Non
 
 
 def test_every_name_that_is_listed_is_taken() -> None:
-    read = {name: VALUES.get(name, "7") for name in READ_NAMES} | READ
+    read = {name: VALUES.get(name, "7") for name in READ_NAMES if name != "lookupd"} | READ
     assert read_options(read).rows_per_trigger == 7
     assert write_options({name: VALUES.get(name, "7") for name in WRITE_NAMES} | READ).number == 7
+
+
+def test_nsqlookupds_stand_in_for_the_url() -> None:
+    options = read_options({"lookupd": "one:4161, http://two:4161", "topic": "orders"})
+    assert (options.url, options.lookupd) == ("", ("one:4161", "http://two:4161"))
+
+
+@pytest.mark.parametrize("name", ["url", "start_offset", "end_offset", "parts"])
+def test_what_means_one_server_is_refused_beside_nsqlookupds(name: str) -> None:
+    with pytest.raises(ReadOptionError, match=f"^lookupd and {name} are both given: "):
+        read_options({"lookupd": "one:4161", "topic": "orders", name: "7"})
