@@ -47,6 +47,7 @@ from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.pieces import WorkInPieces
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket, after
 
@@ -122,7 +123,8 @@ class Engine:
         self.messages = MessageReads(self.catalog, self.clients, clock)
         self.message_acts = MessageActs(options, self.catalog, self.messages)
         self.message_search = MessageSearch(self.catalog, clock, backgrounds.disk)
-        self.trash = TrashActs(self.catalog, self._stores, self.pauses, options, clock)
+        self._pieces = WorkInPieces(clock, self._next_turn)
+        self.trash = TrashActs(self.catalog, self._stores, self.pauses, options, clock, self._pieces)
         self.stats = EngineStats(
             self.catalog,
             self._stores,
@@ -311,9 +313,11 @@ class Engine:
             if self._stores.log is not None:
                 self._stores.log.commit()
             self._workload.turn(delivers=not self.catalog.is_closing)
+            if self._pieces.has_rest:
+                self._pieces.turn()
         finally:
             # Work that is noted from here on is for the next turn. The log writes this turn's even after an error.
-            self._next_turn.is_requested = self._workload.has_rest
+            self._next_turn.is_requested = self._workload.has_rest or self._pieces.has_rest
             if self._stores.log is not None and self._next_turn.has_log_work:
                 self._stores.log.end_turn()
 

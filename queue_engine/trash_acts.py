@@ -6,7 +6,7 @@ what it can.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from queue_engine.act_kinds import check
@@ -14,18 +14,18 @@ from queue_engine.catalog import Catalog, released_change
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.delivery.topic import Topic
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.log_store.channel_restore import ChannelRestore
 from queue_engine.pauses import Pauses
-from queue_engine.progress.joining import Joined, join
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.stores import Stores
 from queue_engine.topology.topology import Change, channel_paused, max_attempts_set
 from queue_engine.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
-from queue_engine.vocabulary.errors import PenstockError, StorageError, TrashConflictError, TrashNotFoundError
+from queue_engine.vocabulary.errors import PenstockError, TrashConflictError, TrashNotFoundError
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
 from queue_engine.vocabulary.options.options import Options
-from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
+from queue_engine.vocabulary.pieces import WorkInPieces
+from queue_engine.vocabulary.ticket import DONE, Ticket, after, all_done, or_unknown
 from queue_engine.wire.trash import TrashStats
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,9 @@ RESTORED_NAMES_MAX = 99
 class TrashActs:
     """Belongs to the engine's thread. on_act: takes what the server deleted by itself, for the audit list."""
 
-    def __init__(self, catalog: Catalog, stores: Stores, pauses: Pauses, options: Options, clock: Clock) -> None:
+    def __init__(
+        self, catalog: Catalog, stores: Stores, pauses: Pauses, options: Options, clock: Clock, pieces: WorkInPieces
+    ) -> None:
         self.topics = catalog.topics
         self.on_act: Callable[[ActRecord], None] = lambda record: None
         self._catalog = catalog
@@ -51,6 +53,7 @@ class TrashActs:
         self._pauses = pauses
         self._bytes_max = options.trash_max_bytes
         self._clock = clock
+        self._pieces = pieces
         self._tick_at_ns = 0
         self._give_up_at_ns = 0
         self._bytes_before = 0  # that the trash kept when the last entry was given up
@@ -256,32 +259,62 @@ class TrashActs:
     def _join(self, owner: Topic, item: TrashItem, outcome: Outcome) -> Ticket:
         store = log_store(owner)
         pairs = [(one, owner.channels[one.name]) for one in (store.trash.all[number] for number in item.channels)]
-        for one, channel in pairs:
-            _read_unread(store, one, channel)
-        joined = {channel_backlog(channel).number: _joined(store, one, channel).progress for one, channel in pairs}
-        prepared = store.trash.prepare_restore(joined, [one for one, _ in pairs])
+        restores = [(ChannelRestore(store, one, channel_backlog(channel)), channel) for one, channel in pairs]
+        for one, _ in restores:
+            one.check()
+
+        def compute() -> Generator[None, None, Ticket]:
+            for one, _ in restores:
+                yield from one.compute()
+            return ChannelRestore.prepare(store, [one for one, _ in restores])
 
         def in_force() -> Ticket:
-            now_ns = store.time_ns()
-            for one, channel in pairs:
-                if channel.is_deleted:
-                    continue  # unreachable: acts on a topic have their turns
-                backlog = channel_backlog(channel)
-                of_both = _joined(store, one, channel)
-                counted = store.trash.counts(one.number, store.queue, store.released, now_ns)
-                outcome.depth += counted.waiting
-                outcome.deferred += counted.deferred
-                outcome.quarantined += counted.quarantined
-                if of_both.has_settled:
-                    channel.forget_in_flight()
-                backlog.join(of_both)
-                store.trash.note_restored(backlog.number, backlog.progress, one)
-                channel.has_moved()
+            # Durable: nothing from here on may end it half done.
+            for one, channel in restores:
+                self._take_over(one, channel)
+                outcome.depth += one.counted.waiting
+                outcome.deferred += one.counted.deferred
+                outcome.quarantined += one.counted.quarantined
             outcome.channels, outcome.name = len(pairs), item.name
-            return or_unknown(store.synced(), "the messages came back, and syncing that failed")
+            synced = or_unknown(store.synced(), "the messages came back, and syncing that failed")
+            return all_done([synced, self._pieces.start(place())])
 
+        def place() -> Generator[None, None, Ticket]:
+            for one, channel in restores:
+                yield from self._place(one, channel)
+            return DONE
+
+        prepared = self._pieces.start(compute())
+        prepared.when_done(lambda done: self._end(restores) if done.error is not None else None)
         # Its number goes last: until then a start still finds what it had.
         return after(after(prepared, in_force), lambda: self._trash.let_go(item))
+
+    @staticmethod
+    def _end(restores: Sequence[tuple[ChannelRestore, Channel]]) -> None:
+        for one, _ in restores:
+            one.end()
+
+    @staticmethod
+    def _take_over(one: ChannelRestore, channel: Channel) -> None:
+        try:
+            if one.joined.has_settled:
+                channel.forget_in_flight()
+            one.take_over()
+        except Exception as exc:
+            one.living.fail("taking over what was restored", exc)
+        finally:
+            one.end()
+
+    @staticmethod
+    def _place(one: ChannelRestore, channel: Channel) -> Generator[None, None, None]:
+        try:
+            for _ in one.living.place_joined(one.joined):
+                yield
+                if channel.is_deleted:
+                    return  # unreachable: acts on a topic have their turns
+        except Exception as exc:
+            one.living.fail("placing what was restored", exc)
+        channel.has_moved()
 
     # What the server deletes by itself.
 
@@ -348,19 +381,3 @@ class TrashActs:
             logger.warning("trash entry not deleted id=%d error=%s", trash, exc)
             return
         ticket.when_done(settled)
-
-
-def _joined(store: LogTopicStore, one: TrashedChannel, channel: Channel) -> Joined:
-    """The progress of a channel in the trash, and of the living one of its name."""
-    upto = store.released if one.upto is None else min(one.upto, store.released)
-    first = one.progress.floor
-    gaps = store.gaps_between(first, upto) if first < upto else []
-    return join(one.progress, channel_backlog(channel).progress, upto, oldest=store.oldest_offset, gaps=gaps)
-
-
-def _read_unread(store: LogTopicStore, one: TrashedChannel, channel: Channel) -> None:
-    """Raises StorageError while the progress of one of the two can't be read."""
-    store.trash.read_unread(one)
-    for number, what in ((one.number, "in the trash"), (channel.number, "of that name")):
-        if (unread := store.trash.unread(number)) is not None:
-            raise StorageError(f"the progress of the channel {what} can't be read: {unread}; nothing was changed")

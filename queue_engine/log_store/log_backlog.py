@@ -15,7 +15,7 @@ The progress journal has a delivery before the message leaves, and everything el
 latest. An ephemeral channel has no journal.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -26,7 +26,7 @@ from queue_engine.log_store.logged_batch import LoggedBatch
 from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
 from queue_engine.log_store.record_position import RecordPosition
 from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.joining import Joined, offsets_between
+from queue_engine.progress.joining import Joined, offsets_between, unsettled_ranges
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import ChannelQuarantine, operator_event, without
@@ -92,6 +92,7 @@ class LogBacklog:
         self._attempts = self._journaled.attempts
         self._oldest: tuple[int, int] | None = None  # an offset and its publish time
         self._on_fault: Callable[[str, Exception], object] | None = None
+        self._sorted_count = 0  # how often it forgot where each message is
         self._fault: tuple[str, Exception] | None = None  # until `watch` sets a listener
         try:
             self._resume()
@@ -620,16 +621,34 @@ class LogBacklog:
         self.start_over()
 
     def join(self, joined: Joined) -> None:
-        """Take over a progress that brings messages back; the journal has it. They come before all that wait. Where it
-        settles messages that this one has, the caller has taken back what was in flight: it is delivered again."""
+        """Take over a progress that brings messages back; the journal has it, and `place_joined` is called next. Where
+        it settles messages that this one has, the caller has taken back what was in flight: it is delivered again."""
         self.progress.become(joined.progress)
         if joined.has_settled:
             self.start_over()
-            return
-        dues = [one for first, count in joined.returned for one in self._place_joined(first, count)]
-        self._wait_or_return(dues)
-        self._ages.begin(self._topic.time_ns())
+
+    def place_joined(self, joined: Joined) -> Generator[None, None, None]:
+        """Have the messages that `join` brought back come before all that wait, some with each step; other calls may
+        come between. It ends early when the channel sorts all that it has anew."""
+        sorted_count = self._sorted_count
+        dues: list[Range] = []
+        for first, count in () if joined.has_settled else joined.returned:
+            # Acts may have settled some of them since.
+            for start, length in unsettled_ranges(self.progress, first, first + count):
+                dues += self._place_joined(start, length)
+            self._topic.next_turn.request_log_work()
+            yield
+            if self._sorted_count != sorted_count:
+                return
+        if dues:
+            self._wait_or_return(dues)
+        if dues or not joined.has_settled:
+            self._ages.begin(self._topic.time_ns())
         self._topic.next_turn.request_log_work()
+
+    def fail(self, doing: str, error: Exception) -> None:
+        """An act met an unexpected error once it was durable: the channel stops until it has sorted all it has."""
+        self._note_fault(doing, error)
 
     def _place_joined(self, first: int, count: int) -> list[tuple[int, int]]:
         """Returns the offsets that have a due time, with it, ascending."""
@@ -670,6 +689,7 @@ class LogBacklog:
         topic.next_turn.request_log_work()
 
     def _forget_all(self) -> None:
+        self._sorted_count += 1
         self._unsent.clear()
         self._returned.clear()
         self._order.clear()

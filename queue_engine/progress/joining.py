@@ -10,10 +10,12 @@ Attempts are the greater of both, and so are due times; what is quarantined in e
 messages before `upto` by other means, such as a rewind, has the one in the trash settle them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from queue_engine.progress.channel_progress import MADE_MAX, PAGE_OFFSETS, SETTLED, ChannelProgress
+from queue_engine.vocabulary.pieces import whole
 
 
 @dataclass(slots=True)
@@ -34,39 +36,56 @@ def join(
     oldest: int,
     gaps: Sequence[tuple[int, int]] = (),
 ) -> Joined:
-    """Neither is changed. oldest: the first offset that exists. gaps: ranges (first, count) without a message."""
+    """`joining` in one go."""
+    return whole(joining(trashed, living, upto, oldest=oldest, gaps=gaps))
+
+
+def joining(
+    trashed: ChannelProgress,
+    living: ChannelProgress,
+    upto: int,
+    *,
+    oldest: int,
+    gaps: Sequence[tuple[int, int]] = (),
+) -> Generator[None, None, Joined]:
+    """Neither is changed; `living` may change from the first step on, `trashed` may not. oldest: the first offset that
+    exists. gaps: ranges (first, count) without a message. Yields after each range."""
     joined = living.copy()
     joined.epoch = max(living.epoch, trashed.epoch) + 1
     result = Joined(joined)
     floor = max(trashed.floor, oldest)
     if floor < upto:
         _lower_floor(joined, min(floor, joined.floor))
-        for first, count in _unsettled(trashed, floor, upto):
-            _bring_back(result, trashed, first, count)
+        yield
+        for first, count in unsettled_ranges(trashed, floor, upto):
+            yield from _bring_back(result, trashed, first, count)
         for first, count in gaps:
             joined.settled(first, count)
-        result.returned = _without(result.returned, joined)
+            yield
+        result.returned = yield from _without(result.returned, joined)
     # What the other one finished from `upto` on.
-    finished = [(upto, trashed.floor - upto)] if trashed.floor > upto else []
-    finished += trashed.settled_between(max(upto, trashed.floor), trashed.cursor)
-    for first, count in finished:
-        end = first + count
-        if joined.first_unsettled(first, end) < end:
-            result.has_settled = True
-            joined.settled(first, count)
+    if trashed.floor > upto:
+        _settle(result, upto, trashed.floor - upto)
+    for first, count in trashed.settled_between(max(upto, trashed.floor), trashed.cursor):
+        _settle(result, first, count)
+        yield
     joined.level()
     return result
 
 
-def _unsettled(progress: ChannelProgress, first: int, end: int) -> list[tuple[int, int]]:
+def _settle(result: Joined, first: int, count: int) -> None:
+    if result.progress.first_unsettled(first, first + count) < first + count:
+        result.has_settled = True
+        result.progress.settled(first, count)
+
+
+def unsettled_ranges(progress: ChannelProgress, first: int, end: int) -> Iterator[tuple[int, int]]:
     """Ranges (first, count) that are not settled, delivered or not; nothing at or beyond the cursor is."""
-    found: list[tuple[int, int]] = []
     at = max(first, progress.floor)
-    for start, count in [*progress.settled_between(at, end), (end, 0)]:
+    for start, count in chain(progress.settled_between(at, end), [(end, 0)]):
         if at < start:
-            found.append((at, start - at))
+            yield at, start - at
         at = start + count
-    return found
 
 
 def _lower_floor(progress: ChannelProgress, floor: int) -> None:
@@ -88,12 +107,14 @@ def _put(progress: ChannelProgress, first: int, end: int, value: int) -> None:
         first += stop - at
 
 
-def _bring_back(result: Joined, trashed: ChannelProgress, first: int, count: int) -> None:
+def _bring_back(result: Joined, trashed: ChannelProgress, first: int, count: int) -> Generator[None, None, None]:
     """Have a range that the one in the trash has not settled wait in the joined progress."""
     joined, end = result.progress, first + count
-    for start, length in list(joined.settled_between(first, min(end, joined.cursor))):
+    # The offsets behind the one it is at are put back while it goes on.
+    for start, length in joined.settled_between(first, min(end, joined.cursor)):
         _put(joined, start, start + length, 0)
         result.returned.append((start, length))
+        yield
     if end > joined.cursor:
         joined.cursor = end
     for start, length, made in trashed.unsettled_between(first, end):
@@ -102,10 +123,12 @@ def _bring_back(result: Joined, trashed: ChannelProgress, first: int, count: int
                 _put(joined, offset, offset + 1, min(made, MADE_MAX))
                 if made > MADE_MAX:
                     joined.many[offset] = made
+        yield
     for offset in offsets_between(trashed.quarantined, first, count):
         joined.quarantined.setdefault(offset, trashed.quarantined[offset])
     for offset in offsets_between(trashed.deferred, first, count):
         joined.deferred[offset] = max(trashed.deferred[offset], joined.deferred.get(offset, 0))
+    yield
 
 
 def offsets_between(known: Collection[int], first: int, count: int) -> list[int]:
@@ -116,13 +139,16 @@ def offsets_between(known: Collection[int], first: int, count: int) -> list[int]
     return sorted(offset for offset in known if first <= offset < first + count)
 
 
-def _without(ranges: Sequence[tuple[int, int]], progress: ChannelProgress) -> list[tuple[int, int]]:
+def _without(
+    ranges: Sequence[tuple[int, int]], progress: ChannelProgress
+) -> Generator[None, None, list[tuple[int, int]]]:
     """The parts of these ranges that are not settled, which follow each other as one."""
     found: list[tuple[int, int]] = []
     for first, count in ranges:
-        for start, length in _unsettled(progress, first, first + count):
+        for start, length in unsettled_ranges(progress, first, first + count):
             if found and sum(found[-1]) == start:
                 found[-1] = (found[-1][0], found[-1][1] + length)
             else:
                 found.append((start, length))
+        yield
     return found

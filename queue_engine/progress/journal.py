@@ -14,7 +14,7 @@ on the disk, messages go on and their progress is in memory alone.
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from queue_engine.disk.background import Background, InlineBackground
@@ -313,6 +313,24 @@ class ProgressJournal:
             self._settle(settled)
 
         return self._prepare(note)
+
+    def prepare_packed(
+        self, channels: Mapping[int, tuple[ChannelProgress, Sequence[bytes]]], emptied: Mapping[int, int]
+    ) -> Ticket:
+        """The same of channels whose other progress is packed already, and of others that are emptied."""
+
+        def note() -> None:
+            for number, (progress, packed) in channels.items():
+                self.entries.packed_progress(number, progress, packed)
+            for number, upto in emptied.items():
+                self.entries.empty(number, upto)
+
+        return self._prepare(note)
+
+    @property
+    def written_number(self) -> int | None:
+        """Of the journal that entries are written to; None while there is none."""
+        return None if self._file is None else self._file.number
 
     def _prepare(self, note: Callable[[], None]) -> Ticket:
         self.flush()  # entries before it are not withdrawn with it

@@ -20,11 +20,13 @@ from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
 
 
 class JournalEntries:
-    """waiting: packed entries, not written yet. dirty: channel → index segments that changed since the last merge.
+    """taps: channel → its packed entries from the moment on that somebody wanted them. waiting: packed entries, not
+    written yet. dirty: channel → index segments that changed since the last merge.
     on_disk: those that may exist."""
 
     def __init__(self, on_disk: Indexes) -> None:
         self.waiting: list[bytes] = []
+        self.taps: dict[int, list[bytes]] = {}
         self.dirty: Indexes = {}
         self.on_disk = on_disk
 
@@ -43,6 +45,8 @@ class JournalEntries:
 
     def quarantine(self, channel: int, offset: int, made: int, quarantined: Quarantined) -> None:
         self.waiting.append(pack_quarantine(channel, offset, made, quarantined))
+        if channel in self.taps:
+            self.taps[channel].append(self.waiting[-1])
         self.dirty[channel].add(offset // INDEX_OFFSETS)
 
     def redrive(self, channel: int, offset: int, made: int) -> None:
@@ -58,12 +62,18 @@ class JournalEntries:
 
     def progress(self, channel: int, progress: ChannelProgress) -> None:
         """The channel has this progress from here on, whatever it was before."""
+        self.packed_progress(channel, progress, pack_progress(channel, progress))
+
+    def packed_progress(self, channel: int, progress: ChannelProgress, packed: Iterable[bytes]) -> None:
+        """The same of one whose entries are packed already."""
         self.note_dirty(channel, self.on_disk.get(channel, ()))
         self.note_dirty(channel, index_contents(progress))
-        self.waiting += pack_progress(channel, progress)
+        self.waiting += packed
 
     def _note(self, op: int, made: int, channel: int, first: int, count: int, value: int) -> None:
         self.waiting.append(pack_entry(op, made, channel, first, count, value))
+        if self.taps and channel in self.taps:
+            self.taps[channel].append(self.waiting[-1])
         index = first // INDEX_OFFSETS
         dirty = self.dirty[channel]
         if index not in dirty:

@@ -197,6 +197,10 @@ def pack_progress(channel: int, progress: ChannelProgress) -> Iterator[bytes]:
         yield pack_quarantine(channel, offset, 0, quarantined)
 
 
+def unpack_entry(packed: bytes) -> Entry:
+    return Entry(*_entry.unpack(packed))
+
+
 def apply(entry: Entry, progress: ChannelProgress) -> None:
     """Apply an entry to a channel's progress."""
     op, reason, made, _, first, count, value = entry

@@ -3,7 +3,7 @@
 The journal has them as it has the others, so snapshots, merges and recovery include them; the log keeps what they need.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -11,6 +11,7 @@ from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.ticket import Ticket
 
 
@@ -137,16 +138,34 @@ class TrashedChannels:
             copy.progress.become(living.progress.copy())
         self._journal.entries.progress(copy.number, copy.progress)
 
-    def prepare_restore(self, joined: Mapping[int, ChannelProgress], restored: Sequence[TrashedChannel]) -> Ticket:
-        """Done when the journal, durably and at once, has the joined progress of living channels, by number, and
-        nothing left of those in the trash."""
-        return self._journal.prepare_progress(joined, {one.number: self._end_of(one) for one in restored})
+    def tap(self, number: int) -> list[bytes]:
+        """The entries that a channel makes from here on, until `untap`."""
+        return self._journal.entries.taps.setdefault(number, [])
 
-    def note_restored(self, number: int, joined: ChannelProgress, restored: TrashedChannel) -> None:
-        """The journal has it once more, behind the entries that were written since it was prepared."""
-        entries, end = self._journal.entries, self._end_of(restored)
-        entries.progress(number, joined)
-        entries.empty(restored.number, end)
+    def untap(self, number: int) -> None:
+        self._journal.entries.taps.pop(number, None)
+
+    @property
+    def journal_number(self) -> int | None:
+        """Of the journal that entries are written to; None while there is none."""
+        return self._journal.written_number
+
+    def prepare_restore(
+        self, joined: Mapping[int, tuple[ChannelProgress, Sequence[bytes]]], restored: Sequence[TrashedChannel]
+    ) -> Ticket:
+        """Done when the journal, durably and at once, has the joined progress of living channels, by number, with its
+        packed entries, and nothing left of those in the trash."""
+        return self._journal.prepare_packed(joined, {one.number: self._end_of(one) for one in restored})
+
+    def note_restored(
+        self, number: int, joined: ChannelProgress, restored: TrashedChannel, prepared_in: int | None
+    ) -> None:
+        """Memory has the joined progress. prepared_in: the journal that has it. When entries are written to another one
+        by now, a merge began meanwhile and took what memory had before: this one gets it once more."""
+        end = self._end_of(restored)
+        if self.journal_number != prepared_in:
+            self._journal.entries.progress(number, joined)
+            self._journal.entries.empty(restored.number, end)
         restored.progress.emptied(end)
 
     @staticmethod
@@ -163,12 +182,20 @@ class TrashedChannels:
 
 def count_unsettled(progress: ChannelProgress, queue: ConsumeQueue, end: int, now_ns: int) -> TrashedCounts:
     """The messages below offset `end` that a channel has not settled. Raises StorageError."""
+    return whole(counting_unsettled(progress, queue, end, now_ns))
+
+
+def counting_unsettled(
+    progress: ChannelProgress, queue: ConsumeQueue, end: int, now_ns: int
+) -> Generator[None, None, TrashedCounts]:
+    """The same in steps, during which the progress does not change."""
     first = max(progress.floor, queue.oldest_offset)
     if first >= end:
         return TrashedCounts(0, 0)
     total = queue.count_between(first, end)
     for start, count in progress.settled_between(first, end):
         total -= queue.count_between(start, min(start + count, end))
+        yield
     aside = progress.quarantined
     deferred = len(still_deferred(progress, queue, first, end, now_ns).keys() - aside.keys())
     quarantined = len([offset for offset in aside if first <= offset < end])

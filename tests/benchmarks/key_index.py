@@ -15,11 +15,13 @@ measures it). Merges, which wait for a quiet moment, are stated apart.
 import argparse
 import os
 import statistics
+import struct
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -33,6 +35,7 @@ from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogStore
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.clock import SystemClock
+from tests.support.processes.running_engine import RunningEngine
 from tests.support.stores.worker_thread import WorkerThread
 
 TICK_S = 0.1
@@ -192,12 +195,77 @@ def one_round(store: Store, number: int, each: int, batches: int) -> Took:
     return Took(*(end - begin for end, begin in zip(ended, began, strict=True)))
 
 
+def http_ratios(directory: Path, *, each: int, rounds: int, requests: int) -> Took:
+    """As `publish_ratios`, the whole road over HTTP: one client on one connection, /pub?key= or, for more than one
+    each, /log/write. process: of all threads but the client's."""
+    ratios: list[Took] = []
+    with (
+        RunningEngine(directory / "with", storage="log") as with_index,
+        RunningEngine(directory / "without", storage="log") as without,
+    ):
+        for engine in (with_index, without):
+            engine.http("POST", "/topic/create?topic=orders")
+            if engine is without:
+                without_index(engine)
+        for number in range(rounds + 1):
+            took = {
+                engine: http_round(engine, number, each, requests)
+                for engine in ((with_index, without) if number % 2 else (without, with_index))
+            }
+            if number:
+                ratios.append(Took(*(one / other for one, other in zip(took[with_index], took[without], strict=True))))
+    return Took(*map(statistics.median, zip(*ratios, strict=True)))
+
+
+def without_index(engine: RunningEngine) -> None:
+    """No option turns the index off."""
+    log = engine._runner._engine._stores.log
+    log._parts.key_indexes.is_on = False
+
+
+def http_round(engine: RunningEngine, number: int, each: int, requests: int) -> Took:
+    work: list[tuple[str, bytes]] = []
+    for request in range(number * requests, (number + 1) * requests):
+        if each == 1:
+            work.append((f"/pub?topic=orders&key={key_of(request).decode()}", BODY))
+        else:
+            keys = [key_of(request * each + index) for index in range(each)]
+            parts = [struct.pack(">HI", len(key), len(BODY)) + key + BODY for key in keys]
+            body = struct.pack(">I", each) + b"".join(parts)
+            work.append((f"/log/write?topic=orders&batch_key={request + 1:032x}", body))
+    connection = HTTPConnection("127.0.0.1", engine.http_port)
+    own, began = time.thread_time(), Took(time.process_time(), engine._runner.cpu_s(), time.monotonic())
+    for path, body in work:
+        connection.request("POST", path, body)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 200
+    ended = Took(time.process_time() - (time.thread_time() - own), engine._runner.cpu_s(), time.monotonic())
+    connection.close()
+    return Took(*(end - begin for end, begin in zip(ended, began, strict=True)))
+
+
+def print_http(options: argparse.Namespace) -> None:
+    for each, requests in ((1, 4_000), (200, 500)):
+        with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+            took = http_ratios(Path(directory), each=each, rounds=options.rounds, requests=requests)
+        print(
+            f"publish with keys over HTTP, {each} a request: engine's thread {took.thread:.3f}, "
+            f"process {took.process:.3f}, wall clock {took.wall:.3f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--http", action="store_true", help="measure publishing over HTTP, and nothing else")
     parser.add_argument("--messages", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--directory", help="where the stores lie while this runs")
     options = parser.parse_args()
+    if options.http:
+        print_http(options)
+        return
     for policy in (SyncPolicy.OS, SyncPolicy.ALWAYS):
         for each, batches in ((200, 1_000), (1, 40_000)):
             with tempfile.TemporaryDirectory(dir=options.directory) as directory:

@@ -9,6 +9,7 @@ import pytest
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.joining import join, offsets_between
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
+from queue_engine.vocabulary.pieces import whole
 from tests.support.stores.log_store import Bench
 
 DUE_NS = 1 << 62
@@ -64,5 +65,7 @@ def test_what_is_deferred_of_all_ranges_gets_its_place_at_once(tmp_path: Path, m
     backlog.skip_before(10)
     placed = []
     monkeypatch.setattr(backlog, "_wait_or_return", placed.append)
-    backlog.join(join(trashed, backlog.progress, 10, oldest=0))
+    joined = join(trashed, backlog.progress, 10, oldest=0)
+    backlog.join(joined)
+    whole(backlog.place_joined(joined))
     assert placed == [[(offset, DUE_NS) for offset in range(1, 10, 2)]]
