@@ -1,6 +1,6 @@
 """What channels have done since the last write of the journal, and which index segments a merge has to write for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.journal_format import (
@@ -11,22 +11,23 @@ from queue_engine.progress.journal_format import (
     REDRIVE,
     REQUEUE,
     SEEK,
+    of_channel,
     pack_entry,
     pack_progress,
     pack_quarantine,
+    places_of,
 )
 from queue_engine.progress.progress_files import Indexes
 from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
 
 
 class JournalEntries:
-    """taps: channel → its packed entries from the moment on that somebody wanted them. waiting: packed entries, not
-    written yet. dirty: channel → index segments that changed since the last merge.
-    on_disk: those that may exist."""
+    """waiting: packed entries, not written yet. taps: channel → what else takes its packed entries, while an act on it
+    is on its way. dirty: channel → index segments that changed since the last merge. on_disk: those that may exist."""
 
     def __init__(self, on_disk: Indexes) -> None:
         self.waiting: list[bytes] = []
-        self.taps: dict[int, list[bytes]] = {}
+        self.taps: dict[int, Callable[[bytes], None]] = {}
         self.dirty: Indexes = {}
         self.on_disk = on_disk
 
@@ -46,7 +47,7 @@ class JournalEntries:
     def quarantine(self, channel: int, offset: int, made: int, quarantined: Quarantined) -> None:
         self.waiting.append(pack_quarantine(channel, offset, made, quarantined))
         if channel in self.taps:
-            self.taps[channel].append(self.waiting[-1])
+            self.taps[channel](self.waiting[-1])
         self.dirty[channel].add(offset // INDEX_OFFSETS)
 
     def redrive(self, channel: int, offset: int, made: int) -> None:
@@ -70,10 +71,20 @@ class JournalEntries:
         self.note_dirty(channel, index_contents(progress))
         self.waiting += packed
 
+    def mirror(self, channel: int, copy: int) -> None:
+        """Write what the channel does from here on for its copy, too, until the tap goes."""
+
+        def note(packed: bytes) -> None:
+            self.waiting.append(of_channel(packed, copy))
+            first, count = places_of(packed)
+            self.note_dirty(copy, range(first // INDEX_OFFSETS, (first + max(count, 1) - 1) // INDEX_OFFSETS + 1))
+
+        self.taps[channel] = note
+
     def _note(self, op: int, made: int, channel: int, first: int, count: int, value: int) -> None:
         self.waiting.append(pack_entry(op, made, channel, first, count, value))
         if self.taps and channel in self.taps:
-            self.taps[channel].append(self.waiting[-1])
+            self.taps[channel](self.waiting[-1])
         index = first // INDEX_OFFSETS
         dirty = self.dirty[channel]
         if index not in dirty:

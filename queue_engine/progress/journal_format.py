@@ -201,6 +201,18 @@ def unpack_entry(packed: bytes) -> Entry:
     return Entry(*_entry.unpack(packed))
 
 
+def of_channel(packed: bytes, channel: int) -> bytes:
+    """The same entry of another channel."""
+    entry = unpack_entry(packed)
+    return _entry.pack(*entry._replace(channel=channel))
+
+
+def places_of(packed: bytes) -> tuple[int, int]:
+    """(first offset, count) of an entry on messages."""
+    entry = unpack_entry(packed)
+    return entry.first, 1 if entry.op == QUARANTINE else entry.amount
+
+
 def apply(entry: Entry, progress: ChannelProgress) -> None:
     """Apply an entry to a channel's progress."""
     op, reason, made, _, first, count, value = entry

@@ -118,7 +118,17 @@ class TrashedChannels:
             copy.progress = living.progress.copy()
             self.put(copy, is_new=True)
         progress = {copy.number: copy.progress for copy, _ in copies}
-        return self._journal.prepare_progress(progress, {living.number: upto for _, living in copies})
+        prepared = self._journal.prepare_progress(progress, {living.number: upto for _, living in copies})
+        if prepared.error is None:
+            # What they do until they are emptied in memory, too, is theirs and the copies'.
+            for copy, living in copies:
+                self._journal.entries.mirror(living.number, copy.number)
+            prepared.when_done(lambda done: self._end_mirrors(copies) if done.error is not None else None)
+        return prepared
+
+    def _end_mirrors(self, copies: Sequence[tuple[TrashedChannel, LivingProgress]]) -> None:
+        for _, living in copies:
+            self.untap(living.number)
 
     def prepare_range(
         self, copies: Sequence[tuple[TrashedChannel, LivingProgress | None]], first: int, end: int
@@ -135,12 +145,15 @@ class TrashedChannels:
         """The journal has a copy once more, behind the entries that were written since it was prepared. living: the
         channel that is emptied in memory now, and has finished messages since; None for a range."""
         if living is not None:
+            self.untap(living.number)
             copy.progress.become(living.progress.copy())
         self._journal.entries.progress(copy.number, copy.progress)
 
     def tap(self, number: int) -> list[bytes]:
         """The entries that a channel makes from here on, until `untap`."""
-        return self._journal.entries.taps.setdefault(number, [])
+        tapped: list[bytes] = []
+        self._journal.entries.taps[number] = tapped.append
+        return tapped
 
     def untap(self, number: int) -> None:
         self._journal.entries.taps.pop(number, None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from queue_engine.progress.journal_entries import JournalEntries
 from queue_engine.progress.trashed_channels import TrashedChannels
 from tests.faults.log_crash_states import PromiseBrokenError
 from tests.faults.trash_crash_states import explore
@@ -31,3 +32,10 @@ def test_it_notices_a_copy_that_the_journal_does_not_know(monkeypatch: pytest.Mo
     monkeypatch.setattr(TrashedChannels, "put", lambda self, one, *, is_new=False: put(self, one))
     with pytest.raises(PromiseBrokenError):
         explore(STATES, 1)
+
+
+@pytest.mark.slow(reason="starts an engine for each of many crash states")
+def test_it_notices_what_is_finished_while_an_emptying_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JournalEntries, "mirror", lambda self, channel, copy: None)
+    with pytest.raises(PromiseBrokenError, match="too much"):
+        explore(60, 5)

@@ -13,18 +13,23 @@ engine is started on what is left. It restores all that the trash has, in random
 import argparse
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
-from queue_engine.disk.background import Backgrounds, InlineBackground
+from queue_engine.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
+from queue_engine.vocabulary import pieces
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.pieces import PIECE_NS
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
 from tests.support.clock import ManualClock
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.engine import Client, settle
+from tests.support.stores.background import HeldBackground
 
 DIRECTORY = "/nowhere"
 STEPS = 25
@@ -37,12 +42,25 @@ SYNC_MS = 250
 Attempts = dict[bytes, int]
 
 
-def new_engine(files: SimulatedFiles, clock: ManualClock) -> Engine:
+class Worker(HeldBackground):
+    """Does each job at once, until it is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_held = False
+
+    def submit(self, job: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        super().submit(job, done)
+        if not self.is_held:
+            self.finish()
+
+
+def new_engine(files: SimulatedFiles, clock: ManualClock, worker: Background | None = None) -> Engine:
     options = Options(
         data_path=DIRECTORY, storage="log", samples_interval_ms=0, log_segment_bytes=SEGMENT_BYTES, max_msg_size=60_000,
         max_body_size=60_000,
     )  # fmt: skip
-    engine = Engine(options, clock=clock, files=files, backgrounds=Backgrounds.of(InlineBackground()))
+    engine = Engine(options, clock=clock, files=files, backgrounds=Backgrounds.of(worker or InlineBackground()))
     engine.open()
     return engine
 
@@ -59,7 +77,8 @@ class TrashScript:
         self.files = SimulatedFiles()
         self.files.make_directory(DIRECTORY)
         self.clock = ManualClock()
-        self.engine = new_engine(self.files, self.clock)
+        self.worker = Worker()
+        self.engine = new_engine(self.files, self.clock, self.worker)
         self.count = 0
         self.open: dict[str, Attempts] = {name: {} for name in CHANNELS}
         self.engine.acts.create_topic(TOPIC)
@@ -71,11 +90,11 @@ class TrashScript:
         self.tally.scripts += 1
         self.files.before_operation = self._before
         steps = [self._publish, self._consume, self._empty, self._delete, self._make, self._restore, self._rewind]
-        steps += [self._rest, self._delete_topic, self._empty_topic]
+        steps += [self._rest, self._delete_topic, self._empty_topic, self._finish_meanwhile]
         for _ in range(STEPS):
             if self.tally.states >= self.states_max:
                 return
-            self.rng.choices(steps, [4, 4, 3, 3, 2, 3, 1, 2, 1, 1])[0]()
+            self.rng.choices(steps, [4, 4, 3, 3, 2, 3, 1, 2, 1, 1, 3])[0]()
 
     def _sync(self) -> None:
         settle(self.engine)
@@ -184,6 +203,55 @@ class TrashScript:
         entries = self.engine.trash.list()
         if entries:
             restore(self.engine, self.rng.choice(entries).id)
+
+    def _finish_meanwhile(self) -> None:
+        """Consumers take and finish messages while an act is on its way to the disk, a step of it with each turn."""
+        name = self.rng.choice(CHANNELS)
+        if name not in self.engine.topics[TOPIC].channels:
+            return
+        self._quietly()
+        client = Client(self.engine, TOPIC, name, ready=self.rng.randint(1, 5))
+        for one in client.sink.received:
+            self.open[name][one.body] = one.attempts
+        entries = [one for one in self.engine.trash.list() if one.channel in ("", name)]
+        acts: list[Callable[[], object]] = [
+            lambda: self.engine.acts.empty_channel(TOPIC, name),
+            lambda: self.engine.acts.delete_channel(TOPIC, name),
+            *(partial(self.engine.trash.restore_trash, TOPIC, trash=one.id) for one in entries),
+        ]
+        self.worker.is_held, pieces.PIECE_NS = True, 0
+        self.rng.choice(acts)()
+        for turn in range(self.rng.choice([2, 5, 10])):
+            if turn:
+                self.engine.turn()
+            self._finish_one(client, name)
+            if self.rng.random() < 0.3 and self.tally.states < self.states_max:
+                self.tally.states += 1
+                self.tally.kinds["kill while an act waits"] += 1
+                judge(self.files.after_kill(), self.open, self.rng)
+            if self.rng.random() < 0.4:
+                self.worker.work()
+                self.worker.answer()
+        self.worker.is_held = False
+        while self.worker.is_busy or self.engine.has_work:
+            self.worker.finish()
+            settle(self.engine)
+        for one in client.sink.received:
+            self.open[name][one.body] = max(self.open[name][one.body], one.attempts)
+        pieces.PIECE_NS = PIECE_NS
+        client.leave()
+        self._loudly()
+
+    def _finish_one(self, client: Client, name: str) -> None:
+        """A message that was taken before the act, or since."""
+        received = client.sink.received
+        if received:
+            one = received.pop(self.rng.randrange(len(received)))
+            if not client.channel.finish(client.consumer, [one.id]):
+                del self.open[name][one.body]
+        self.engine.turn()
+        for one in received:
+            self.open[name][one.body] = max(self.open[name].get(one.body, 0), one.attempts)
 
     # Ends.
 
