@@ -92,6 +92,14 @@ def test_the_installed_command_is_the_same_program(installed: Path, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_commands_that_stand_in_for_nsqs_daemons_are_installed(installed: Path) -> None:
+    for command, name in (("penstock-queue", "nsqd v"), ("penstock-lookup", "nsqlookupd v")):
+        done = subprocess.run(
+            [installed.parent / command, "--version"], check=True, capture_output=True, text=True, timeout=120
+        )
+        assert done.stdout.startswith(name)
+
+
 def test_it_has_the_dashboard_and_the_alert_rules(installed: Path) -> None:
     where = "import queue_engine.service.monitoring as m; print(*m.__path__)"
     found = subprocess.run([installed, "-c", where], check=True, capture_output=True, text=True, cwd=installed.parent)
