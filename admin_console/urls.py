@@ -19,6 +19,7 @@ from admin_console.views import (
     rewind,
     risky_acts,
     safe_acts,
+    tokens,
     trash,
 )
 
@@ -77,6 +78,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("pipeline/replays/<slug:replay>/", pages.replay, name="replay"),
     path("trash/", trash.trash_page, name="trash"),
     path("audit/", audit.audit_list, name="audit"),
+    path("tokens/", tokens.tokens_page, name="tokens"),
     path(f"{_TOPIC}/~messages/", topic_messages.topic_messages, name="topic_messages"),
     # The messages of a channel.
     path(f"{_CHANNEL}/~messages/", search.messages_or_search, name="channel_messages"),
@@ -104,6 +106,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act("pipeline/~replay/", pipeline.PlanReplay, "plan_replay"),
     _act("pipeline/replays/<slug:replay>/~run/", pipeline.RunReplay, "run_replay"),
     _act("pipeline/replays/<slug:replay>/~cancel/", pipeline.CancelReplay, "cancel_replay"),
+    # Tokens of programs.
+    _act("tokens/~create/", tokens.CreateToken, "create_token"),
+    _act("tokens/<slug:token>/~revoke/", tokens.RevokeToken, "revoke_token"),
     # Acts that are confirmed first.
     _act(f"{_TOPIC}/~empty/", risky_acts.EmptyTopic, "empty_topic"),
     _act(f"{_TOPIC}/~delete/", risky_acts.DeleteTopic, "delete_topic"),

@@ -60,7 +60,7 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Act:
     """least: the role that may do it on a page; None: no page offers it. method: of the engine; "" where the pipeline's
-    worker does it, or HTTP alone asks for it."""
+    worker does it, HTTP alone asks for it, or it is about tokens."""
 
     name: str
     least: Role | None
@@ -286,6 +286,9 @@ _TABLE = (
     Act("run_replay", Role.OPERATOR),
     Act("cancel_replay", Role.OPERATOR),
     # These lose messages, or deliver them again.
+    # Whoever makes a token can give its rights to any program.
+    Act("create_token", Role.ADMIN),
+    Act("revoke_token", Role.ADMIN),
     Act("finish_messages", Role.ADMIN, "message_acts.finish_messages", _finished_messages),
     Act("rewind_channel", Role.ADMIN, "acts.rewind_channel", _rewound),
     Act("empty_topic", Role.ADMIN, "acts.empty_topic", _emptied),

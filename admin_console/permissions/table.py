@@ -25,6 +25,7 @@ PAGES: Mapping[str, Role] = {
     "password": Role.VIEWER,
     "logout": Role.VIEWER,
     "audit": Role.OPERATOR,
+    "tokens": Role.ADMIN,
     # Bodies may be anybody's data; every look is audited.
     "topic_messages": Role.OPERATOR,
 }

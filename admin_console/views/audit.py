@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -14,7 +15,9 @@ from admin_console.audit.chain import COLUMNS
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.upkeep import ChainState, ListSize, chain_state, list_size
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
+from admin_console.gateway.act_file import has_file_acts
 from admin_console.gateway.act_table import ACTS
+from admin_console.views.audit_file import file_page, url_of_file
 from admin_console.views.notices import waiting_rows
 from admin_console.vocabulary.units import byte_count
 
@@ -55,7 +58,9 @@ class AuditLine:
 
 @require_safe
 def audit_list(request: HttpRequest) -> HttpResponse:
-    """`?actor=&action=&object=&before=`: filters, and the id that the page begins below."""
+    """`?actor=&action=&object=&before=`: filters, and the id that the page begins below. `?from=file`: another list."""
+    if request.GET.get("from") == "file":
+        return file_page(request)
     wanted = {name: request.GET.get(name, "").strip()[:140] for name in ("actor", "action", "object")}
     before = request.GET.get("before", "")
     rows = list(_rows(**{f"{name}_text": text for name, text in wanted.items()}, before=before)[: PAGE_ROWS + 1])
@@ -67,6 +72,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         "wanted": wanted,
         "actions": sorted({*ACTS, *_FURTHER_ACTIONS}),
         "is_filtered": bool(filters),
+        "file_url": url_of_file() if has_file_acts(settings.DATA_PATH) else "",
         "rows_wait": waiting_rows() is not None,
         "chain": _chain_sentence(chain_state()),
         "size": _size_sentence(list_size(), chain_state()),

@@ -25,6 +25,7 @@ _UNDER = {
     "replay": "pipeline",
     **{act.name: "topics" if act.method else "pipeline" for act in ACTS.values() if act.least is not None},
     **{name: "trash" for name in ACTS if name.endswith("_trash")},
+    **{name: "tokens" for name in ACTS if name.endswith("_token")},
 }
 
 
@@ -62,6 +63,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "home_url": _url("overview") or "/",
             "topics_url": _url("topics"),
             "password_url": _url("password"),
+            "tokens_url": _url("tokens") if may is not None and may["tokens"] else "",
             "logout_url": _url("logout"),
             "query": request.GET.get("q", "")[:130] if here == "topics" else "",
             "notices": notices() if user else [],

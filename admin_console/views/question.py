@@ -19,7 +19,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing to fill in. kind: text, area, radio or select, which have `choices`, or hidden."""
+    """One thing to fill in. kind: text, area, hidden, or radio, checks or select, which have `choices`."""
 
     name: str
     label: str

@@ -35,13 +35,16 @@ def read_page(directory: str | os.PathLike[str], *, before: int = 0, count: int)
     in the file. Raises OSError."""
     found: list[NumberedEntry] = []
     results: set[str] = set()
+    is_below = not before
     for one in _newest_first(directory):
         entry = one.entry
         if entry is not None and entry.phase == "result":
             results.add(entry.act)
         if entry is not None and entry.phase == "intent" and entry.act in results:
             continue
-        if before and (one.number is None or one.number >= before):
+        # A damaged line has no number: it is where its neighbours are.
+        is_below = is_below or (one.number is not None and one.number < before)
+        if not is_below:
             continue
         if len(found) == count:
             return Page(tuple(found), has_older=True)

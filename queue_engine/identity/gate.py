@@ -100,7 +100,13 @@ class Gate:
         for token, authorization in self._fixed:
             if hmac.compare_digest(secret, token):
                 return authorization
-        return self.tokens.authorization_of(secret) if self.tokens is not None else None
+        if self.tokens is None or not looks_like_token(secret):
+            return None
+        found = self.tokens.authorization_of(secret)
+        if found is None:
+            self.check()  # it may have been made this moment
+            found = self.tokens.authorization_of(secret)
+        return found
 
     async def ask(self, secret: bytes, peer: Peer) -> Authorization:
         """What the client may do whose secret is not `known`; a refusal takes its time. Raises SecretRefusedError."""

@@ -42,6 +42,7 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("confirm-replay", "/pipeline/~replay/"),
         ConsolePage("confirm-stop-job", "/pipeline/jobs/archive/~stop/"),
         ConsolePage("audit", "/audit/"),
+        ConsolePage("tokens", "/tokens/"),
         ConsolePage("password", "/password/"),
         ConsolePage("not-allowed", "/audit/", user="vera"),
         ConsolePage("confirm-publish", f"{topic_path}~publish/"),

@@ -10,6 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from playwright.sync_api import Page, ViewportSize, expect
 
 from admin_console.permissions.table import ACTS, PAGES
+from queue_engine.identity.token_file import TokenFile
 from tests.browser.conftest import OpenPage
 from tests.browser.pages import ConsolePage, pages_of
 from tests.support.lakes.pipeline_lake import planned_replay
@@ -34,6 +35,7 @@ KWARGS = (
     ("job",),
     ("replay",),
     ("topic", "trash"),
+    ("token",),
 )
 TRASHED = "trashed"  # a topic of the log on every server: another kind has no trash
 ASKED = {"topic": TOPIC, "channel": CHANNEL, "job": "archive", "replay": REPLAY, "cursor": "archive", "message": "0"}
@@ -60,11 +62,13 @@ def complaints_about(page: Page, within: str = "") -> list[str]:
     return found
 
 
-def path_of(name: str, trash: int = 0) -> str:
-    """The path of a page or an act: about the topic, channel, job, replay, cursor or message of ASKED, or about an
-    entry in the trash."""
+def path_of(name: str, trash: int = 0, token: str = "") -> str:
+    """The path of a page or an act: about the topic, channel, job, replay, cursor or message of ASKED, about an entry
+    in the trash, or about a token."""
     for names in KWARGS:
-        asked = {**ASKED, "topic": TRASHED, "trash": trash} if "trash" in names else ASKED
+        asked = {**ASKED, "token": token}
+        if "trash" in names:
+            asked |= {"topic": TRASHED, "trash": str(trash)}
         try:
             return reverse(name, kwargs={each: asked[each] for each in names})
         except NoReverseMatch:
@@ -153,9 +157,16 @@ def trash(server: ServerProcess) -> int:
     return int(next(entry["id"] for entry in entries if entry["topic"] == TRASHED))
 
 
+@pytest.fixture(scope="module")
+def token(server: ServerProcess) -> str:
+    """The id of a token; the server lets programs in without one."""
+    file = TokenFile(server.data_path)
+    return file.create("deploy", ["publish"], ["orders.*"], expires_ms=0, by="admin", now_ms=1_700_000_000_000)[0].id
+
+
 @pytest.mark.timeout(300)
 def test_axe_finds_nothing_in_any_dialog(
-    busy_channel: None, trash: int, open_page: OpenPage, complaints: Complaints
+    busy_channel: None, trash: int, token: str, open_page: OpenPage, complaints: Complaints
 ) -> None:
     complaints.expect("/topics/~create/.*400")
     page = open_page("/topics/", graphs=False, viewport=WIDE)
@@ -184,7 +195,7 @@ def test_axe_finds_nothing_in_any_dialog(
     page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
     page.unroute_all()
     for act in ACTS:
-        open_dialog(page, path_of(act, trash))
+        open_dialog(page, path_of(act, trash, token))
         found[act] = complaints_about(page, "dialog")
         page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
     expect_none(found)

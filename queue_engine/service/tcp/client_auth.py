@@ -85,6 +85,8 @@ class ClientAuth:
         if self.authorization is not None:
             raise invalid("AUTH already set")
         if not self._gate.is_enabled:
+            self._gate.check()  # the first token may have been made this moment
+        if not self._gate.is_enabled:
             raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
         self._secret = command.secret
         self._with_authorization(self._answer)

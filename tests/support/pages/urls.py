@@ -8,6 +8,7 @@ TOPIC, CHANNEL, CURSOR, JOB, REPLAY = "orders", "billing", "archive", "archive",
 MESSAGE = "0"  # its offset
 TRASH = 999_999  # an id that no entry has
 SEARCH = "0123456789abcdef"  # forgotten
+TOKEN = "0123456789ab"  # an id that no token has
 
 
 def all_urls() -> list[tuple[str, str]]:
@@ -21,6 +22,7 @@ def all_urls() -> list[tuple[str, str]]:
         "message": MESSAGE,
         "trash": TRASH,
         "search": SEARCH,
+        "token": TOKEN,
     }
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))

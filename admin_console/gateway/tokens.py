@@ -1,0 +1,114 @@
+"""Tokens of programs: what the console shows of them, makes and revokes.
+
+They are in a file of the data directory, which the engine follows (`queue_engine/identity/token_file.py`).
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActResult
+from queue_engine.identity.permission import Permission
+from queue_engine.identity.token import NAME_LENGTH_MAX, TokenError, TokenState
+from queue_engine.identity.token_file import TokenFile
+from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
+
+__all__ = ["NAME_LENGTH_MAX", "PERMISSIONS", "TokenView", "create_token", "list_tokens", "revoke_token"]
+
+PERMISSIONS = tuple(
+    (one.value, words)
+    for one, words in (
+        (Permission.PUBLISH, "publish messages"),
+        (Permission.CONSUME, "consume channels, and read topics"),
+        (Permission.ADMINISTER, "administer: pause, empty, delete, and every other act of the HTTP API"),
+    )
+)
+
+
+class TokensUnreadableError(Exception):
+    """The file is damaged, or can't be read; the text is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """One token. Times are Unix milliseconds; 0 for never. state: valid, expired or revoked."""
+
+    id: str
+    name: str
+    permissions: tuple[str, ...]
+    topics: tuple[str, ...]
+    state: str
+    created_ms: int
+    created_by: str
+    expires_ms: int
+    used_ms: int
+    revoked_ms: int
+    revoked_by: str
+
+    @property
+    def is_valid(self) -> bool:
+        return self.state == TokenState.VALID
+
+
+def list_tokens(directory: Path) -> list[TokenView] | None:
+    """All tokens, valid ones first, then the newest first; None where clients need none. Raises
+    TokensUnreadableError."""
+    file, now_ms = TokenFile(directory), _now_ms()
+    try:
+        tokens = file.read()
+    except PenstockError as exc:
+        raise TokensUnreadableError(str(exc)) from exc
+    if tokens is None:
+        return None
+    used = file.used_ms()
+    views = [
+        TokenView(
+            id=token.id,
+            name=token.name,
+            permissions=tuple(token.permissions),
+            topics=token.topics,
+            state=token.state(now_ms).value,
+            created_ms=token.created_ms,
+            created_by=token.created_by,
+            expires_ms=token.expires_ms,
+            used_ms=used.get(token.id, 0),
+            revoked_ms=token.revoked_ms,
+            revoked_by=token.revoked_by,
+        )
+        for token in tokens
+    ]
+    return sorted(views, key=lambda view: (not view.is_valid, -view.created_ms))
+
+
+def create_token(
+    directory: Path, name: str, permissions: list[str], topics: list[str], *, valid_ms: int, by: str
+) -> tuple[ActResult, str]:
+    """Make a token; the result, and the secret, which is nowhere else: "" where none was made. valid_ms: 0 for ever."""
+    now_ms = _now_ms()
+    try:
+        token, secret = TokenFile(directory).create(
+            name, permissions, topics, expires_ms=now_ms + valid_ms if valid_ms else 0, by=by, now_ms=now_ms
+        )
+    except PenstockError as exc:
+        return _refused(exc), ""
+    what = f"{', '.join(token.permissions)} on {', '.join(token.topics)}"
+    return ActResult(DONE, f"Made the token {token.name}: {what}."), secret
+
+
+def revoke_token(directory: Path, token_id: str, *, by: str) -> ActResult:
+    try:
+        token = TokenFile(directory).revoke(token_id, by=by, now_ms=_now_ms())
+    except PenstockError as exc:
+        return _refused(exc)
+    return ActResult(DONE, f"Revoked the token {token.name}: it lets nobody in, and its connections end.")
+
+
+def _refused(error: PenstockError) -> ActResult:
+    text = f"{str(error)[:1].upper()}{str(error)[1:]}."
+    if isinstance(error, OutcomeUnknownError):
+        return ActResult(UNKNOWN, text, "OUTCOME_UNKNOWN")
+    return ActResult(FAILED, f"{text} Nothing was changed.", error.code if isinstance(error, TokenError) else "")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,41 @@
+"""The audit page lists the acts that the engine wrote to its file while no console ran."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin_console.views.audit_file import PAGE_ROWS
+from queue_engine.act_file.act_file import NAME, ActFile
+from queue_engine.act_file.entry import Entry
+from queue_engine.disk.files import Files
+from tests.support.pages.console import client_of, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: Any) -> None:
+    settings.DATA_PATH = tmp_path
+    client = client_of(make_user())
+    assert "without a console" not in client.get("/audit/").content.decode()
+    about = {"at_ms": 1_700_000_000_000, "address": "192.0.2.1:5", "actor": "deploy", "topic": "orders", "channel": ""}
+    file = ActFile(str(tmp_path), Files())
+    file.append(
+        [
+            Entry(phase="event", act="", action="read_messages", **about, error="NOT_ALLOWED: no", times=12),  # type: ignore[arg-type]
+            Entry(phase="result", act="a", action="empty_topic", **about, counts={"depth": 7}),  # type: ignore[arg-type]
+            Entry(phase="intent", act="b", action="delete_topic", **about),  # type: ignore[arg-type]
+            *[Entry(phase="event", act="", action="create_topic", **about)] * PAGE_ROWS,  # type: ignore[arg-type]
+        ]
+    )
+    file.close()
+    assert 'href="/audit/?from=file"' in client.get("/audit/").content.decode()
+    page = client.get("/audit/?from=file").content.decode()
+    assert "Acts without a console" in page
+    assert page.count("create topic") == PAGE_ROWS
+    older = client.get("/audit/?from=file&before=4").content.decode()
+    for words in ("no result", "Emptied orders: dropped 7 messages.", "NOT_ALLOWED: no", "(12 like this)", "deploy"):
+        assert words in older, words
+    whole = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(whole[:30] + b"X" + whole[31:])
+    assert "damaged" in client.get("/audit/?from=file&before=3").content.decode()

@@ -1,0 +1,118 @@
+"""The page of tokens: made with their secret shown once, listed, revoked; audited; and the engine follows."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from admin_console.audit.models import AuditRow
+from admin_console.vocabulary.roles import Role
+from queue_engine.identity.token_file import TokenFile
+from queue_engine.service.runner import EngineRunner
+from tests.support.nsq_socket import FRAME_ERROR, FRAME_RESPONSE, NsqSocket, sized
+from tests.support.pages.console import client_of, console_engine, make_user
+
+pytestmark = pytest.mark.django_db
+FORM = {"token_name": "deploy", "allow": ["publish", "consume"], "topics": "orders.*, logs", "valid_days": "30"}
+
+
+@pytest.fixture
+def engine(tmp_path: Path, settings: Any) -> Iterator[EngineRunner]:
+    settings.DATA_PATH = tmp_path
+    with console_engine(tmp_path) as runner:
+        yield runner
+
+
+@pytest.fixture
+def client(engine: EngineRunner) -> Client:
+    return client_of(make_user())
+
+
+def secret_in(page: str) -> str:
+    found = re.search(r'value="(pst_[0-9a-f]{12}_[0-9a-f]{64})"', page)
+    assert found is not None, page
+    return found[1]
+
+
+def test_a_token_is_made_used_and_revoked(client: Client, engine: EngineRunner, tmp_path: Path) -> None:
+    page = client.get("/tokens/").content.decode()
+    assert "No tokens" in page
+    assert "programs need none" in page
+    assert "It is the first one" in client.get("/tokens/~create/").content.decode()
+    answer = client.post("/tokens/~create/", FORM)
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    secret = secret_in(answer.content.decode())
+    (token,) = TokenFile(tmp_path).read() or ()
+    assert token.fits(secret.encode())
+    assert (token.name, token.topics, token.created_by) == ("deploy", ("orders.*", "logs"), "ada")
+    assert token.expires_ms - token.created_ms == 30 * 86_400_000
+    # Shown once: not on the list, not after a reload of it, not in the audit list.
+    page = client.get("/tokens/").content.decode()
+    assert "deploy" in page
+    assert "publish, consume" in page
+    assert secret not in page
+    assert not AuditRow.objects.filter(detail__contains=secret).exists()
+    assert not AuditRow.objects.filter(message__contains=secret).exists()
+    # The engine follows within a second, and so do its connections.
+    engine_client = NsqSocket(engine.tcp_address[1])
+    engine_client.send(b"AUTH\n" + sized(secret.encode()) + b"SUB logs ch\n")
+    assert b'"identity":"deploy"' in engine_client.read_frame()[1]
+    assert engine_client.read_frame() == (FRAME_RESPONSE, b"OK")
+    page = client.get(f"/tokens/{token.id}/~revoke/").content.decode()
+    assert "Revoke the token deploy" in page
+    answer = client.post(f"/tokens/{token.id}/~revoke/", {"reason": "left the team"}, follow=True)
+    assert "Revoked the token deploy" in answer.content.decode()
+    assert "Revoke…" not in answer.content.decode()
+    assert engine_client.read_frame() == (FRAME_ERROR, b"E_UNAUTHORIZED AUTH the token deploy was revoked")
+    engine_client.close()
+    rows = AuditRow.objects.filter(action__endswith="_token").order_by("id")
+    assert [(row.action, row.phase, row.verdict, row.actor, row.detail, row.reason) for row in rows] == [
+        ("create_token", "intent", "", "ada", "deploy: publish, consume on orders.*, logs", ""),
+        ("create_token", "result", "done", "ada", "deploy: publish, consume on orders.*, logs", ""),
+        ("revoke_token", "intent", "", "ada", "deploy", "left the team"),
+        ("revoke_token", "result", "done", "ada", "deploy", "left the team"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"token_name": " "}, "The token needs a name."),
+        ({"token_name": "a/b"}, "is no name of a token"),
+        ({"allow": []}, "Choose what the token may do."),
+        ({"allow": ["own"]}, "is no permission"),
+        ({"topics": "orders/eu"}, "is not a topic pattern"),
+        ({"valid_days": "-1"}, "is no time to expire after"),
+    ],
+)
+def test_a_wrong_form_comes_back_as_it_was_filled_in(
+    client: Client, tmp_path: Path, changed: dict[str, object], complaint: str
+) -> None:
+    answer = client.post("/tokens/~create/", {**FORM, **changed})
+    assert answer.status_code == 400
+    page = answer.content.decode()
+    assert complaint in page.replace("&#x27;", "'")
+    if "token_name" not in changed:
+        assert 'value="deploy"' in page
+    assert TokenFile(tmp_path).read() is None
+
+
+def test_a_damaged_file_is_named_and_nothing_is_made(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_bytes(b"{}\n00000000\n")
+    page = client.get("/tokens/").content.decode()
+    assert "Tokens can&#x27;t be read" in page or "Tokens can't be read" in page
+    assert "is damaged" in page
+    assert "is damaged" in client.post("/tokens/~create/", FORM).content.decode()
+    assert path.read_bytes() == b"{}\n00000000\n"
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_others_than_admins_see_no_tokens(engine: EngineRunner, role: Role) -> None:
+    client = client_of(make_user(role=role))
+    assert client.get("/tokens/").status_code == 403
+    assert 'href="/tokens/"' not in client.get("/").content.decode()
