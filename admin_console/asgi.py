@@ -27,6 +27,7 @@ application = TrustedProxies(
                     URLRouter(websocket_urlpatterns),
                     paths=SOCKETS,
                     origin=settings.CONSOLE.origin,
+                    speaks_tls=settings.CONSOLE.speaks_tls,
                     allowed_hosts=settings.ALLOWED_HOSTS,
                 ),
             }

@@ -51,6 +51,13 @@ CONSOLE_OPTIONS = (
         "the console's address in the browser behind a proxy: https://HOST[:PORT][/PATH/]",
     ),
     ConsoleOption(
+        "--console-tls",
+        "false",
+        "true|false",
+        "whether the console itself speaks TLS, with the certificate of --tls-cert",
+        limits="true, false",
+    ),
+    ConsoleOption(
         "--trusted-proxy",
         "",
         "ADDRESS",
@@ -180,9 +187,15 @@ class ConsoleOptions:
     audit_retention_ms: int  # 0 for ever
     audit_bytes_max: int  # 0 for no limit
     pause_reason_required: bool
+    speaks_tls: bool = False
 
     @property
     def is_https(self) -> bool:
+        """Whether browsers reach it over https, by itself or by a proxy."""
+        return self.speaks_tls or self.has_https_origin
+
+    @property
+    def has_https_origin(self) -> bool:
         return self.origin.startswith("https://")
 
     @classmethod
@@ -232,6 +245,11 @@ class ConsoleOptions:
         is_reason_required = texts["--pause-reason-required"]
         if is_reason_required not in ("true", "false"):
             complaints.append(f"--pause-reason-required: {is_reason_required!r} is neither true nor false")
+        console_tls = texts["--console-tls"]
+        if console_tls not in ("true", "false"):
+            complaints.append(f"--console-tls: {console_tls!r} is neither true nor false")
+        if console_tls == "true" and origin.startswith("http://"):
+            complaints.append(f"--console-origin {origin} is not https, and with --console-tls browsers use https")
         allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
             if not re.fullmatch(r"\*|(?:\*?\.)?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
@@ -250,6 +268,7 @@ class ConsoleOptions:
             audit_retention_ms=retention_ms,
             audit_bytes_max=audit_bytes_max,
             pause_reason_required=is_reason_required == "true",
+            speaks_tls=console_tls == "true",
             allowed_hosts=_allowed_hosts(
                 host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
             ),

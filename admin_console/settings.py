@@ -138,15 +138,15 @@ CSRF_FAILURE_VIEW = "admin_console.security.csrf.refused"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
-# It is about the whole host, which a console below a sub-path shares with others.
-SECURE_HSTS_SECONDS = 31_536_000 if CONSOLE.is_https and not CONSOLE.sub_path else 0
+# It is about the whole host, which a console below a sub-path, or on a port of its own, shares with others.
+SECURE_HSTS_SECONDS = 31_536_000 if CONSOLE.has_https_origin and not CONSOLE.sub_path else 0
 
 SILENCED_SYSTEM_CHECKS = [
     "security.W002",  # X-Frame-Options and frame-ancestors come from security/headers.py
     "security.W005",  # subdomains of the console's host are not its own
     "security.W008",  # the proxy redirects; plain http stays for loopback
     "security.W021",  # as W005
-    *(["security.W004"] if CONSOLE.sub_path else []),  # see SECURE_HSTS_SECONDS
+    *([] if SECURE_HSTS_SECONDS else ["security.W004"]),  # see there
 ]
 
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"

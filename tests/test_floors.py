@@ -59,15 +59,15 @@ MAY_IMPORT = {
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
     "service": (
         "vocabulary vocabulary.options disk commit_log disk_queue delivery act_file identity tls engine "
-        "service.admission service.loop service.monitoring service.tcp service.lookup_client service.http "
-        "service.statsd"
+        "service.admission service.loop service.layers service.monitoring service.tcp service.lookup_client "
+        "service.http service.statsd"
     ),
     "daemon": "vocabulary vocabulary.options go_flags identity process service",
     "__main__": "daemon",
     "lookup": (
         "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference daemon"
     ),
-    "client": "vocabulary protocol",
+    "client": "vocabulary vocabulary.options protocol",
     "tools": "vocabulary vocabulary.options client",
     "pipeline.spark": "vocabulary vocabulary.options",
     "pipeline.expression": "vocabulary",

@@ -21,6 +21,9 @@ class BoundedRequest(WebRequest):
         self._is_refused = False
         self._guard = self.channel.transport  # a GuardedConnection
 
+    def isSecure(self) -> bool:
+        return bool(self._guard.is_tls)
+
     def gotLength(self, length: int | None) -> None:
         self._guard.head_is_read(length)
         super().gotLength(length)

@@ -11,7 +11,9 @@ from twisted.internet import defer
 from twisted.internet.error import CannotListenError
 from twisted.python.failure import Failure
 
+from admin_console.management.console_tls import inside_tls
 from admin_console.management.guarded_connection import ConnectionLimits, GuardedConnections
+from queue_engine.vocabulary.options.options import Options
 
 # How long requests may go on after the stop begins; an act's own deadline is 5 s.
 DRAIN_S = 1.5
@@ -30,8 +32,12 @@ class ConsoleServer(Server):
         *,
         limits: ConnectionLimits,
         on_listening: Callable[[str, int], None],
+        tls: Options | None = None,
     ) -> None:
+        """tls: the options with the certificate, for a console that speaks TLS itself."""
         self._limits = limits
+        self._tls = tls
+        self._listens_with: Any = None
         self._guarded: GuardedConnections | None = None  # made by `run`
         super().__init__(
             application,
@@ -50,13 +56,14 @@ class ConsoleServer(Server):
         self._ports: list[Any] = []
 
     @property
-    def http_factory(self) -> GuardedConnections | None:
+    def http_factory(self) -> Any:
         """What Daphne listens with; None before `run`."""
-        return self._guarded
+        return self._listens_with
 
     @http_factory.setter
     def http_factory(self, factory: Any) -> None:
         self._guarded = GuardedConnections(factory, self._limits)
+        self._listens_with = self._guarded if self._tls is None else inside_tls(self._guarded, self._tls)
 
     @property
     def refused_connection_count(self) -> int:

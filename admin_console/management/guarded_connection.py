@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from twisted.internet.interfaces import ITransport
 from twisted.internet.protocol import Protocol
 from twisted.protocols.policies import ProtocolWrapper, TimeoutMixin, WrappingFactory
+from zope.interface import directlyProvides
 
 from admin_console.management.bounded_request import BODY_BYTES_MAX, BoundedRequest
 
@@ -66,6 +68,8 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
         super().__init__(factory, wrapped)
         self._limits: ConnectionLimits = factory.limits
         self._phase = _Phase.HEAD
+        self._socket: Any = None  # below TLS
+        self.is_tls = False
         self._has_received = False
         self._written = 0  # bytes handed to the transport
         self._sent = 0  # of them, those that the system has taken
@@ -75,8 +79,12 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
     # From the transport.
 
     def makeConnection(self, transport: Any) -> None:
-        # Only this method of the transport knows how many bytes the system takes.
-        write_some = transport.writeSomeData
+        # Only this method of the socket's transport knows how many bytes the system takes. Inside TLS they are a few
+        # more than were written, so that what is left looks smaller by that.
+        self._socket = transport
+        while isinstance(self._socket, ProtocolWrapper):
+            self._socket = self._socket.transport
+        write_some = self._socket.writeSomeData
 
         def count(data: bytes) -> Any:
             taken = write_some(data)
@@ -84,9 +92,13 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
                 self._sent += taken
             return taken
 
-        transport.writeSomeData = count
+        self._socket.writeSomeData = count
         self._enter(_Phase.HEAD, self._limits.request_s)
         super().makeConnection(transport)
+        if self._socket is not transport:
+            self.is_tls = True
+            # Autobahn asks a transport that calls itself one of TLS for OpenSSL's own object.
+            directlyProvides(self, ITransport)
 
     def dataReceived(self, data: bytes) -> None:
         self._has_received = True
@@ -97,7 +109,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
 
     def connectionLost(self, reason: Any = None) -> None:
         self.setTimeout(None)
-        del self.transport.writeSomeData  # a cycle
+        del self._socket.writeSomeData  # a cycle
         super().connectionLost(reason)
 
     def write(self, data: bytes) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queue_engine.process.service_manager import START_LIMIT_S, stop_limit_s
-from queue_engine.vocabulary.options.addresses import split_address
+from queue_engine.vocabulary.options.addresses import is_socket_path, split_address
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
@@ -205,7 +205,8 @@ def _limits(service: Service) -> list[str]:
 
 def _hardening(service: Service) -> list[str]:
     places = (service.data_path, *service.installed)
-    ports = [split_address(address)[1] for address in (service.options.tcp_address, service.options.http_address)]
+    addresses = (service.options.tcp_address, service.options.http_address, service.options.https_address)
+    ports = [split_address(address)[1] for address in addresses if not is_socket_path(address)]
     is_privileged = any(0 < port < _PRIVILEGED_PORTS_END for port in (*ports, service.console_port))
     capability = "CAP_NET_BIND_SERVICE" if is_privileged else ""
     home = ["ProtectHome=yes"]

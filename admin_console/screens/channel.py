@@ -11,7 +11,7 @@ from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import Rings
-from admin_console.screens import graphs, latency, quarantine
+from admin_console.screens import connections, graphs, latency, quarantine
 from admin_console.screens.cells import AnchorCell, Cell, NameCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
@@ -214,7 +214,7 @@ def _client_table(
                         f"{client.remote_address} · {client.hostname}",
                     ),
                     Cell(client.user_agent or units.UNKNOWN),
-                    Cell(f"V2 · timeout {units.duration(client.msg_timeout_ms / 1000)}"),
+                    Cell(connections.agreed(client), client.tls_cipher_suite),
                     Cell(units.number(client.in_flight_count)),
                     Cell(units.number(client.ready_count), tone="warning" if not client.ready_count else ""),
                     Cell(units.number(client.finish_count), units.exact(client.finish_count)),

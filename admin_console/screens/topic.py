@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import LiveState
-from admin_console.screens import graphs, latency
+from admin_console.screens import connections, graphs, latency
 from admin_console.screens.cells import Cell, Chip, SparkCell
 from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
 from admin_console.screens.cursors import cursor_table, is_archived
@@ -218,7 +218,10 @@ def _producer_table(live: LiveState | None, topic: "TopicStats | None") -> Table
                     str(client.client_key),
                     (
                         Cell(client.client_id or client.hostname or client.remote_address, client.remote_address),
-                        Cell(client.user_agent or units.UNKNOWN),
+                        Cell(
+                            " · ".join(filter(None, (client.user_agent or units.UNKNOWN, connections.layers(client)))),
+                            client.tls_cipher_suite,
+                        ),
                         Cell(units.number(published), units.exact(published)),
                         Cell(units.duration(now_s - client.connect_ts)),
                     ),

@@ -20,8 +20,16 @@ class SameOriginSockets:
     """Refuses (HTTP 403) a socket of a foreign origin, a foreign host, or a path without a rule."""
 
     def __init__(
-        self, application: Application, *, paths: Container[str], origin: str, allowed_hosts: list[str]
+        self,
+        application: Application,
+        *,
+        paths: Container[str],
+        origin: str,
+        allowed_hosts: list[str],
+        speaks_tls: bool = False,
     ) -> None:
+        """speaks_tls: the server itself does; Daphne says of no socket whether it came by TLS."""
+        self._scheme = "wss" if speaks_tls else "ws"
         self._application = application
         self._paths = paths
         self._origin = origin
@@ -46,7 +54,7 @@ class SameOriginSockets:
             return False
         if self._origin and origin.lower() == self._origin:
             return True
-        scheme = "https" if scope.get("scheme") in ("wss", "https") else "http"
+        scheme = "https" if scope.get("scheme", self._scheme) in ("wss", "https") else "http"
         return _place(origin) is not None and _place(origin) == _place(f"{scheme}://{host}")
 
 

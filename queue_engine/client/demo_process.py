@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.options.addresses import NO_PORT
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class DemoProcess:
 def _local(address: tuple[str, int], flag: str) -> tuple[str, str]:
     """Where the demo reaches a listening address. Raises PenstockError when that would not be on loopback."""
     host, port = address
+    if port == NO_PORT:
+        raise PenstockError(f"--demo works on HOST:PORT only, and {flag} is {host}")
     listening = ipaddress.ip_address(host)
     if listening.is_unspecified:
         host = "127.0.0.1" if listening.version == 4 else "::1"

@@ -70,6 +70,7 @@ class Gate:
         self.guesses = guesses
         self._servers = servers
         self._http_token = http_token.encode()
+        self._own_token = own_token.encode()
         # One authorization for all who use a token: its memory is shared.
         self._fixed = [
             (token.encode(), Authorization(name, [_EVERYTHING]))
@@ -107,6 +108,10 @@ class Gate:
             self.check()  # it may have been made this moment
             found = self.tokens.authorization_of(secret)
         return found
+
+    def is_own(self, secret: bytes) -> bool:
+        """Whether it is the token of the server's own processes."""
+        return bool(self._own_token) and hmac.compare_digest(secret, self._own_token)
 
     async def ask(self, secret: bytes, peer: Peer) -> Authorization:
         """What the client may do whose secret is not `known`; a refusal takes its time. Raises SecretRefusedError."""

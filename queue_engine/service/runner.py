@@ -27,7 +27,7 @@ from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.gate_upkeep import GateUpkeep
-from queue_engine.service.http.api import HttpApi
+from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.listeners import Listeners
 from queue_engine.service.lookup_client.client import LookupClient
@@ -292,7 +292,7 @@ class EngineRunner:
         tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies, gate_upkeep.gate, tls=tls)
         http_api = HttpApi(
             engine,
-            addresses=lambda: (self.listeners.tcp[1], self.listeners.http[1]),
+            ports=lambda: Ports(self.listeners.tcp[1], self.listeners.http[1], self.listeners.https[1]),
             audit=HttpAudit(self._tell_act, self._own_acts if self.act_gate is None else GateOnLoop(self.act_gate)),
             console=self.console,
             refused=RefusedConnections("http", self.descriptors.http, clock, engine.stats.refused_connections),
@@ -306,6 +306,8 @@ class EngineRunner:
         try:
             await self.listeners.open_tcp(tcp_server.make_session, self.options.tcp_address)
             await self.listeners.open_http(http_api.protocol_factory, self.options.http_address)
+            if tls is not None:
+                await self.listeners.open_https(http_api.protocol_factory, self.options.https_address, tls)
             self.snapshot = engine.stats.now(include_clients=False)
             lookups.set_addresses(self.options.lookupd_tcp_address)
             loops = self._loops(engine, tcp_server, clock, lookups)

@@ -81,6 +81,7 @@ AT_THE_LIMITS = {
     "--console-idle-timeout": (("1ms",), ("0ms",)),
     "--audit-retention": (("0", "1h", "999999d"), ("0h", "1000000d")),
     "--audit-retention-bytes": (("0", "16777216", str(1 << 50)), ("16777215", str((1 << 50) + 1))),
+    "--console-tls": (("true", "false"), ("", "1", "True")),
     "--pause-reason-required": (("true", "false"), ("", "1", "True")),
 }
 

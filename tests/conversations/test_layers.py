@@ -24,7 +24,8 @@ def secured(start_engine: StartEngine, certificates: Certificates) -> RunningEng
 
 
 def server_options(certificates: Certificates) -> dict[str, str]:
-    return {"tls_cert": str(certificates.server.certificate), "tls_key": str(certificates.server.key)}
+    pair = certificates.server
+    return {"tls_cert": str(pair.certificate), "tls_key": str(pair.key), "https_address": "127.0.0.1:0"}
 
 
 def talk(client: LayeredSocket, topic: str) -> None:

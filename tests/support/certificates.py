@@ -103,7 +103,8 @@ class Certificates:
     @property
     def server_options(self) -> list[str]:
         """Options of `serve` with which it has the server's certificate."""
-        return ["--tls-cert", str(self.server.certificate), "--tls-key", str(self.server.key)]
+        pair = self.server
+        return ["--tls-cert", str(pair.certificate), "--tls-key", str(pair.key), "--https-address", "127.0.0.1:0"]
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

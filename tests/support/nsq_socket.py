@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -39,9 +40,15 @@ def mpub_body(bodies: Sequence[bytes]) -> bytes:
 class NsqSocket:
     """One connection. Every read has a deadline and fails with TimeoutError when nothing comes."""
 
-    def __init__(self, port: int, *, magic: bytes = b"  V2") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=DEFAULT_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int | Path, *, magic: bytes = b"  V2") -> None:
+        """port: on loopback, or the path of a socket in the file system."""
+        if isinstance(port, Path):
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.settimeout(DEFAULT_TIMEOUT_S)
+            self._socket.connect(str(port))
+        else:
+            self._socket = socket.create_connection(("127.0.0.1", port), timeout=DEFAULT_TIMEOUT_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
         if magic:
             self.send(magic)

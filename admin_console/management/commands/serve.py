@@ -56,7 +56,7 @@ from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.vocabulary.options.addresses import joined
+from queue_engine.vocabulary.options.addresses import NO_PORT, joined
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
@@ -150,6 +150,10 @@ class Serving:
         self._runner.console = self._report
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
             raise CommandError(complaint)
+        if self._with_demo and self._options.is_tls_required:
+            raise CommandError("The demo speaks no TLS: run it without --tls-required and --tls-client-auth-policy.")
+        if settings.CONSOLE.speaks_tls and not self._options.has_tls:
+            raise CommandError("--console-tls needs a certificate: give --tls-cert and --tls-key.")
         self._refuse_what_is_open()
         is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
         self._manager.starting("Starting: the engine reads its files")
@@ -265,6 +269,7 @@ class Serving:
                 idle_s=settings.CONSOLE.idle_timeout_s,
             ),
             on_listening=self._on_console_listening,
+            tls=self._options if settings.CONSOLE.speaks_tls else None,
         )
         self._report.server = server
         if self._is_told_to_stop or self._engine_died:
@@ -276,12 +281,17 @@ class Serving:
 
     def _make_pipeline(self) -> Pipeline:
         host, port = self._runner.http_address
-        if ipaddress.ip_address(host).is_unspecified:
+        if port == NO_PORT:
+            self._with_pipeline = False  # its worker speaks HTTP over TCP
+            self._print(f"No history, archive and replays: --http-address is {host}, and they need HOST:PORT")
+        elif ipaddress.ip_address(host).is_unspecified:
             host = "127.0.0.1" if ":" not in host else "::1"
+        # Its own token lets it in where others must use TLS.
+        is_own_needed = self._options.is_https_required or not self._options.http_token
         return make_pipeline(
             settings.DATA_PATH,
             engine_url=f"http://{joined(host, port)}",
-            token=self._options.http_token or self._runner.own_token,
+            token=self._runner.own_token if is_own_needed else self._options.http_token,
             limits=WorkerLimits.of(self._options),
             snapshot=lambda: self._runner.snapshot,
             has_samples=self._options.samples_interval_ms > 0,
@@ -295,7 +305,7 @@ class Serving:
     def _on_console_listening(self, host: str, port: int) -> None:
         addresses = {
             **self._runner.listeners.named(),
-            "Console": f"http://{joined(host, port)}",
+            "Console": f"{'https' if settings.CONSOLE.speaks_tls else 'http'}://{joined(host, port)}",
         }
         for name, address in addresses.items():
             self._print(f"{name}: listening on {address}")
@@ -306,7 +316,7 @@ class Serving:
         if not settings.CONSOLE.is_https and not _is_loopback(host):
             logger.warning(
                 "the console can be reached from other machines over plain http: passwords are not encrypted; "
-                "see --console-origin and --trusted-proxy"
+                "see --console-tls, or --console-origin and --trusted-proxy"
             )
         if self._demo is not None:
             self._print(self._demo.start())

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -27,6 +27,7 @@ from queue_engine.service.http.acts import ActRoutes
 from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import (
+    UNIX,
     Answer,
     BodyLimit,
     ConnectionLimits,
@@ -57,6 +58,7 @@ from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_
 from queue_engine.service.monitoring.process_memory import COLLECTOR_PAUSES
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError
+from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -76,6 +78,14 @@ def reference() -> dict[str, Any]:
     return openapi_document({path: Access(one.methods, one.rule is not Rule.OPEN) for path, one in PATHS.items()})
 
 
+class Ports(NamedTuple):
+    """Where it listens. NO_PORT for a socket in the file system, 0 for not at all."""
+
+    tcp: int
+    http: int
+    https: int = 0
+
+
 class HttpApi:
     """Handles HTTP requests on the engine's loop. Give `protocol_factory` to `loop.create_server`."""
 
@@ -83,7 +93,7 @@ class HttpApi:
         self,
         engine: Engine,
         *,
-        addresses: Callable[[], tuple[int, int]],
+        ports: Callable[[], Ports],
         audit: HttpAudit,
         limits: ConnectionLimits | None = None,
         console: Console | None = None,
@@ -92,7 +102,7 @@ class HttpApi:
         creations: Creations | None = None,
         gate: Gate | None = None,
     ) -> None:
-        """addresses: the real TCP and HTTP ports. audit: gets every act, failures included. console: the one beside the
+        """ports: the real ones. audit: gets every act, failures included. console: the one beside the
         engine, for /readyz and /metrics; None for none.
 
         Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
@@ -101,7 +111,7 @@ class HttpApi:
         """
         self._engine = engine
         options = self._options = engine.options
-        self._addresses = addresses
+        self._ports = ports
         self.console = console or NoConsole()
         self._answers = AnswerThread()
         self.scrape_count = 0  # requests for /metrics that are being answered
@@ -116,7 +126,7 @@ class HttpApi:
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
         self._audit = audit
-        self._token_check = TokenCheck(options.http_address, gate or Gate(http_token=options.http_token), audit)
+        self._token_check = TokenCheck(_listening(options), gate or Gate(http_token=options.http_token), audit)
         self._publishing = PublishRoutes(engine, creations or Creations(engine, audit.tell)).handlers
         self._handlers: dict[str, Handler] = {
             "/ping": self._ping,
@@ -158,7 +168,11 @@ class HttpApi:
     # RequestHandler: called by connections.
 
     def begin(self, head: RequestHead) -> BodyLimit | Response:
-        foreign = self._host_check.refusal(head)
+        # The pipeline's worker reads on loopback alone, with a token of its own.
+        if self._options.is_https_required and not head.is_tls and not self._token_check.is_own(head):
+            return self._tls_required()
+        # No browser reaches a socket in the file system, so its clients may name any Host.
+        foreign = self._host_check.refusal(head) if head.remote_address != UNIX else None
         if foreign is not None:
             topic, channel = names_of(head)
             error = f"{head.method} {head.path[:PATH_SHOWN_MAX]} was refused: {foreign.detail}."
@@ -185,6 +199,10 @@ class HttpApi:
     def _refuse_later(self, head: RequestHead, refusal: RefusedRequest) -> BodyLimit:
         head.refused = lambda answer: asyncio.get_running_loop().call_later(refusal.delay_s, answer, refusal.response)
         return BodyLimit(REFUSED_BODY_BYTES_MAX, lambda: refusal.response)
+
+    def _tls_required(self) -> Response:
+        body = f'{{"message": "TLS_REQUIRED", "https_port": {self._ports().https}}}'
+        return Response(403, body.encode(), JSON)
 
     def is_nsqd_path(self, head: RequestHead) -> bool:
         return route_of(head.path) not in OWN_PATHS
@@ -227,13 +245,13 @@ class HttpApi:
 
     def _info(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         options = self._options
-        tcp_port, http_port = self._addresses()
+        ports = self._ports()
         info = {
             "version": VERSION,
             "broadcast_address": options.effective_broadcast_address,
             "hostname": socket.gethostname(),
-            "http_port": http_port,
-            "tcp_port": tcp_port,
+            "http_port": ports.http,
+            "tcp_port": ports.tcp,
             "start_time": self._engine.started_at_ns // NS_PER_S,
             "max_heartbeat_interval": options.max_heartbeat_interval_ms * NS_PER_MS,
             "max_output_buffer_size": options.max_output_buffer_size,
@@ -315,6 +333,11 @@ class HttpApi:
                 answer(internal_error())
 
         step()
+
+
+def _listening(options: Options) -> list[str]:
+    """The addresses that it answers at."""
+    return [options.http_address, *([options.https_address] if options.has_tls else [])]
 
 
 def _too_big(word: str, thing: str, head: RequestHead, limit: int) -> Response:

@@ -29,6 +29,8 @@ from queue_engine.wire.error_answers import ErrorAnswer
 logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 16 << 10
+# In the place of the remote address: a client of a socket in the file system has none.
+UNIX = "unix"
 # A refused request's body up to this size is read and dropped, so that the connection can go on.
 _DRAIN_BYTES_MAX = 64 << 10
 # Requests of one connection that are answered in a row; then other connections have their turn.
@@ -58,6 +60,7 @@ class RequestHead:
     content_length: int | None  # 0 without a body; None when it comes in chunks
     remote_address: str  # HOST:PORT
     local_host: str  # the address of ours that the client connected to
+    is_tls: bool = False
     actor: str = ""
     refused: "Callable[[Answer], object] | None" = None
 
@@ -193,6 +196,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._remote_address = ""
         self._local_host = ""
+        self._is_tls = False
         self._head: RequestHead | None = None  # the request being read or answered
         self._is_nsqd_path = True  # of the request that is read or answered, or was last
         self._wants_body = True  # False for HEAD, whose answer is a head alone
@@ -213,6 +217,7 @@ class HttpConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._remote_address = _join_address(peer)
         self._local_host = _host_of(transport.get_extra_info("sockname"))
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
         is_full = len(self._connections) >= self._refused.connections_max
         if is_full and not self._refused.make_room():
             self._refuse_one_too_many()
@@ -436,6 +441,7 @@ class HttpConnection(asyncio.Protocol):
             content_length=None if is_chunked else int(length),
             remote_address=self._remote_address,
             local_host=self._local_host,
+            is_tls=self._is_tls,
         )
 
     def _take(self, data: bytes | bytearray) -> None:
@@ -598,11 +604,11 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _join_address(address: object) -> str:
-    """HOST:PORT of a socket's address; "unix" for a socket in the file system."""
+    """HOST:PORT of a socket's address; UNIX for a socket in the file system."""
     if isinstance(address, tuple) and len(address) >= 2:
         host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
         return f"{host}:{address[1]}"
-    return "unix"
+    return UNIX
 
 
 def _host_of(address: object) -> str:

@@ -4,6 +4,7 @@ The table of `rules.py` has what each path needs. A request whose token is wrong
 more its address has sent (`identity/guesses.py`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from queue_engine.delivery.stats import ActRecord
@@ -15,7 +16,7 @@ from queue_engine.service.http.query import Query, parse_query, query_of
 from queue_engine.service.http.reference.endpoints import route_of
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, Rule
-from queue_engine.vocabulary.options.addresses import is_loopback, split_address
+from queue_engine.vocabulary.options.addresses import is_loopback, is_socket_path, split_address
 
 MISSING = "TOKEN_REQUIRED"
 NOT_ALLOWED = "NOT_ALLOWED"
@@ -35,18 +36,17 @@ class RefusedRequest:
 class TokenCheck:
     """Checks requests by their path, their token and their topic."""
 
-    def __init__(self, http_address: str, gate: Gate, audit: HttpAudit) -> None:
-        """http_address: the HOST:PORT on which the API listens. gate: knows the tokens."""
+    def __init__(self, addresses: Iterable[str], gate: Gate, audit: HttpAudit) -> None:
+        """addresses: on which the API listens, HOST:PORT or a path. gate: knows the tokens."""
         self._gate = gate
-        self._is_loopback = is_loopback(split_address(http_address)[0])
+        self._is_loopback = all(is_socket_path(one) or is_loopback(split_address(one)[0]) for one in addresses)
         self._audit = audit
 
     def refusal(self, head: RequestHead) -> RefusedRequest | None:
         """The refusal of a request, which is reported to the audit list; None for a request that may pass. Sets its
         `actor`."""
         path = PATHS[route_of(head.path)]
-        given = head.header(b"authorization") or b""
-        secret = given.removeprefix(_BEARER) if given.startswith(_BEARER) else b""
+        secret = _secret_of(head)
         if path.rule is Rule.OPEN:
             return None
         authorization = self._gate.known(secret) if secret else None
@@ -65,6 +65,11 @@ class TokenCheck:
             return RefusedRequest(self._refuse(head, MISSING, complaint))
         return None
 
+    def is_own(self, head: RequestHead) -> bool:
+        """Whether a process of this server sends it, on this machine."""
+        secret = _secret_of(head)
+        return bool(secret) and self._gate.is_own(secret) and is_loopback(_ip_of(head.remote_address))
+
     def _refuse(self, head: RequestHead, word: str, complaint: str) -> Response:
         path = PATHS[route_of(head.path)]
         if path.is_act(head.method):
@@ -73,6 +78,11 @@ class TokenCheck:
             record = ActRecord(path.action, topic, channel, head.remote_address, error, None, actor=head.actor)
             self._audit.tell(record)
         return Refusal(403, word, complaint).response()
+
+
+def _secret_of(head: RequestHead) -> bytes:
+    given = head.header(b"authorization") or b""
+    return given.removeprefix(_BEARER) if given.startswith(_BEARER) else b""
 
 
 def _complaint_about_rights(head: RequestHead, authorization: Authorization) -> str:

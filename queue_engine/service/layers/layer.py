@@ -43,6 +43,9 @@ class Layer(asyncio.Transport, asyncio.Protocol):
     def is_closing(self) -> bool:
         return self._is_closing or self._below.is_closing()
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def pause_reading(self) -> None:
         self._below.pause_reading()
 

@@ -13,8 +13,19 @@ def split_address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+# In the place of a port, for a socket in the file system: nsqd says so in /info.
+NO_PORT = -1
+
+
+def is_socket_path(text: str) -> bool:
+    """Whether an address is the path of a socket in the file system."""
+    return text.startswith("/")
+
+
 def joined(host: str, port: int) -> str:
-    """HOST:PORT, with brackets around an IPv6 host."""
+    """HOST:PORT, with brackets around an IPv6 host; the path of a socket in the file system as it is."""
+    if port == NO_PORT:
+        return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.host_names import is_host_pattern
-from queue_engine.vocabulary.options.addresses import split_address
+from queue_engine.vocabulary.options.addresses import is_socket_path, split_address
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
 
 
@@ -15,8 +15,10 @@ class ServerOptions(OptionGroup):
 
     TITLE = "addresses, directory, log lines"
 
-    tcp_address: str = option("127.0.0.1:4150", "HOST:PORT for NSQ clients (port 0 picks a free one)")
-    http_address: str = option("127.0.0.1:4151", "HOST:PORT for the HTTP API (port 0 picks a free one)")
+    tcp_address: str = option("127.0.0.1:4150", "HOST:PORT for NSQ clients (port 0: a free one), or /PATH of a socket")
+    http_address: str = option(
+        "127.0.0.1:4151", "HOST:PORT for the HTTP API (port 0: a free one), or /PATH of a socket"
+    )
     data_path: str = option(".penstock", "directory of queues, topology, users and keys")
     broadcast_address: str = option("", "the name other machines reach this one by (default: the host name)")
     allowed_host: tuple[str, ...] = option(
@@ -38,6 +40,8 @@ class ServerOptions(OptionGroup):
 
     def complaints(self) -> Iterator[str]:
         for name in ("tcp_address", "http_address"):
+            if is_socket_path(getattr(self, name)):
+                continue
             try:
                 split_address(getattr(self, name))
             except ValueError as exc:

@@ -22,7 +22,7 @@ from queue_engine.identity.known_tokens import KnownTokens
 from queue_engine.identity.permission import Permission
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
-from queue_engine.service.http.api import HttpApi
+from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.connection import ConnectionLimits
 from queue_engine.service.tcp.engine_turns import EngineTurns
@@ -187,12 +187,13 @@ async def http_server(
     turns.drive(engine)
     acts: list[ActRecord] = []
     ports = [4150, 0]
-    addresses = lambda: (ports[0], ports[1])  # noqa: E731
     on_loop = GateOnLoop(gate) if gate is not None else None
     own_gate = Gate(
         KnownTokens(TokenFile(directory), clock), guesses=Guesses(clock), http_token=engine.options.http_token
     )
-    api = HttpApi(engine, addresses=addresses, audit=HttpAudit(acts.append, on_loop), limits=limits, gate=own_gate)
+    api = HttpApi(
+        engine, ports=lambda: Ports(*ports), audit=HttpAudit(acts.append, on_loop), limits=limits, gate=own_gate
+    )
     listener = await asyncio.get_running_loop().create_server(api.protocol_factory, "127.0.0.1", 0)
     ports[1] = listener.sockets[0].getsockname()[1]
     server = Server(engine, api, own_gate, clock, ports[1], acts)

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from queue_engine.service.http.api import HttpApi
+from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, settle
@@ -73,7 +73,7 @@ async def test_damaged_requests(tmp_path: Path) -> None:
     faults: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
     engine = make_engine(tmp_path, ManualClock(), max_topics=5)
-    api = HttpApi(engine, addresses=lambda: (4150, 4151), audit=HttpAudit(None))
+    api = HttpApi(engine, ports=lambda: Ports(4150, 4151), audit=HttpAudit(None))
     chance = random.Random(4151)
     statuses: set[int] = set()
     for _ in range(ROUNDS):

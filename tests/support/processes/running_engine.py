@@ -30,6 +30,7 @@ class RunningEngine(EngineApi):
     def __enter__(self) -> "RunningEngine":
         self._runner.start()
         self.tcp_port, self.http_port = self._runner.tcp_address[1], self._runner.http_address[1]
+        self.https_port = self._runner.listeners.https[1]
         return self
 
     def __exit__(
@@ -37,6 +38,11 @@ class RunningEngine(EngineApi):
     ) -> None:
         self._clients.close()
         self._runner.stop()
+
+    @property
+    def own_token(self) -> str:
+        """The token of the server's own processes."""
+        return self._runner.own_token
 
     @property
     def snapshot(self) -> EngineSnapshot | None:

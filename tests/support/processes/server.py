@@ -25,7 +25,7 @@ STOP_WAIT_S = 60.0  # a stop ends when everything is on disk, on a machine that 
 ADMIN_USER = "admin"
 ADMIN_PASSWORD = "correct horse battery staple"
 
-_LISTENING = re.compile(r"(?:^|: )(TCP|HTTP|Console): listening on (?:http://)?(.+):([0-9]+)/?$")
+_LISTENING = re.compile(r"(?:^|: )(TCP|HTTPS?|Console): listening on (?:https?://)?(.+):([0-9]+)/?$")
 
 
 class ServerProcess(EngineApi):
@@ -52,6 +52,7 @@ class ServerProcess(EngineApi):
         self.data_path = data_path
         self._root = root
         self.tcp_port, self.http_port, self.console_port = free_ports(3)
+        self.https_port = 0  # with a certificate, once it runs
         self._options = server_flags(options)
         self._environment = environment or {}
         self._descriptors = descriptors
@@ -103,7 +104,7 @@ class ServerProcess(EngineApi):
         self._reader.start()
         found: dict[str, int] = {}
         deadline = time.monotonic() + START_TIMEOUT_S
-        while found.keys() != self._listeners:
+        while not self._listeners <= found.keys():
             try:
                 item = ports.get(timeout=max(deadline - time.monotonic(), 0))
             except queue.Empty:
@@ -112,6 +113,7 @@ class ServerProcess(EngineApi):
                 self.kill9()
                 raise RuntimeError(f"the server did not come up; it wrote:\n{self.log}")
             found[item[0]] = item[1]
+        self.https_port = found.get("HTTPS", 0)
 
     def _limiter(self) -> list[str]:
         if self._descriptors is None:

@@ -1,0 +1,39 @@
+"""TLS for the console's connections, with the certificate of the HTTPS API; no client needs one, since users log in."""
+
+from typing import Any, cast
+
+from OpenSSL import SSL
+from twisted.internet.interfaces import IOpenSSLContextFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from zope.interface import implementer
+
+from queue_engine.vocabulary.options.options import Options
+
+_VERSIONS = {
+    "tls1.0": SSL.TLS1_VERSION,
+    "tls1.1": SSL.TLS1_1_VERSION,
+    "tls1.2": SSL.TLS1_2_VERSION,
+    "tls1.3": SSL.TLS1_3_VERSION,
+}
+_NO_RENEGOTIATION = 0x40000000  # OpenSSL's SSL_OP_NO_RENEGOTIATION
+
+
+@implementer(IOpenSSLContextFactory)
+class _Certificate:
+    """Hands Twisted the context."""
+
+    def __init__(self, options: Options) -> None:
+        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        context.set_min_proto_version(_VERSIONS[options.tls_min_version])
+        context.set_options(SSL.OP_NO_COMPRESSION | _NO_RENEGOTIATION)
+        context.use_certificate_chain_file(options.tls_cert)
+        context.use_privatekey_file(options.tls_key)
+        self._context = context
+
+    def getContext(self) -> SSL.Context:
+        return self._context
+
+
+def inside_tls(factory: Any, options: Options) -> Any:
+    """A factory whose connections speak TLS, each around one of `factory`. The engine has checked the files."""
+    return TLSMemoryBIOFactory(cast(Any, _Certificate(options)), False, factory)

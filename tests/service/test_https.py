@@ -1,0 +1,239 @@
+"""HTTPS of the API, plain HTTP where TLS is required, and sockets in the file system."""
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_engine.vocabulary.errors import PenstockError
+from tests.support.certificates import Certificates
+from tests.support.nsq_socket import NsqSocket, sized
+from tests.support.processes.running_engine import RunningEngine
+
+StartEngine = Callable[..., RunningEngine]
+
+
+@pytest.fixture
+def start_engine(tmp_path: Path) -> Iterator[StartEngine]:
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(RunningEngine(tmp_path / "data", **options))
+
+
+def with_certificate(certificates: Certificates, **options: str) -> dict[str, str]:
+    pair = certificates.server
+    return {"tls_cert": str(pair.certificate), "tls_key": str(pair.key), "https_address": "127.0.0.1:0", **options}
+
+
+def asked(engine: RunningEngine, context: ssl.SSLContext, path: str, method: str = "GET", body: bytes = b"") -> Any:
+    """Status and body of an answer over HTTPS."""
+    connection = http.client.HTTPSConnection("127.0.0.1", engine.https_port, timeout=30, context=context)
+    connection.request(method, path, body)
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    return answer.status, data
+
+
+def plainly(engine: RunningEngine, path: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", engine.http_port, timeout=30)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    return answer.status, data
+
+
+def test_the_api_answers_over_https_and_in_plain(start_engine: StartEngine, certificates: Certificates) -> None:
+    engine = start_engine(**with_certificate(certificates))
+    context = certificates.client_context()
+    assert asked(engine, context, "/ping") == (200, b"OK")
+    assert plainly(engine, "/ping") == (200, b"OK")
+    body = bytes(range(256)) * 4_000
+    assert asked(engine, context, "/pub?topic=t", "POST", body) == (200, b"OK")
+    client = engine.client()
+    client.subscribe("t", "c", rdy=1)
+    assert client.read_message().body == body
+
+
+def test_a_large_answer_comes_whole_over_https(start_engine: StartEngine, certificates: Certificates) -> None:
+    engine = start_engine(**with_certificate(certificates))
+    status, body = asked(engine, certificates.client_context(), "/openapi.json")
+    assert status == 200
+    assert json.loads(body)["paths"]
+
+
+@pytest.mark.parametrize("options", [{"tls_required": "true"}, {"tls_client_auth_policy": "require"}], ids=str)
+def test_where_tls_is_required_plain_http_is_refused_with_the_port_of_https(
+    start_engine: StartEngine, certificates: Certificates, options: dict[str, str]
+) -> None:
+    engine = start_engine(
+        **with_certificate(certificates, tls_root_ca_file=str(certificates.authority.certificate), **options)
+    )
+    for path in ("/ping", "/stats", "/nonsense"):
+        status, body = plainly(engine, path)
+        assert status == 403
+        assert json.loads(body) == {"message": "TLS_REQUIRED", "https_port": engine.https_port}
+    assert asked(engine, certificates.client_context(certificates.client), "/ping") == (200, b"OK")
+
+
+def test_the_pipelines_worker_reads_in_plain_where_others_must_use_tls(
+    start_engine: StartEngine, certificates: Certificates
+) -> None:
+    engine = start_engine(**with_certificate(certificates, tls_required="true"))
+    for token, status in ((engine.own_token, 200), ("x" * 64, 403), ("", 403)):
+        connection = http.client.HTTPConnection("127.0.0.1", engine.http_port, timeout=30)
+        connection.request("GET", "/stats?format=json", headers={"Authorization": f"Bearer {token}"})
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+def test_tcp_https_leaves_plain_http_open(start_engine: StartEngine, certificates: Certificates) -> None:
+    engine = start_engine(
+        **with_certificate(
+            certificates,
+            tls_required="tcp-https",
+            tls_client_auth_policy="require-verify",
+            tls_root_ca_file=str(certificates.authority.certificate),
+        )
+    )
+    assert plainly(engine, "/ping") == (200, b"OK")
+    client = engine.client()
+    client.send(b"SUB t c\n")
+    assert client.read_error() == "E_INVALID cannot SUB in current state (TLS required)"
+
+
+def test_https_wants_a_certificate_where_the_policy_does(start_engine: StartEngine, certificates: Certificates) -> None:
+    authority = str(certificates.authority.certificate)
+    engine = start_engine(
+        **with_certificate(certificates, tls_client_auth_policy="require-verify", tls_root_ca_file=authority)
+    )
+    assert asked(engine, certificates.client_context(certificates.client), "/ping") == (200, b"OK")
+    for pair in (None, certificates.stranger_client):
+        with pytest.raises((OSError, http.client.HTTPException)):
+            asked(engine, certificates.client_context(pair), "/ping")
+
+
+def test_plain_bytes_on_https_are_cut(start_engine: StartEngine, certificates: Certificates) -> None:
+    engine = start_engine(**with_certificate(certificates))
+    with socket.create_connection(("127.0.0.1", engine.https_port), timeout=30) as plain:
+        plain.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"HTTP" not in plain.recv(1_000)
+    assert asked(engine, certificates.client_context(), "/ping") == (200, b"OK")
+
+
+# Options that can't be used.
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"tls_cert": "CERT", "tls_key": "STRANGER_KEY"}, "the key does not belong to the certificate"),
+        ({"tls_cert": "/nowhere.pem", "tls_key": "KEY"}, "--tls-cert /nowhere.pem .*No such file"),
+        ({"tls_cert": "KEY", "tls_key": "KEY"}, "can't be used: "),
+        ({"tls_cert": "CERT", "tls_key": "KEY", "tls_root_ca_file": "/nowhere.pem"}, "--tls-root-ca-file /nowhere.pem"),
+        ({"tls_cert": "CERT", "tls_key": "KEY", "tls_root_ca_file": "KEY"}, "--tls-root-ca-file .* can't be used"),
+    ],
+    ids=str,
+)
+def test_files_that_can_t_be_used_stop_the_start_with_one_sentence(
+    start_engine: StartEngine, certificates: Certificates, options: dict[str, str], text: str
+) -> None:
+    places = {
+        "CERT": str(certificates.server.certificate),
+        "KEY": str(certificates.server.key),
+        "STRANGER_KEY": str(certificates.stranger_client.key),
+    }
+    with pytest.raises(PenstockError, match=text) as refused:
+        start_engine(**{name: places.get(value, value) for name, value in options.items()})
+    assert "\n" not in str(refused.value)
+
+
+# Sockets in the file system.
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("any-name", timeout=30)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(str(self._path))
+
+
+def over(path: Path, target: str) -> Any:
+    connection = _UnixConnection(path)
+    connection.request("GET", target)
+    answer = connection.getresponse().read()
+    connection.close()
+    return json.loads(answer)
+
+
+def test_both_protocols_are_served_at_paths_and_the_paths_go_with_the_server(tmp_path: Path) -> None:
+    tcp, api = tmp_path / "tcp.sock", tmp_path / "http.sock"
+    with RunningEngine(tmp_path / "data", tcp_address=str(tcp), http_address=str(api)):
+        assert stat.S_IMODE(os.stat(tcp).st_mode) == stat.S_IMODE(os.stat(api).st_mode) == 0o660
+        info = over(api, "/info")
+        assert (info["tcp_port"], info["http_port"]) == (-1, -1)
+        with NsqSocket(tcp) as client:
+            client.publish("t", b"through the file system")
+            client.subscribe("t", "c", rdy=1)
+            assert client.read_message().body == b"through the file system"
+            found = over(api, "/stats?format=json&topic=t")["topics"][0]["channels"][0]["clients"][0]
+            assert found["remote_address"] == "unix"
+    assert not tcp.exists()
+    assert not api.exists()
+
+
+def test_tls_is_spoken_at_a_path(tmp_path: Path, certificates: Certificates) -> None:
+    path = tmp_path / "tcp.sock"
+    pair = certificates.server
+    with (
+        RunningEngine(
+            tmp_path / "data",
+            tcp_address=str(path),
+            tls_cert=str(pair.certificate),
+            tls_key=str(pair.key),
+            https_address="127.0.0.1:0",
+        ),
+        NsqSocket(path) as client,
+    ):
+        client.send(b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"tls_v1":true}'))
+        assert b'"tls_v1":true' in client.read_response()
+        client._socket = certificates.client_context().wrap_socket(client._socket, server_hostname="localhost")
+        client.expect_ok()
+        client.publish("t", b"encrypted")
+
+
+def test_a_socket_that_a_kill_left_behind_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "tcp.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with RunningEngine(tmp_path / "data", tcp_address=str(path)), NsqSocket(path) as client:
+        client.publish("t", b"x")
+
+
+def test_what_is_no_stale_socket_stays_and_the_start_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tcp.sock"
+    path.write_text("a file of somebody's")
+    with pytest.raises(PenstockError, match=r"can't listen on .*tcp\.sock: a file is there that is no socket"):
+        RunningEngine(tmp_path / "data", tcp_address=str(path)).__enter__()
+    assert path.read_text() == "a file of somebody's"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(PenstockError, match="another process listens there"):
+            RunningEngine(tmp_path / "data", tcp_address=str(path)).__enter__()
+        assert path.exists()
+    with pytest.raises(PenstockError, match="can't listen on"):
+        RunningEngine(tmp_path / "data", tcp_address=str(tmp_path / ("long" * 30))).__enter__()
