@@ -6,6 +6,10 @@ from typing import Any
 import orjson
 
 from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.vocabulary.errors import NsqdImportError
+
+# What a message's result says that needs no FIN of ours.
+_NOT_THERE = ("", "FINISHED_ALREADY", "NOT_FOUND")
 
 
 class ImportClient(LogClient):
@@ -37,8 +41,15 @@ class ImportClient(LogClient):
         self._ask("POST", _place(channel, "unpause"), _named(topic, channel))
 
     def finish(self, topic: str, channel: str, ids: Sequence[str]) -> None:
-        """Finish messages that wait; those that are finished already stay so."""
-        self._ask("POST", "/channel/message/finish", _named(topic, channel), "\n".join(ids).encode())
+        """Finish messages that wait; those that are finished, or gone, stay so. Raises NsqdImportError when one can't
+        be finished: its topic was paused meanwhile."""
+        answer = self._ask("POST", "/channel/message/finish", _named(topic, channel), "\n".join(ids).encode())[1]
+        refused = [one for one in orjson.loads(answer)["results"] if one["code"] not in _NOT_THERE]
+        if refused:
+            raise NsqdImportError(
+                f"{len(refused)} messages that channel {channel} did not have can't be finished there: "
+                f"{refused[0]['text'] or refused[0]['code']}. Resume the topic on the server and run this again"
+            )
 
 
 def _place(channel: str, act: str) -> str:

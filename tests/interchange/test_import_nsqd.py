@@ -316,6 +316,31 @@ def test_a_topic_that_can_t_be_imported_does_not_keep_the_others(tmp_path: Path,
     assert (tmp_path / "nsqd.dat").exists()
 
 
+def test_a_topic_that_is_paused_while_it_is_copied_is_copied_again(
+    tmp_path: Path, server: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that was not passed on can't be finished by a channel that did not have it."""
+    held = messages(3)
+    write_metadata(tmp_path, {"halted": ["all", "some"]})
+    write_queue(tmp_path, "halted:all", [held])
+    write_queue(tmp_path, "halted:some", [held[2:]])
+    write = ImportClient.write
+
+    def paused(*given: Any, **named: Any) -> Any:
+        server.http("POST", "/topic/pause?topic=halted")
+        return write(*given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ImportClient, "write", paused)
+        is_complete, lines = run_import(tmp_path, server)
+    assert not is_complete
+    assert "2 messages that channel some did not have can't be finished there: " in lines[0]
+    server.http("POST", "/topic/unpause?topic=halted")
+    assert run_import(tmp_path, server)[0]
+    assert received(server, "halted", "all") == [b"m0", b"m1", b"m2"]
+    assert received(server, "halted", "some") == [b"m2"]
+
+
 def test_a_server_that_does_not_answer_changes_nothing(tmp_path: Path, server: RunningEngine) -> None:
     make_orders(tmp_path, "nobody")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
