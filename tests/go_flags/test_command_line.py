@@ -3,11 +3,28 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from queue_engine.go_flags.command_line import FlagSet
 from queue_engine.go_flags.flag import Flag, Kind
 from queue_engine.vocabulary.errors import FlagError
 
+WORDS = [
+    "--msg-timeout",
+    "-snappy",
+    "--tls-required",
+    "--e2e-percentile=",
+    "=",
+    "-",
+    "--",
+    "1h",
+    "0x",
+    "1__0",
+    "٣",
+    "-1",
+    "\0",
+]
 FLAGS = FlagSet(
     "nsqd",
     [
@@ -152,3 +169,29 @@ def test_a_configuration_file_that_is_wrong_is_refused(tmp_path: Path, text: str
 def test_a_configuration_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(FlagError, match="failed to load config file /nowhere - No such file or directory"):
         FLAGS.read(["--config=/nowhere"])
+
+
+def refusal_of(arguments: list[str]) -> str | None:
+    try:
+        FLAGS.read(arguments)
+    except FlagError as exc:
+        return str(exc)
+    return None
+
+
+PIECES = st.one_of(st.sampled_from(WORDS), st.text(max_size=6))
+
+
+@given(st.lists(st.builds("{}{}".format, PIECES, PIECES), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_any_arguments_are_read_or_refused_with_a_sentence(arguments: list[str]) -> None:
+    assert refusal_of(arguments) != ""
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_configuration_file_is_read_or_refused_with_a_sentence(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "nsqd.cfg"
+    path.write_bytes(data)
+    refusal = refusal_of(["-config", str(path)])
+    assert refusal is None or str(path) in refusal
