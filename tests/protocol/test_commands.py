@@ -1,8 +1,20 @@
 """Numbers as strict as nsqd's, and names quoted as Go quotes them."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from queue_engine.protocol.commands import parse_number, quoted, text_of
+from queue_engine.protocol.parser import Parser
+
+
+def test_the_table_of_commands_has_those_of_the_parser() -> None:
+    readme = Path(__file__).resolve().parents[2] / "queue_engine/protocol/README.md"
+    table = readme.read_text().partition("## Commands")[2].partition("## Departures")[0]
+    named = {found[1].encode() for found in re.finditer(r"^\| `([A-Z]+)", table, re.MULTILINE)}
+    parser = Parser(max_msg_size=1, max_body_size=1, max_req_timeout_ms=1, max_rdy_count=1)
+    assert named == parser._verbs.keys()
 
 
 @pytest.mark.parametrize(
