@@ -30,8 +30,8 @@ from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
 
-# Channels per slice of a snapshot: a slice of 50 takes about half a millisecond.
-SNAPSHOT_SLICE_CHANNELS = 50
+# Channels per slice of a snapshot: a message waits for a slice at most, a tenth of a millisecond.
+SNAPSHOT_SLICE_CHANNELS = 16
 
 
 class Client(Protocol):
