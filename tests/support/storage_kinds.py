@@ -143,6 +143,11 @@ ONLY: dict[str, tuple[str, str]] = {
 
 # A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "clients/test_console_tls.py": "what lies between a socket and its session",
+    "clients/test_wire_layers.py": "what lies between a socket and its session",
+    "service/layers/test_compression_layer.py": "what lies between a socket and its session",
+    "service/tcp/test_upgrade.py": "what lies between a socket and its session",
+    "service/test_https.py": "sockets and certificates",
     "service/lookup_client/test_conversation.py": "names of topics and channels, without an engine",
     "service/lookup_client/test_registration.py": "names of topics and channels, whatever stores them",
     "console/management/test_console_report.py": "the pipeline's files, and counts of the console",
