@@ -19,7 +19,7 @@ from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.option import environment_name_of, flag_of
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.options.parsing import parse_bool, parse_option
-from queue_engine.vocabulary.options.texts import engine_option_texts
+from queue_engine.vocabulary.options.texts import BOOLEAN, engine_option_texts
 
 SECRETS = ("http_token",)
 
@@ -77,8 +77,11 @@ class ServeParser(PlainCommand):
         for group, texts in itertools.groupby(engine_option_texts(), key=lambda text: text.group):
             options = parser.add_argument_group(group)
             for text in texts:
+                # A switch can stand alone, as with nsqd: --snappy is --snappy=true.
+                bare: dict[str, Any] = {"nargs": "?", "const": "true"} if text.value == BOOLEAN else {}
                 options.add_argument(
                     text.flag,
+                    **bare,
                     dest=text.field_name,
                     action="append" if text.is_list else "store",
                     metavar=text.value,

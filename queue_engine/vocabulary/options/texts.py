@@ -12,6 +12,7 @@ from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import environment_name_of, flag_of
 from queue_engine.vocabulary.options.options import Options, option_groups
 
+BOOLEAN = "true|false"  # the value of a switch
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -62,7 +63,7 @@ def _value(spec: Field[Any]) -> str:
     if spec.name.endswith("_ms"):
         return "DURATION"
     if isinstance(spec.default, bool):
-        return "true|false"
+        return BOOLEAN
     if isinstance(spec.default, int):
         return "BYTES" if _is_bytes(spec) else "PERCENT" if spec.name.endswith("_percent") else "N"
     if spec.type == tuple[float, ...]:

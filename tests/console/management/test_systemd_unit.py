@@ -201,7 +201,16 @@ def test_what_an_intruder_could_do_is_little(tmp_path: Path) -> None:
 
 def sample_of(flag: str, default: object) -> str:
     """A value that the option takes."""
-    others = {"--http-token": "secret-of-mine", "--node-id": "7", "--set-aside-segment": "00000000000000000000.log:1"}
+    others = {
+        "--http-token": "secret-of-mine",
+        "--node-id": "7",
+        "--set-aside-segment": "00000000000000000000.log:1",
+        "--tls-client-auth-policy": "require",
+        "--statsd-address": "10.1.2.3:8125",
+        "--lookupd-tcp-address": "10.1.2.3:4160",
+        "--auth-http-address": "10.1.2.3:4181",
+        "--e2e-processing-latency-percentile": "0.99",
+    }
     if flag in others or default in ("", ()):
         return others.get(flag, "10.1.2.3" if flag != "--console-origin" else "https://queue.example.org:8443")
     if isinstance(default, int) and not isinstance(default, bool):
