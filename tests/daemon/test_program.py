@@ -6,16 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
 from queue_engine.vocabulary.version import VERSION
+from tests.support.certificates import Certificates
 from tests.support.nsq_socket import NsqSocket
 from tests.support.nsqd_directory import messages, read_metadata, read_queue, write_metadata, write_queue
 from tests.support.processes.daemon_process import DaemonProcess
 from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.server import ROOT
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow(reason="starts processes")
 
@@ -37,8 +41,10 @@ def run(*arguments: str, directory: Path) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    with DaemonProcess(tmp_path_factory.mktemp("nsqd"), environment={"PYTHONPROFILEIMPORTTIME": "1"}) as process:
+def daemon(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[DaemonProcess]:
+    directory, environment = tmp_path_factory.mktemp("nsqd"), {"PYTHONPROFILEIMPORTTIME": "1"}
+    with DaemonProcess(directory, options=certificates.server_options, environment=environment) as process:
+        wait_for("the last listening line", lambda: "HTTPS: listening on" in process.log)
         yield process
 
 
@@ -46,8 +52,9 @@ def test_the_first_lines_are_nsqds(daemon: DaemonProcess) -> None:
     lines = [line for line in daemon.log.splitlines() if line.startswith("[nsqd] ")]
     assert re.fullmatch(rf"{DAY} INFO: nsqd v1\.3\.0 \(penstock v{VERSION}, built w/python[0-9.]+\)", lines[0])
     assert re.fullmatch(rf"{DAY} INFO: ID: [0-9]+", lines[1])
-    assert re.fullmatch(rf"{DAY} INFO: TCP: listening on 127\.0\.0\.1:{daemon.tcp_port}", lines[-2])
-    assert re.fullmatch(rf"{DAY} INFO: HTTP: listening on 127\.0\.0\.1:{daemon.http_port}", lines[-1])
+    assert re.fullmatch(rf"{DAY} INFO: TCP: listening on 127\.0\.0\.1:{daemon.tcp_port}", lines[-3])
+    assert re.fullmatch(rf"{DAY} INFO: HTTP: listening on 127\.0\.0\.1:{daemon.http_port}", lines[-2])
+    assert re.fullmatch(rf"{DAY} INFO: HTTPS: listening on 127\.0\.0\.1:[0-9]+", lines[-1])
 
 
 def test_it_imports_neither_the_console_nor_spark(daemon: DaemonProcess) -> None:
@@ -63,6 +70,15 @@ def test_it_serves_clients_and_the_http_api(daemon: DaemonProcess) -> None:
         client.subscribe("t", "c", rdy=2)
         assert sorted(client.read_message().body for _ in range(2)) == [b"over http", b"over tcp"]
     assert daemon.topic_stats("t")["storage"] == "diskqueue"
+
+
+def test_it_serves_the_http_api_inside_tls(daemon: DaemonProcess, certificates: Certificates) -> None:
+    found = re.search(r"HTTPS: listening on 127\.0\.0\.1:([0-9]+)", daemon.log)
+    assert found
+    connection = HTTPSConnection("127.0.0.1", int(found[1]), timeout=60, context=certificates.client_context())
+    with closing(connection):
+        connection.request("GET", "/ping")
+        assert connection.getresponse().read() == b"OK"
 
 
 def test_a_second_one_on_the_same_directory_is_refused_as_by_nsqd(daemon: DaemonProcess, tmp_path: Path) -> None:
