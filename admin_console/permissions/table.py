@@ -22,6 +22,7 @@ PAGES: Mapping[str, Role] = {
     "pipeline": Role.VIEWER,
     "replay": Role.VIEWER,
     "trash": Role.VIEWER,
+    "lookup": Role.VIEWER,
     "password": Role.VIEWER,
     "logout": Role.VIEWER,
     "audit": Role.OPERATOR,

@@ -16,6 +16,7 @@ _PLACES = (
     ("topics", "Topics", "t"),
     ("trash", "Trash", "d"),
     ("pipeline", "Pipeline", "p"),
+    ("lookup", "Lookup", "l"),
     ("audit", "Audit", "a"),
 )
 # Pages that lie under a place's tab: an act is on a topic, one of its channels, or the pipeline.

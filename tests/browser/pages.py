@@ -38,6 +38,7 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("channel-viewer", channel_path, user="vera"),
         ConsolePage("gone", f"{topic_path}nothing-is-called-so/"),
         ConsolePage("trash", "/trash/"),
+        ConsolePage("lookup", "/lookup/"),
         ConsolePage("pipeline", "/pipeline/"),
         ConsolePage("confirm-replay", "/pipeline/~replay/"),
         ConsolePage("confirm-stop-job", "/pipeline/jobs/archive/~stop/"),

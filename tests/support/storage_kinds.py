@@ -148,6 +148,7 @@ ONCE: dict[str, str] = {
     "service/layers/test_compression_layer.py": "what lies between a socket and its session",
     "service/tcp/test_upgrade.py": "what lies between a socket and its session",
     "service/test_https.py": "sockets and certificates",
+    "console/test_lookup.py": "names of topics and channels, whatever stores them",
     "service/lookup_client/test_conversation.py": "names of topics and channels, without an engine",
     "service/lookup_client/test_registration.py": "names of topics and channels, whatever stores them",
     "console/management/test_console_report.py": "the pipeline's files, and counts of the console",

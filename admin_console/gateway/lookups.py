@@ -1,0 +1,166 @@
+"""What the nsqlookupds that this server registers with know: asked over HTTP in the background, so that no page waits
+for one that does not answer."""
+
+import http.client
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+logger = logging.getLogger(__name__)
+
+# A page waits so long for what is not known yet, and takes an answer that is not older.
+PAGE_WAIT_S = 0.5
+FRESH_S = 2.0
+# One nsqlookupd has so long for all its answers.
+ASK_S = 5.0
+ANSWER_BYTES_MAX = 8 << 20
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LookupdProducer:
+    """A server that registered a topic. node: its broadcast address and HTTP port. is_inactive: it sent no PING for
+    longer than the nsqlookupd waits. pinged_at_ms: its last one, Unix; 0 where that is not known."""
+
+    node: str
+    is_tombstoned: bool = False
+    is_inactive: bool = False
+    pinged_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LookupdTopic:
+    """A topic with those of its channels that a producer has."""
+
+    topic: str
+    channels: tuple[str, ...]
+    producers: tuple[LookupdProducer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupdReport:
+    """What one nsqlookupd answered. error: why it did not; then the rest is of its last answer."""
+
+    address: str
+    topics: tuple[LookupdTopic, ...] = ()
+    server_count: int = 0
+    error: str = ""
+
+
+@dataclass(slots=True)
+class _Entry:
+    report: LookupdReport | None = None
+    asked_s: float = 0.0  # monotonic, when its newest report came
+    asking: "Future[None] | None" = None
+
+
+class LookupReports:
+    """The newest report of each nsqlookupd. Any thread; nothing here blocks longer than PAGE_WAIT_S."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._threads: ThreadPoolExecutor | None = None
+
+    def of(self, addresses: Sequence[str]) -> list[LookupdReport | None]:
+        """One for each HTTP address; None for one that has not answered yet. Others are forgotten."""
+        with self._lock:
+            self._entries = {address: self._entries.get(address) or _Entry() for address in addresses}
+            entries = list(self._entries.items())
+            for address, entry in entries:
+                if entry.asking is None and time.monotonic() - entry.asked_s > FRESH_S:
+                    if self._threads is None:
+                        self._threads = ThreadPoolExecutor(_THREADS, "penstock-lookup-reports")
+                    entry.asking = self._threads.submit(self._ask, address, entry)
+            asking = [entry.asking for _, entry in entries if entry.asking is not None]
+        wait(asking, PAGE_WAIT_S)
+        return [entry.report for _, entry in entries]
+
+    def _ask(self, address: str, entry: _Entry) -> None:
+        try:
+            report = ask(address)
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as exc:
+            report = replace(entry.report or LookupdReport(address), error=str(exc) or type(exc).__name__)
+        with self._lock:
+            entry.report, entry.asked_s, entry.asking = report, time.monotonic(), None
+
+
+def ask(address: str) -> LookupdReport:
+    """Ask the HTTP API at HOST:PORT. Raises OSError, HTTPException, or ValueError, KeyError or TypeError for an answer
+    that can't be read."""
+    deadline_s = time.monotonic() + ASK_S
+    names: list[str] = _get(address, "/topics", deadline_s)["topics"]
+    nodes: list[dict[str, Any]] = _get(address, "/nodes", deadline_s)["producers"]
+    debug: dict[str, list[dict[str, Any]]] = _get(address, "/debug", deadline_s)
+    pinged_at_ms = {one["id"]: one["last_update"] // 1_000_000 for one in debug.get("client::", ())}
+    producers: dict[str, list[LookupdProducer]] = {name: [] for name in names}
+    active = set()
+    for node in nodes:
+        active.add(node["remote_address"])
+        tombstones = node.get("tombstones") or [False] * len(node["topics"])
+        for topic, is_tombstoned in zip(node["topics"], tombstones, strict=True):
+            at_ms = pinged_at_ms.get(node["remote_address"], 0)
+            producers.setdefault(topic, []).append(
+                LookupdProducer(_node_of(node), is_tombstoned=bool(is_tombstoned), pinged_at_ms=at_ms)
+            )
+    channels: dict[str, list[str]] = {}
+    for key, found in debug.items():
+        category, topic, channel = key.split(":", 2)
+        if category == "channel":
+            channels.setdefault(topic, []).append(channel)
+        elif category == "topic":
+            for one in found:
+                if one["id"] not in active:
+                    at_ms = one["last_update"] // 1_000_000
+                    producers.setdefault(topic, []).append(
+                        LookupdProducer(_node_of(one), is_inactive=True, pinged_at_ms=at_ms)
+                    )
+    topics = tuple(
+        LookupdTopic(
+            topic, tuple(sorted(channels.get(topic, ()))), tuple(sorted(found, key=lambda producer: producer.node))
+        )
+        for topic, found in sorted(producers.items())
+    )
+    return LookupdReport(address, topics, len(nodes))
+
+
+def _node_of(fields: dict[str, Any]) -> str:
+    return f"{fields['broadcast_address']}:{fields['http_port']}"
+
+
+def _get(address: str, path: str, deadline_s: float) -> Any:
+    parts = urlsplit(f"//{address}")
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError(f"no answer in {ASK_S:g} s")
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=left_s)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        data = bytearray()
+        while chunk := answer.read1(1 << 16):
+            data += chunk
+            if len(data) > ANSWER_BYTES_MAX:
+                raise ValueError(f"{path} has more than {ANSWER_BYTES_MAX} bytes")
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"no answer in {ASK_S:g} s")
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise ValueError(f"{path} was answered with status {answer.status}")
+    return orjson.loads(data)
+
+
+_reports = LookupReports()
+
+
+def get_lookup_reports() -> LookupReports:
+    """The reports of this process."""
+    return _reports
