@@ -33,6 +33,7 @@ from queue_engine.topology.topology import (
     Change,
     channel_created,
     channel_deleted,
+    channel_redriven,
     released_upto,
     topic_deleted,
     trash_limited,
@@ -50,16 +51,19 @@ logger = logging.getLogger(__name__)
 # Each costs memory and a part of topology.json, and a program may delete a channel every second. As many as
 # --max-topics, so that all topics at once have room.
 ENTRIES_MAX = 10_000
+# What a start finds is kept for so long at least: a machine's clock may be wrong until the network corrects it.
+LEAST_MS = 10 * 60_000
 
 
 @dataclass(slots=True)
 class TrashItem:
     """What one act put into the trash. store: of its topic, which may have a name. channels: the numbers of its
-    channels; of a topic that was deleted, none."""
+    channels; of a topic that was deleted, none. not_before_ns: monotonic; it does not expire earlier."""
 
     entry: TrashEntry
     store: LogTopicStore
     channels: list[int] = field(default_factory=list)
+    not_before_ns: int = 0
 
     @property
     def is_topic(self) -> bool:
@@ -115,12 +119,20 @@ class Trash:
         self._note_topic(entry.trash, store)
 
     def _note_channel(self, entry: TrashEntry, store: LogTopicStore, number: int) -> None:
-        self.items.setdefault(entry.id, TrashItem(entry, store)).channels.append(number)
+        item = self.items.get(entry.id)
+        if item is None:
+            item = self.items[entry.id] = TrashItem(entry, store, not_before_ns=self._not_before_ns(entry))
+        item.channels.append(number)
 
     def _note_topic(self, entry: TrashEntry, store: LogTopicStore) -> None:
         store.set_in_trash(True)
         self.topics[store.number] = store
-        self.items[entry.id] = TrashItem(entry, store)
+        self.items[entry.id] = TrashItem(entry, store, not_before_ns=self._not_before_ns(entry))
+
+    def _not_before_ns(self, entry: TrashEntry) -> int:
+        left_ms = entry.until_ms - self._clock.time_ns() // NS_PER_MS
+        least_ms = min(LEAST_MS, entry.until_ms - entry.at_ms)
+        return self._clock.monotonic_ns() + max(left_ms, least_ms) * NS_PER_MS
 
     # What goes into it.
 
@@ -226,6 +238,11 @@ class Trash:
             )
             for copy, one in copies
         ]
+        for copy, one in copies:
+            if copied and one is not None and one.redrive is not None and not one.redrive.ended:
+                # What it goes through is in the trash now, and so is it.
+                changes.append(channel_redriven(topic.number, copy.number, one.redrive.redrive))
+                changes.append(channel_redriven(topic.number, one.number, None))
         if own_too and is_frozen:
             # While a topic of the log does not flow, only topology.json says up to where it was passed on. It says so
             # before the journal: if that refuses, the next start passes the messages on, and none is lost.
@@ -250,6 +267,8 @@ class Trash:
         def in_force() -> Ticket:
             for copy, living in backlogs:
                 store.trash.note_again(copy, living if copied else None)
+                if copied and living is not None:
+                    store.quarantines.copy(living.number, copy.number)
                 if made is not None:
                     self._note_channel(made, store, copy.number)
             if own_too:
@@ -287,7 +306,7 @@ class Trash:
         store = item.store
         if not item.is_topic:
             for number in item.channels:
-                store.trash.drop(number)
+                store.drop_trashed(number)
             return
         self.forget_topic(store)
         self.topics.pop(store.number, None)
@@ -345,7 +364,7 @@ class Trash:
 
     def _settle(self, store: LogTopicStore, number: int, done: Ticket) -> None:
         if done.error is None:
-            store.trash.drop(number)
+            store.drop_trashed(number)
         else:
             self._unsure.append((store, number))
 
@@ -353,8 +372,10 @@ class Trash:
         return TrashTotals(len(self.items), self.bytes, self.given_up_count)
 
     def expired(self) -> list[TrashItem]:
-        now_ms = self._clock.time_ns() // NS_PER_MS
-        return [item for item in self.items.values() if item.entry.until_ms <= now_ms]
+        """Those whose time is over by the wall clock, and by the time that passed since they were put here, or since
+        the start: a clock that is set forward while the server runs ends none of them early."""
+        now_ms, now_ns = self._clock.time_ns() // NS_PER_MS, self._clock.monotonic_ns()
+        return [item for item in self.items.values() if item.entry.until_ms <= now_ms and item.not_before_ns <= now_ns]
 
     def surplus(self) -> list[TrashItem]:
         """The oldest items, as many as there are too many."""

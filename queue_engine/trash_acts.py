@@ -18,10 +18,11 @@ from queue_engine.log_store.channel_restore import ChannelRestore
 from queue_engine.pauses import Pauses
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.stores import Stores
-from queue_engine.topology.topology import Change, channel_paused, max_attempts_set
+from queue_engine.topology.topology import Change, channel_paused, channel_redriven, max_attempts_set
 from queue_engine.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, TrashConflictError, TrashNotFoundError
+from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.pieces import WorkInPieces
@@ -286,8 +287,30 @@ class TrashActs:
 
         prepared = self._pieces.start(compute())
         prepared.when_done(lambda done: self._end(restores) if done.error is not None else None)
+        joined = after(prepared, in_force)
+        redriven = after(joined, lambda: self._go_on_redriving(owner, pairs))
         # Its number goes last: until then a start still finds what it had.
-        return after(after(prepared, in_force), lambda: self._trash.let_go(item))
+        return after(redriven, lambda: self._trash.let_go(item))
+
+    def _go_on_redriving(self, owner: Topic, pairs: Sequence[tuple[TrashedChannel, Channel]]) -> Ticket:
+        """A redrive that was under way goes on; one of the living channel's own goes before."""
+        found = [
+            (channel, redrive)
+            for one, channel in pairs
+            if (redrive := self._catalog.entry_of(owner, one.number).redrive) is not None
+            and (channel.redrive is None or channel.redrive.ended or channel.redrive.redrive == redrive)
+        ]
+        if not found:
+            return DONE
+
+        def in_force() -> Ticket:
+            for channel, redrive in found:
+                # The quarantine's acts begin with it at their next look around.
+                channel.redrive = RedriveState(redrive, redrive.total)
+            return DONE
+
+        changes = [channel_redriven(owner.number, channel.number, redrive) for channel, redrive in found]
+        return after(self._catalog.write(*changes), in_force)
 
     @staticmethod
     def _end(restores: Sequence[tuple[ChannelRestore, Channel]]) -> None:

@@ -70,6 +70,7 @@ class ChannelRestore:
         while self._applied < len(self._tap):
             self._apply_one()
         self.living.join(self.joined)
+        self._store.quarantines.give_back(self._one.number, self.living.number)
         self._store.trash.note_restored(self.living.number, self.living.progress, self._one, self._journal_number)
 
     @staticmethod

@@ -378,7 +378,7 @@ class LogTopicStore(LogTopic):
         """Put a channel that is not ephemeral into the trash, as it is; topology.json says so."""
         channel = self._channels.pop(name)
         self._channel_starts.pop(name, None)
-        self.quarantines.remove(channel.number)
+        self.quarantines.put_away(channel.number)
         channel.put_away()
         self.trash.put(TrashedChannel(channel.number, name, channel.progress))
 
@@ -405,6 +405,12 @@ class LogTopicStore(LogTopic):
         progress = self._shared.take_recovered(number)
         assert progress is not None, number
         self.trash.put(TrashedChannel(number, name, progress, upto))
+        self.quarantines.put_away(number)
+
+    def drop_trashed(self, number: int) -> None:
+        """A channel in the trash is deleted for good; topology.json does not have it any more."""
+        self.trash.drop(number)
+        self.quarantines.drop(number)
 
     def durable_progress(self) -> list[tuple[int, ChannelProgress]]:
         """Number and progress of all channels but the ephemeral ones; those in the trash are among them."""
@@ -472,7 +478,7 @@ class LogTopicStore(LogTopic):
         for name in list(self._channels):
             self.delete_channel(name)
         for number in list(self.trash.all):
-            self.trash.drop(number)
+            self.drop_trashed(number)
         self.is_deleted = True
         self._topics.pop(self.number, None)
         self.readers.forget_topic(self.number, self.end_offset)

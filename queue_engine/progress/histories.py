@@ -20,7 +20,7 @@ from queue_engine.disk.files import Files
 from queue_engine.disk.replaced_file import Composed, ReplacedFile
 from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import ChannelQuarantine, QuarantineTotals
-from queue_engine.progress.return_history import ReturnEvent
+from queue_engine.progress.return_history import BYTES_MAX, EVENT_COST_BYTES, ReturnEvent
 from queue_engine.storage.quarantine_stats import QuarantineLimits
 from queue_engine.vocabulary.clock import NS_PER_S
 
@@ -67,6 +67,17 @@ def _histories_of(channels: Mapping[str, Any]) -> Histories:
     }
 
 
+def _events_of(histories: Mapping[int, list[ReturnEvent]]) -> int:
+    return sum(map(len, histories.values()))
+
+
+def _keep(quarantine: ChannelQuarantine, histories: Mapping[int, list[ReturnEvent]]) -> None:
+    """Take over those of messages that are quarantined."""
+    for offset, events in histories.items():
+        if quarantine.has(offset):
+            quarantine.history.keep(offset, events)
+
+
 class Quarantines:
     """The quarantines of all durable channels of one log, and the file of their histories. Belongs to the engine's
     thread."""
@@ -77,6 +88,7 @@ class Quarantines:
         self._channels: dict[int, ChannelQuarantine] = {}
         self._files = files
         self._found: Histories = {}
+        self._put_away: Histories = {}  # of channels in the trash, those put there last at the end
         self._written_changes = 0
         self._write_at_ns = 0
         self._written_bytes = 0
@@ -92,13 +104,48 @@ class Quarantines:
         self._found = decode_histories(data, self._file.path) if data else {}
 
     def add(self, number: int, journaled: JournaledProgress) -> ChannelQuarantine:
-        """The quarantine of a channel, with what the file has of it."""
+        """The quarantine of a channel, with what the file has of it; or what it had when it went to the trash."""
         quarantine = self._channels[number] = ChannelQuarantine(journaled, self.totals)
-        held = journaled.progress.quarantined
-        for offset, events in self._found.pop(number, {}).items():
-            if offset in held:
-                quarantine.history.keep(offset, events)
+        _keep(quarantine, self._found.pop(number, {}) or self._put_away.pop(number, {}))
         return quarantine
+
+    # The trash.
+
+    def put_away(self, number: int) -> None:
+        """The channel goes to the trash, and its histories with it; after a start they are those of the file."""
+        quarantine = self._channels.pop(number, None)
+        if quarantine is None:
+            self._note_put_away(number, self._found.pop(number, {}))
+            return
+        self._note_put_away(number, quarantine.histories())
+        quarantine.forget()
+
+    def copy(self, number: int, to: int) -> None:
+        """What a channel has quarantined is in the trash under another number, too."""
+        quarantine = self._channels.get(number)
+        if quarantine is not None:
+            self._note_put_away(to, quarantine.histories())
+
+    def _note_put_away(self, number: int, histories: dict[int, list[ReturnEvent]]) -> None:
+        if not histories:
+            return
+        self.totals.changes += 1
+        self._put_away[number] = histories
+        events = sum(_events_of(one) for one in self._put_away.values())
+        while events * EVENT_COST_BYTES > BYTES_MAX:
+            events -= _events_of(self._put_away.pop(next(iter(self._put_away))))
+
+    def give_back(self, number: int, to: int) -> None:
+        """What a channel in the trash had is quarantined in a living one now."""
+        histories = self._put_away.pop(number, {})
+        quarantine = self._channels.get(to)
+        if quarantine is not None:
+            _keep(quarantine, {at: events for at, events in histories.items() if at not in quarantine.history.known})
+
+    def drop(self, number: int) -> None:
+        """A channel in the trash is gone for good."""
+        if self._put_away.pop(number, None) is not None:
+            self.totals.changes += 1
 
     def remove(self, number: int) -> None:
         """The channel was deleted."""
@@ -108,7 +155,7 @@ class Quarantines:
 
     def _compose(self) -> Composed:
         held = {number: one.histories() for number, one in self._channels.items() if one.count}
-        content = encode_histories({number: one for number, one in held.items() if one})
+        content = encode_histories({number: one for number, one in held.items() if one} | self._put_away)
         self._written_changes, self._written_bytes = self.totals.changes, len(content)
         return content, lambda: None
 

@@ -103,6 +103,9 @@ class ChannelQuarantine:
             self._totals.count + count <= TOTAL_MAX
         )
 
+    def has(self, offset: int) -> bool:
+        return offset in self._journaled.progress.quarantined
+
     def histories(self) -> dict[int, list[ReturnEvent]]:
         """By offset, of those that are quarantined."""
         held = self._journaled.progress.quarantined

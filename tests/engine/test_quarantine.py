@@ -312,3 +312,52 @@ def test_other_kinds_have_no_quarantine(tmp_path: Path, clock: ManualClock) -> N
             engine.quarantine.set_max_attempts(topic, channel, max_attempts=1)
         with pytest.raises(InvalidStorageError):
             engine.message_acts.quarantine_messages(topic, channel, ids=["0" * 16])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("act", ["empty_channel", "delete_channel", "delete_topic"])
+def test_a_redrive_and_the_histories_come_back_from_the_trash(
+    tmp_path: Path, clock: ManualClock, act: str, restarts: bool
+) -> None:
+    engine = made(tmp_path, clock, count=10)
+    fail_all(engine, clock)
+    clock.advance(ms=10)
+    do(engine, "quarantine", "redrive_channel", rate=2, by="anna")
+    pass_time(engine, clock, 1_000)
+    assert figures(engine) == (2, 0, 0, 8)
+    before = {row.offset: (row.reason, row.attempts, row.history) for row in rows(engine)}
+    assert all(history for _, _, history in before.values())
+    if act == "delete_topic":
+        engine.acts.delete_topic("orders")
+    else:
+        getattr(engine.acts, act)(*NAMES)
+    settle(engine)
+    if restarts:
+        engine.close()
+        engine = make_engine(tmp_path, clock)
+    (entry,) = engine.trash.list()
+    _, ticket = engine.trash.restore_trash("orders", trash=entry.id)
+    settle(engine)
+    assert (ticket.done, ticket.error) == (True, None)
+    assert figures(engine) == (2, 0, 0, 8)
+    assert {row.offset: (row.reason, row.attempts, row.history) for row in rows(engine)} == before
+    for _ in range(15):
+        pass_time(engine, clock, 1_000)
+    state = stats_of(engine).redrive
+    assert state is not None
+    assert (figures(engine), state.ended, state.redrive.by) == ((10, 0, 0, 0), "done", "anna")
+    engine.close()
+
+
+def test_the_histories_of_what_is_deleted_for_good_go(tmp_path: Path, clock: ManualClock) -> None:
+    engine = made(tmp_path, clock)
+    fail_all(engine, clock)
+    quarantines = engine.topics["orders"].store.quarantines
+    engine.acts.delete_channel(*NAMES)
+    settle(engine)
+    assert len(quarantines._put_away) == 1
+    (entry,) = engine.trash.list()
+    engine.trash.delete_trash("orders", trash=entry.id)
+    settle(engine)
+    assert quarantines._put_away == {}
+    engine.close()

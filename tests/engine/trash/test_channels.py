@@ -9,6 +9,7 @@ from admin_console.gateway.act_table import sentence_of
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
+from queue_engine.trash import LEAST_MS
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CountsChangedError, TrashNotFoundError
 from queue_engine.wire.trash import TrashStats
@@ -274,7 +275,29 @@ def test_an_entry_that_expired_while_the_server_was_down_goes_at_the_start(tmp_p
     clock.advance(ms=DAY_MS)
     engine = make_engine(tmp_path, clock)
     engine.tick()
+    assert len(engine.trash.list()) == 1  # the clock may be wrong until the network corrects it
+    pass_time(engine, clock, LEAST_MS)
     assert engine.trash.list() == ()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_is_set_forward_does_not_empty_the_trash(
+    tmp_path: Path, clock: ManualClock, restarts: bool
+) -> None:
+    engine = make_engine(tmp_path, clock)
+    fill(engine, clock)
+    engine.acts.delete_channel("orders", "billing")
+    settle(engine)
+    if restarts:
+        engine.close()
+    clock.set_back(ms=-100 * DAY_MS)
+    if restarts:
+        engine = make_engine(tmp_path, clock)
+        pass_time(engine, clock, LEAST_MS - 1_000)
+        clock.set_back(ms=100 * DAY_MS)  # as it should be
+    pass_time(engine, clock, DAY_MS - LEAST_MS - 1_000)
+    assert sum(restore(engine)) == 8
+    engine.close()
 
 
 def test_deleted_for_good_it_never_comes_back(tmp_path: Path, clock: ManualClock) -> None:
