@@ -238,11 +238,11 @@ class Trash:
             )
             for copy, one in copies
         ]
-        for copy, one in copies:
-            if copied and one is not None and one.redrive is not None and not one.redrive.ended:
+        for copy, living in copies if copied else ():
+            if living is not None and living.redrive is not None and not living.redrive.ended:
                 # What it goes through is in the trash now, and so is it.
-                changes.append(channel_redriven(topic.number, copy.number, one.redrive.redrive))
-                changes.append(channel_redriven(topic.number, one.number, None))
+                changes.append(channel_redriven(topic.number, copy.number, living.redrive.redrive))
+                changes.append(channel_redriven(topic.number, living.number, None))
         if own_too and is_frozen:
             # While a topic of the log does not flow, only topology.json says up to where it was passed on. It says so
             # before the journal: if that refuses, the next start passes the messages on, and none is lost.

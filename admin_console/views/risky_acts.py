@@ -10,6 +10,9 @@ from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 
+# How many messages the question named: at the thing itself, and with all that is below it.
+EXPECTED = "expected"
+EXPECTED_IN_ALL = "expected_in_all"
 _MESSAGE_ID = re.compile(r"[0-9A-Za-z]{16}")
 
 
@@ -61,12 +64,16 @@ class Removal(ActPage):
         )
 
     @staticmethod
-    def expected(count: int) -> Field:
-        return Field("expected", "", kind="hidden", value=str(count))
+    def expected(count: int, name: str = EXPECTED) -> Field:
+        return Field(name, "", kind="hidden", value=str(count))
+
+    def told(self) -> str:
+        """The field that has the count of what the user chose to remove."""
+        return EXPECTED
 
     def details(self) -> dict[str, Any]:
         self.check_typed_name()
-        given = self.request.POST.get("expected", "")
+        given = self.request.POST.get(self.told(), "")
         found = {"expected": int(given)} if re.fullmatch(r"[0-9]{1,15}", given) else {}
         return {"by": self.request.user.get_username(), **found}
 
@@ -93,7 +100,8 @@ class EmptyTopic(Removal):
                 self.afterwards(topic.storage),
             ],
             [
-                self.expected(in_all),
+                self.expected(topic.depth),
+                self.expected(in_all, EXPECTED_IN_ALL),
                 Field(
                     "scope",
                     "What to drop",
@@ -111,6 +119,9 @@ class EmptyTopic(Removal):
             ],
             is_dangerous=True,
         )
+
+    def told(self) -> str:
+        return EXPECTED_IN_ALL if self.request.POST.get("scope") == "channels_too" else EXPECTED
 
     def details(self) -> dict[str, Any]:
         details = super().details()

@@ -16,6 +16,7 @@ from admin_console.gateway import embedded
 from admin_console.gateway.gateway import EngineUnavailableError, get_gateway, set_gateway
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.service.runner import EngineRunner
+from queue_engine.topic_acts import COUNTS_TOLERANCE
 from queue_engine.vocabulary.options.options import Options
 from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.console import client_of, console_engine, make_user
@@ -210,6 +211,18 @@ def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, 
     stats = channel_stats(engine)
     assert stats is not None
     assert stats.depth == 0
+
+
+def test_emptying_a_topic_alone_is_checked_against_its_own_count(client: Client, engine: EngineRunner) -> None:
+    """Many messages in its channels are no leave to drop many of its own."""
+    engine.submit("acts.pause_topic", "orders").result(30)
+    page = client.get("/topics/orders/~empty/").content.decode()
+    assert re.findall(r'name="(expected\w*)" value="(\d+)"', page) == [("expected", "0"), ("expected_in_all", "5")]
+    engine.submit("publish", "orders", [b"x"] * (COUNTS_TOLERANCE + 1)).result(30)
+    told = {"typed_name": "orders", "expected": "0", "expected_in_all": "1000000"}
+    answer = client.post("/topics/orders/~empty/", told, headers=JSON).json()
+    assert f"{COUNTS_TOLERANCE + 1:,} messages now, and 0 were expected; nothing was changed" in answer["message"]
+    assert post(client, "/topics/orders/~empty/", **told, scope="channels_too")["ok"]
 
 
 def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Client, engine: EngineRunner) -> None:
