@@ -23,6 +23,7 @@ from tests.support.nsq_socket import NsqSocket
 from tests.support.nsqd_directory import StoredMessage, messages, write_metadata, write_queue
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.server import ROOT
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +46,23 @@ def run_import(directory: Path, server: RunningEngine, client: ImportClient | No
         return nsqd_import.run(), lines
 
 
-def received(server: RunningEngine, topic: str, channel: str) -> list[bytes]:
-    """Takes and finishes all that the channel has, in the order of delivery."""
-    depth = server.channel_stats(topic, channel)["depth"]
+def has_exactly(server: RunningEngine, topic: str, channel: str, bodies: list[bytes]) -> bool:
+    """Whether the channel delivers these, in this order; takes and finishes them. Raises AssertionError when it has
+    more."""
     with NsqSocket(server.tcp_port) as client:
         client.subscribe(topic, channel, rdy=2_500)
         found = []
-        for _ in range(depth):
+        for _ in bodies:
             message = client.read_message()
             client.finish(message)
             found.append(message.body)
-        return found
+
+        def is_empty() -> bool:
+            stats = server.channel_stats(topic, channel)
+            return stats["depth"] + stats["in_flight_count"] + stats["deferred_count"] == 0
+
+        wait_for("the channel to be empty", is_empty)
+        return found == bodies
 
 
 def make_orders(directory: Path, topic: str, *, paused: tuple[str, ...] = ()) -> dict[str, list[bytes]]:
@@ -90,7 +97,7 @@ def test_each_channel_gets_what_it_had_and_each_message_is_stored_once(tmp_path:
     ]
     assert server.topic_stats("orders")["storage"] == "log"
     for channel, bodies in expected.items():
-        assert received(server, "orders", channel) == bodies, channel
+        assert has_exactly(server, "orders", channel, bodies), channel
         assert not server.channel_stats("orders", channel)["paused"]
     # Nothing is deleted, and nothing changed.
     assert {path.name: path.read_bytes() for path in (tmp_path / IMPORTED_NAME).iterdir()} == before
@@ -110,7 +117,7 @@ def test_what_nsqd_had_paused_stays_paused(tmp_path: Path, server: RunningEngine
     # What the topic had not passed on still waits at the topic.
     assert (topic["depth"], server.channel_stats("held", "none")["depth"]) == (2, 0)
     server.http("POST", "/topic/unpause?topic=held")
-    assert received(server, "held", "none") == [b"m5000", b"m5001"]
+    assert has_exactly(server, "held", "none", [b"m5000", b"m5001"])
 
 
 def test_a_topic_without_channels_waits_for_its_first(tmp_path: Path, server: RunningEngine) -> None:
@@ -118,7 +125,7 @@ def test_a_topic_without_channels_waits_for_its_first(tmp_path: Path, server: Ru
     write_queue(tmp_path, "lonely", [messages(3)])
     assert run_import(tmp_path, server)[0]
     server.http("POST", "/channel/create?topic=lonely&channel=first")
-    assert received(server, "lonely", "first") == [b"m0", b"m1", b"m2"]
+    assert has_exactly(server, "lonely", "first", [b"m0", b"m1", b"m2"])
 
 
 def test_a_topic_that_is_there_keeps_its_own_messages_and_pauses(tmp_path: Path, server: RunningEngine) -> None:
@@ -130,7 +137,7 @@ def test_a_topic_that_is_there_keeps_its_own_messages_and_pauses(tmp_path: Path,
     assert run_import(tmp_path, server)[0]
     assert server.channel_stats("busy", "c")["pause"]["reason"] == "repair"
     server.http("POST", "/channel/unpause?topic=busy&channel=c")
-    assert received(server, "busy", "c") == [b"own", b"m0", b"m1"]
+    assert has_exactly(server, "busy", "c", [b"own", b"m0", b"m1"])
 
 
 class EndedError(Exception):
@@ -186,8 +193,8 @@ def test_an_import_that_ends_at_any_step_goes_on_and_nothing_comes_twice(
                 pass
         if (directory / "nsqd.dat").exists():  # else it ended behind its last step
             assert run_import(directory, server)[0], step
-        assert received(server, topic, "all") == [b"m0", b"m1", b"m2", b"m3", b"m4", b"m5"], step
-        assert received(server, topic, "some") == [b"m2", b"m3", b"m4", b"m5"], step
+        assert has_exactly(server, topic, "all", [b"m0", b"m1", b"m2", b"m3", b"m4", b"m5"]), step
+        assert has_exactly(server, topic, "some", [b"m2", b"m3", b"m4", b"m5"]), step
         assert {path.name for path in directory.iterdir()} == {IMPORTED_NAME, STATE_NAME}
     assert step > 15
 
@@ -226,7 +233,7 @@ main()
             break
     assert statuses.count(-signal.SIGKILL) >= 2
     for channel, bodies in expected.items():
-        assert received(server, "killed", channel) == bodies, channel
+        assert has_exactly(server, "killed", channel, bodies), channel
 
 
 def test_damaged_and_foreign_files_are_named_and_left_where_they_are(tmp_path: Path, server: RunningEngine) -> None:
@@ -247,8 +254,8 @@ def test_damaged_and_foreign_files_are_named_and_left_where_they_are(tmp_path: P
         "belongs to no topic, and is left as it is: README, gone.diskqueue.000000.dat, sound:c.diskqueue.000009.dat.bad"
     )
     assert "topic hurt: left as it is, since a part of it can't be read: hurt:c.diskqueue.000000.dat" in lines
-    assert received(server, "hurt", "c") == [b"m0", b"m2", b"m3", b"m4", b"m5"]
-    assert received(server, "sound", "c") == [b"m0"]
+    assert has_exactly(server, "hurt", "c", [b"m0", b"m2", b"m3", b"m4", b"m5"])
+    assert has_exactly(server, "sound", "c", [b"m0"])
     assert damaged.read_bytes() == data
     assert {name: (tmp_path / name).read_bytes() for name in foreign} == foreign
     # Again: nothing comes twice.
@@ -312,7 +319,7 @@ def test_a_topic_that_can_t_be_imported_does_not_keep_the_others(tmp_path: Path,
     refused = {line.split()[1]: line for line in lines if "is left as it is" in line}
     assert set(refused) == {"queue", "paused", "large"}
     assert "it is paused on the server" in refused["paused"]
-    assert received(server, "fine", "c") == [b"m0"]
+    assert has_exactly(server, "fine", "c", [b"m0"])
     assert (tmp_path / "nsqd.dat").exists()
 
 
@@ -337,8 +344,8 @@ def test_a_topic_that_is_paused_while_it_is_copied_is_copied_again(
     assert "2 messages that channel some did not have can't be finished there: " in lines[0]
     server.http("POST", "/topic/unpause?topic=halted")
     assert run_import(tmp_path, server)[0]
-    assert received(server, "halted", "all") == [b"m0", b"m1", b"m2"]
-    assert received(server, "halted", "some") == [b"m2"]
+    assert has_exactly(server, "halted", "all", [b"m0", b"m1", b"m2"])
+    assert has_exactly(server, "halted", "some", [b"m2"])
 
 
 def test_a_server_that_does_not_answer_changes_nothing(tmp_path: Path, server: RunningEngine) -> None:
