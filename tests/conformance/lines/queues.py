@@ -7,6 +7,7 @@ REFUSED = "storage/disk_queue/test_refusals.py::"
 HERE = "conformance/test_delivery.py::"
 HTTP = "conformance/test_http.py::"
 ENGINE = "engine/test_delivery.py::"
+NSQDS = "interchange/test_nsqd_directory.py::"
 
 LINES: dict[str, tuple[str, ...]] = {
     "DQ 1 TestDiskQueue": (f"{DQ}test_a_message_put_is_counted_at_once_and_read_equal",),
@@ -81,6 +82,22 @@ LINES: dict[str, tuple[str, ...]] = {
         "engine/topology/test_topology.py::test_nsqds_file_is_taken_over_and_its_numbers_are_on_disk_at_once",
         "engine/topology/test_topology.py::test_names_that_are_not_valid_are_left_out_with_a_warning",
         "daemon/test_program.py::test_it_runs_on_nsqds_directory_and_gives_it_back",
+        f"{NSQDS}test_after_a_clean_stop_nsqd_finds_everything",
+        f"{NSQDS}test_paused_topics_and_channels_stay_paused",
+        f"{NSQDS}test_ephemeral_names_and_files_of_no_topic_are_left_alone",
+        f"{NSQDS}test_what_nsqd_did_meanwhile_is_taken_over",
+    ),
+    "ND files of nsqd: several, half read, damaged": (
+        f"{NSQDS}test_several_files_and_a_half_read_one_are_read_on",
+        f"{NSQDS}test_damage_costs_its_own_message_and_the_file_is_kept_as_bad",
+    ),
+    "ND flags, config file, version, start-up lines": (
+        "daemon/test_flags.py::test_the_table_has_every_flag_of_nsqd",
+        "go_flags/test_command_line.py::test_values_are_read_as_go_reads_them",
+        "go_flags/test_command_line.py::test_a_flag_is_stronger_than_the_configuration_file",
+        "daemon/test_program.py::test_the_first_lines_are_nsqds",
+        "daemon/test_program.py::test_version_help_and_mistakes_have_nsqds_statuses",
+        "DEPARTURE arguments that are no flags",
     ),
     "PQ PriorityQueue": ("delivery/test_in_flight.py::test_the_next_deadline_is_that_of_a_message_still_in_flight",),
     "PQ UnsortedInsert": (
