@@ -32,7 +32,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def secret_in(page: str) -> str:
-    found = re.search(r'value="(pst_[0-9a-f]{12}_[0-9a-f]{64})"', page)
+    found = re.search(r">(pst_[0-9a-f]{12}_[0-9a-f]{64})</textarea>", page)
     assert found is not None, page
     return found[1]
 

@@ -50,6 +50,8 @@ LINES: dict[str, tuple[str, ...]] = {
         f"{AUTH}test_the_secret_is_asked_for_and_answered_as_nsqd_does",
         f"{AUTH}test_what_is_not_allowed_is_refused",
         "identity/test_auth_servers.py::test_the_question_is_nsqds",
+        "clients/test_auth.py::test_pynsq_with_an_auth_server",
+        "clients/test_auth.py::test_the_errors_are_nsqds",
     ),
     "P2 IOLoopReturnsClientErr": (FATAL, f"{TALK}test_publish.py::test_refused_in_nsqds_words_and_closed"),
     "P2x E_BAD_PROTOCOL": (f"{TEXT}test_bad_magic",),
