@@ -223,7 +223,7 @@ async def test_a_name_server_that_does_not_answer_holds_up_nothing(
             with caplog.at_level(logging.WARNING):
                 for _ in range(3):
                     await one.push.push_once()
-            assert rounds > 10
+            assert rounds >= 3
             assert len(asked) == 1
             assert [line.partition(": ")[2] for line in complaints(caplog)] == [
                 f"{receiver.address} can't be looked up: no answer within 0.01 s"
