@@ -374,7 +374,9 @@ def _producer_text(client: ClientStats, topic: str, now_s: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """A duration as Go writes it: 1h2m3s, 12.5s."""
+    """A duration as Go writes it: 1h2m3s, 12.5s, 285.4ms, 0s."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1_000:.6f}".rstrip("0").rstrip(".") + "ms"
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     text = f"{rest:.9f}".rstrip("0").rstrip(".") if isinstance(rest, float) else str(rest)

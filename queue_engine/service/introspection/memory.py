@@ -67,7 +67,10 @@ def _types() -> list[str]:
             sizes[name] += sys.getsizeof(one, 0)
         del part
         time.sleep(0)
-    lines = [f"{total} objects that the collector watches, by type; bytes are their own, without what they refer to"]
+    lines = [
+        f"{total} objects that the collector watches, by type; bytes are their own, without what they refer to",
+        f"and {gc.get_freeze_count()} objects of the start, which it leaves alone",
+    ]
     lines += [f"{count:>9}\t{sizes[name]:>11}\t{name}" for name, count in counts.most_common(TYPES_SHOWN)]
     if len(counts) > TYPES_SHOWN:
         lines.append(f"and {len(counts) - TYPES_SHOWN} types more")

@@ -376,6 +376,23 @@ async def test_buckets_of_two_answers_add_up_to_the_topic_s(tmp_path: Path) -> N
         assert (at(3), at(250), at(9_000)) == ([90], [10], [100])
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.28549586, "285.49586ms"),
+        (0.5, "500ms"),
+        (1.0, "1s"),
+        (12.5, "12.5s"),
+        (62, "1m2s"),
+        (3_600, "1h0m0s"),
+        (90_061.25, "25h1m1.25s"),
+    ],
+)
+def test_durations_are_written_as_go_does(seconds: float, text: str) -> None:
+    assert stats._duration(seconds) == text
+
+
 def test_latencies_are_written_for_people_as_nsqd_does() -> None:
     shown = [stats._for_people(one) for one in (0, 870, 12_500, 3_200_000, 61 * 10**9, 1_000)]
     assert shown == ["0.0ns", "870.0ns", "12.5us", "3.2ms", "61.0s", "1000.0ns"]
