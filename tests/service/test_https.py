@@ -3,20 +3,24 @@
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from OpenSSL import SSL
 
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.certificates import Certificates
 from tests.support.nsq_socket import NsqSocket, sized
 from tests.support.processes.running_engine import RunningEngine
+from tests.support.processes.server import ROOT
 
 StartEngine = Callable[..., RunningEngine]
 
@@ -127,6 +131,36 @@ def test_plain_bytes_on_https_are_cut(start_engine: StartEngine, certificates: C
         plain.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"HTTP" not in plain.recv(1_000)
     assert asked(engine, certificates.client_context(), "/ping") == (200, b"OK")
+
+
+def test_a_new_handshake_within_a_connection_is_refused(start_engine: StartEngine, certificates: Certificates) -> None:
+    engine = start_engine(**with_certificate(certificates))
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_max_proto_version(SSL.TLS1_2_VERSION)
+    plain = socket.create_connection(("127.0.0.1", engine.https_port), timeout=30)
+    plain.settimeout(None)  # pyOpenSSL knows no timeouts; pytest's own holds
+    with plain:
+        client = SSL.Connection(context, plain)
+        client.set_connect_state()
+        client.do_handshake()
+        assert client.renegotiate()
+        with pytest.raises(SSL.Error, match="no renegotiation"):
+            client.do_handshake()
+    assert asked(engine, certificates.client_context(), "/ping") == (200, b"OK")
+
+
+def test_the_readmes_commands_make_a_certificate_that_clients_accept(start_engine: StartEngine, tmp_path: Path) -> None:
+    text = (ROOT / "queue_engine" / "tls" / "README.md").read_text()
+    block = re.search(r"<!-- command: certificate -->\n```sh\n(.*?)```\n", text, re.DOTALL)
+    assert block
+    subprocess.run(["sh", "-euc", block[1]], cwd=tmp_path, check=True, capture_output=True)
+    assert stat.S_IMODE(os.stat(tmp_path / "server.key").st_mode) == 0o600
+    engine = start_engine(
+        tls_cert=str(tmp_path / "server.pem"), tls_key=str(tmp_path / "server.key"), https_address="127.0.0.1:0"
+    )
+    context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 and later do by themselves
+    assert asked(engine, context, "/ping") == (200, b"OK")
 
 
 # Options that can't be used.
