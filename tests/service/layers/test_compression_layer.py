@@ -82,6 +82,19 @@ async def test_nothing_is_decompressed_while_the_session_does_not_read(
     assert transport.is_reading
 
 
+async def test_a_step_that_is_due_waits_while_the_session_does_not_read(
+    parts: tuple[MemoryTransport, Above, bytes],
+) -> None:
+    transport, above, bomb = parts
+    transport.session.data_received(bomb)
+    above.layer.pause_reading()
+    await turns()
+    assert len(above.reads) == 1
+    above.layer.resume_reading()
+    await turns()
+    assert sum(above.reads) == 4 << 20
+
+
 async def test_a_session_that_ends_gets_nothing_more(parts: tuple[MemoryTransport, Above, bytes]) -> None:
     transport, above, bomb = parts
     transport.session.data_received(bomb)
