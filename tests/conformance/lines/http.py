@@ -2,6 +2,7 @@
 
 HERE = "conformance/test_http.py::"
 EDGES = "conformance/test_http_edges.py::"
+TLS = "service/test_https.py::"
 STATS = "conformance/test_stats.py::"
 CONFIG = "conformance/test_config.py::"
 REFUSED = f"{HERE}test_what_is_refused_has_exactly_nsqds_body"
@@ -13,6 +14,9 @@ LINES: dict[str, tuple[str, ...]] = {
     "HT mpub, trailing newline and empty lines": (f"{HERE}test_mpub_takes_lines_and_drops_empty_ones",),
     "HT mpub binary": (f"{HERE}test_mpub_binary",),
     "HT defer": (f"{HERE}test_pub_deferred",),
+    "HT HTTPSRequire": (f"{TLS}test_where_tls_is_required_plain_http_is_refused_with_the_port_of_https",),
+    "HT HTTPSRequireVerify": (f"{TLS}test_https_wants_a_certificate_where_the_policy_does",),
+    "HT TLSRequireVerifyExceptHTTP": (f"{TLS}test_tcp_https_leaves_plain_http_open",),
     "HT V1TopicChannel": (f"{HERE}test_the_life_of_a_topic_and_a_channel", REFUSED),
     "HT ClientStats": (
         f"{HERE}test_stats_of_clients",

@@ -31,7 +31,11 @@ LINES: dict[str, tuple[str, ...]] = {
     "P2 FatalError": (FATAL,),
     "P2 OutputBuffering": (f"{TALK}test_timing.py::test_output_is_held_until_its_timeout",),
     "P2 OutputBufferingValidity": (f"{TALK}test_identify.py::test_values_in_range_are_taken", FATAL),
-    "P2 TLS": (f"{LAYERS}test_a_client_publishes_and_consumes_inside_the_layers",),
+    "P2 TLS": (
+        f"{LAYERS}test_a_client_publishes_and_consumes_inside_the_layers",
+        f"{LAYERS}test_the_oldest_version_is_the_servers",
+        "DEPARTURE oldest TLS version",
+    ),
     "P2 TLSRequired": (f"{LAYERS}test_where_tls_is_required_every_command_but_identify_needs_it",),
     "P2 TLSAuthRequire": (
         f"{LAYERS}test_a_client_auth_policy_lets_in_whom_the_authority_has_certified",

@@ -66,6 +66,9 @@ LINES: dict[str, tuple[str, ...]] = {
     "TP Deletes": (f"{HERE}test_deleting_a_channel_closes_its_consumers",),
     "TP DeleteLast": (f"{HERE}test_the_first_channel_gets_what_waited_and_a_put_without_channels_waits",),
     "TP Pause": (f"{HERE}test_a_paused_topic_passes_nothing_on",),
+    "ND UnixSocketStartup": (
+        "service/test_https.py::test_both_protocols_are_served_at_paths_and_the_paths_go_with_the_server",
+    ),
     "ND Startup": (f"{HTTP}test_the_queue_survives_a_restart",),
     "ND EphemeralTopicsAndChannels": (f"{HERE}test_an_ephemeral_channel_and_its_topic_go_with_the_last_client",),
     "ND PauseMetadata": (f"{HTTP}test_pausing_outlives_a_restart",),
