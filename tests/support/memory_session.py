@@ -27,8 +27,11 @@ class MemoryTransport(asyncio.Transport):
         self._kept_bytes = 0
         self._is_paused = False
         self.session: asyncio.Protocol
+        self.socket: Any = None  # where a test says what has come and is not read
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket":
+            return self.socket
         return ("192.0.2.1", 4321) if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:

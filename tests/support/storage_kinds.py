@@ -184,6 +184,7 @@ ONCE: dict[str, str] = {
     "clients/test_fuzz.py": "it is about what is refused",
     "clients/test_https_proxy.py": "cookies, origins and the socket's way through a proxy",
     "clients/test_proxy_recipes.py": "cookies, origins and the socket's way through a proxy",
+    "service/test_protocol_fuzz.py": "it is about what is refused",
     "service/admission/test_act_gate.py": "what is asked before an act is asked before its topic",
     "service/admission/test_descriptor_shares.py": "it is about sockets",
     "console/accounts/test_accounts.py": "users and sessions are in the console's own database",

@@ -20,6 +20,7 @@ import h11
 
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.service.admission.unread_bytes import has_unread_bytes
 from queue_engine.service.http.framing import check_framing
 from queue_engine.service.http.malformed import asks_to_stay, plain_answer, reason_of, refusal_of
 from queue_engine.service.http.reference.content_types import JSON, TEXT
@@ -161,6 +162,7 @@ class _Phase(Enum):
     IDLE = "the next request's first byte"
     HEAD = "the end of a request's head"
     BODY = "the end of a request's body"
+    ROOM = "room for a request's body"
     WRITE = "room in the socket"
 
 
@@ -372,7 +374,7 @@ class HttpConnection(asyncio.Protocol):
                 self._is_body_waiting = not self._bodies.ask(self, expected_bytes, here_bytes)
                 self.heard_ns = time.monotonic_ns()
             if self._is_body_waiting:
-                self._enter(_Phase.NONE)
+                self._enter(_Phase.ROOM)
             else:
                 self._read_body(expected_bytes)
             return
@@ -381,15 +383,15 @@ class HttpConnection(asyncio.Protocol):
             return
         # A small body is dropped before the refusal, so that the connection can go on.
         self._refusal = begun
+        self.heard_ns = time.monotonic_ns()
         self._read_body(head.content_length)
 
     def _read_body(self, expected_bytes: int) -> None:
         if self._refusal is None and self._http.they_are_waiting_for_100_continue:
             self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         if expected_bytes:
-            self.heard_ns = time.monotonic_ns()
             timeout_ns = self._limits.read_timeout_ms * NS_PER_MS
-            self._body_ends_ns = self.heard_ns + timeout_ns * (1 + expected_bytes // _MIB)
+            self._body_ends_ns = time.monotonic_ns() + timeout_ns * (1 + expected_bytes // _MIB)
             self._enter(_Phase.BODY)
 
     def _leave_body(self) -> None:
@@ -405,10 +407,22 @@ class HttpConnection(asyncio.Protocol):
         assert self._head is not None
         assert self._body_limit is not None
         self._is_body_waiting = False
-        self.heard_ns = time.monotonic_ns()
+        if self._has_more():
+            self.heard_ns = time.monotonic_ns()
         length = self._head.content_length
         self._read_body(self._body_limit.bytes_max if length is None else length)
         self._advance()
+
+    def _has_more(self) -> bool:
+        """Whether the client has sent more while it was not read from, or waits for the word to do so."""
+        return self._http.they_are_waiting_for_100_continue or has_unread_bytes(self._transport)
+
+    def _look_for_more(self) -> None:
+        """Refuse a body that waits for room and does not come: others wait, too."""
+        if self._has_more():
+            self._enter(_Phase.ROOM)
+        else:
+            self._reading_took_too_long()
 
     def body_stalled(self, limit_ms: int) -> None:
         """The body does not come while others wait for room. Called by PendingBodies (`BodyReader`)."""
@@ -571,6 +585,8 @@ class HttpConnection(asyncio.Protocol):
             self._set_timer(limits.idle_timeout_ms, self._close)
         elif phase is _Phase.WRITE:
             self._set_timer(limits.write_timeout_ms, self._abort)
+        elif phase is _Phase.ROOM:
+            self._set_timer(limits.read_timeout_ms, self._look_for_more)
         else:
             self._set_timer(
                 limits.read_timeout_ms, self._reading_took_too_long if phase is _Phase.HEAD else self._look_at_body

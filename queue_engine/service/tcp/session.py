@@ -18,6 +18,7 @@ from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_publishes import reason_of_answer
+from queue_engine.service.admission.unread_bytes import has_unread_bytes
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS
 from queue_engine.service.tcp import reading
 from queue_engine.service.tcp.answers import Answers, failed_command
@@ -247,7 +248,8 @@ class Session(asyncio.Protocol):
     def hold_reading(self, is_crowded: bool) -> None:
         """Pause reading while bodies are crowded, but not from consumers, whose FINs make room, nor within a body."""
         if not is_crowded:
-            self._opened_ns = self._clock.monotonic_ns()  # its magic could not be read meanwhile
+            if has_unread_bytes(self._transport):
+                self._opened_ns = self._clock.monotonic_ns()  # its magic could not be read meanwhile
             self._reading.resume(reading.CROWDED)
         elif self._client.consumer is None and not self._has_asked_for_body and self._upgrade is None:
             self._reading.pause(reading.CROWDED)
@@ -282,8 +284,11 @@ class Session(asyncio.Protocol):
         self._reading.resume(reading.UNREAD)
         self._client.wake_channel()
 
-    def _note_resumed(self) -> None:
-        """While reading was paused the client could send no sign of life and finish no command."""
+    def _note_resumed(self, reason: int) -> None:
+        """While reading was paused the client could send no sign of life and finish no command. One that sent nothing
+        while it had no room has no excuse."""
+        if reason & reading.WITHOUT_ROOM and not has_unread_bytes(self._transport):
+            return
         self.heard_ns = self._clock.monotonic_ns()
         if self._command_began_ns is not None:
             self._command_began_ns = self.heard_ns
@@ -494,7 +499,7 @@ class Session(asyncio.Protocol):
                 self._cut("TLS handshake not complete", HANDSHAKE_TIMEOUT_MS)
             return
         # A client that waits for the server need send nothing.
-        waits_for_server = bool(self._reading.pauses & reading.WAITS_FOR_SERVER) or self._ends_after_waiting
+        waits_for_server = self._ends_after_waiting or self._reading.waits_for_server()
         if not waits_for_server and self._is_too_slow(now_ns):
             return
         if not self._ends_after_waiting and self._has_lost_rights():

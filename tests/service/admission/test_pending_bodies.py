@@ -1,5 +1,6 @@
 """How much of unfinished bodies there may be: who reads, who waits, and that everybody's turn comes."""
 
+import socket
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -253,6 +254,54 @@ async def test_a_client_that_stalls_with_room_is_cut_and_who_waits_is_not(tmp_pa
     assert second.transport.is_reading
     second.check_after(STALL_MS - 1)
     assert not second.transport.is_aborted, "its time began when there was room"
+
+
+async def test_who_waits_for_room_and_sends_nothing_more_is_ended_in_time(tmp_path: Path) -> None:
+    clients = Clients(tmp_path, 1)
+    holder, sending, stalled, late = (clients.add() for _ in range(4))
+    pairs = [socket.socketpair() for _ in range(3)]
+    for client, (_, end) in zip((sending, stalled, late), pairs, strict=True):
+        client.transport.socket = end
+    for client in (holder, sending, stalled, late):
+        client.send(COMMAND[:5_000])
+    pairs[0][0].send(b"more")
+    clients.bench.clock.advance(ms=STALL_MS + 1)
+    for client in (sending, stalled):
+        client.session.check(clients.bench.clock.monotonic_ns())
+        client.turn()
+    assert sending.frames == []
+    assert "command not complete" in stalled.frames[0]
+    assert stalled.transport.is_closed
+    # Room that comes too late is no excuse either.
+    for client in (holder, sending):
+        client.leave()
+    assert late.transport.is_reading
+    late.session.check(clients.bench.clock.monotonic_ns())
+    late.turn()
+    assert "command not complete" in late.frames[0]
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+async def test_an_http_body_that_waits_for_room_and_stalls_is_refused(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_pending_body_bytes=1_000_000) as server:
+        holder = object()
+        server.api._bodies.ask(holder, 1_000_000, 0)
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n"
+        stalled, sending = await server.connect(), await server.connect()
+        for client in (stalled, sending):
+            await client.send(head + b"x" * 10)
+        await wait_for_async("both to wait", lambda: waiting_count(server.api._bodies) == 2)
+        sending.writer.write(b"x" * 399_990)
+        own = {one._remote_address.rpartition(":")[2]: one for one in server.api._connections}
+        waiting, going_on = (own[str(one.writer.get_extra_info("sockname")[1])] for one in (stalled, sending))
+        await wait_for_async("more to come", going_on._has_more)
+        for connection in (waiting, going_on):
+            connection._look_for_more()  # as the timer does
+        assert (await stalled.read_answer()).status == 408
+        server.api._bodies.leave(holder)
+        assert (await sending.read_answer()).status == 200
 
 
 async def test_while_it_is_crowded_consumers_alone_are_read_from(tmp_path: Path) -> None:

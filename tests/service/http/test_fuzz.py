@@ -9,6 +9,7 @@ from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, settle
+from tests.support.http_transport import HttpTransport
 from tests.support.waiting import wait_for_async
 
 ROUNDS = 2_000
@@ -24,35 +25,6 @@ REQUESTS = [
     b"GET /ping HTTP/1.0\r\n\r\n",
 ]
 TELLING_BYTES = b" \r\n:/%\0@[]?#;\xff"
-
-
-class MemoryTransport:
-    """What the connection writes, and whether it ended."""
-
-    def __init__(self) -> None:
-        self.written = b""
-        self.is_closed = False
-
-    def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 4151)
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def is_reading(self) -> bool:
-        return True
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def pause_reading(self) -> None:
-        pass
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 def damaged(chance: random.Random) -> bytes:
@@ -78,7 +50,7 @@ async def test_damaged_requests(tmp_path: Path) -> None:
     statuses: set[int] = set()
     for _ in range(ROUNDS):
         data = damaged(chance)
-        connection, transport = api.protocol_factory(), MemoryTransport()
+        connection, transport = api.protocol_factory(), HttpTransport()
         connection.connection_made(transport)
         cut = chance.randrange(len(data) + 1)
         for piece in filter(None, (data[:cut], data[cut:])):

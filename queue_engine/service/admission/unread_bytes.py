@@ -1,0 +1,19 @@
+"""Whether a connection that is not read from has sent anything meanwhile."""
+
+import array
+import asyncio
+import fcntl
+import termios
+
+
+def has_unread_bytes(transport: asyncio.BaseTransport | None) -> bool:
+    """Whether bytes lie in the socket, to be read. True where there is no socket to look at."""
+    given = None if transport is None else transport.get_extra_info("socket")
+    if given is None:
+        return True
+    count = array.array("i", [0])
+    try:
+        fcntl.ioctl(given.fileno(), termios.FIONREAD, count)
+    except (OSError, ValueError):
+        return True  # closed meanwhile: its end is about to be noticed
+    return count[0] > 0
