@@ -308,8 +308,8 @@ class EngineRunner:
             await self.listeners.open_http(http_api.protocol_factory, self.options.http_address)
             if tls is not None:
                 await self.listeners.open_https(http_api.protocol_factory, self.options.https_address, tls)
-            self.snapshot = engine.stats.now(include_clients=False)
             lookups.set_addresses(self.options.lookupd_tcp_address)
+            self.snapshot = engine.stats.now(include_clients=False)
             loops = self._loops(engine, tcp_server, clock, lookups)
             loops.append(("reading the tokens again", gate_upkeep.check_once))
             if self._own_acts is not None:

@@ -11,7 +11,7 @@ from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.engine import Engine
 from queue_engine.log_acts import END, Target
 from queue_engine.vocabulary.errors import ChannelNotFoundError, OutcomeUnknownError, TopicNotFoundError
-from queue_engine.vocabulary.ticket import Ticket
+from queue_engine.vocabulary.ticket import DONE, Ticket
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, settle
@@ -19,6 +19,13 @@ from tests.support.storage_kinds import engine_options
 from tests.support.stores.background import HeldBackground
 
 Act = Callable[[Engine], tuple[object, Ticket]]
+
+
+def create_with_found_channels(engine: Engine) -> tuple[object, Ticket]:
+    """As after an answer of an nsqlookupd."""
+    engine.catalog.find_channels = lambda topic: (DONE, ["billing", "shipping"])
+    return engine.acts.create_topic("new")
+
 
 ACTS: dict[str, Act] = {
     "delete the topic": lambda engine: engine.acts.delete_topic("orders"),
@@ -29,6 +36,7 @@ ACTS: dict[str, Act] = {
     "pause a channel": lambda engine: engine.acts.pause_channel("orders", "billing"),
     "unpause a channel": lambda engine: engine.acts.unpause_channel("orders", "still"),
     "create a topic": lambda engine: engine.acts.create_topic("new"),
+    "create a topic with channels that other nodes have": create_with_found_channels,
     "create a channel": lambda engine: engine.acts.create_channel("orders", "new"),
     "create the first channel": lambda engine: engine.acts.create_channel("waiting", "new"),
 }

@@ -183,7 +183,8 @@ class HalfLookupd:
         own = {"broadcast_address": "127.0.0.1", "http_port": self._http.getsockname()[1], "version": "1"}
         connection, _ = self._tcp.accept()
         with connection:
-            connection.recv(1 << 16)
+            if not connection.recv(1 << 16):
+                return
             connection.sendall(sized(json.dumps(own).encode()))
             while data := connection.recv(1 << 16):
                 connection.sendall(sized(b"OK") * data.count(b"\n"))
