@@ -28,7 +28,7 @@ class EngineApi:
 
     def topic_stats(self, topic: str) -> dict[str, Any]:
         """One topic of /stats. Raises LookupError when there is none."""
-        for found in self.stats(topic)["topics"]:
+        for found in self.stats(topic)["topics"] or ():  # null when it is unknown
             if found["topic_name"] == topic:
                 answer: dict[str, Any] = found
                 return answer
