@@ -6,6 +6,7 @@ import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfS
 
 const TABLE_ROWS_MAX = 96;
 const WORD_SHARE = 0.1; // of a graph's width: what the word at a pause takes
+const NARROW_PX = 420; // a graph that has room for four times below it
 const START_SECONDS = 120; // the shortest time a graph spans
 const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
 const graphs = new Map(); // name → Graph
@@ -247,6 +248,8 @@ class Graph {
     this.revision += 1;
     const layout = structuredClone(this.dressedFigure.layout);
     layout.datarevision = this.revision;
+    layout.xaxis.nticks = this.plot.clientWidth < NARROW_PX ? 4 : 7; // times that are written upright, beside each other
+    layout.xaxis.tickangle = 0;
     const range = past();
     const shown = this.columns.filter((column) => !this.hidden.has(column));
     if (range) {

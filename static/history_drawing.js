@@ -53,11 +53,11 @@ export function pastAxes(layout, { from, to, step_s: step, revision: uirevision 
       { dtickrange: [DAY_S * 1000, null], value: "%-d %b" },
     ],
     hoverformat: step === 1 ? "%H:%M:%S" : "%a %-d %b, %H:%M",
-    nticks: 6,
+    nticks: Math.min(layout.xaxis.nticks, 6),
   });
   if (!isDuration) return;
-  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 1000];
-  layout.yaxis.tickvals = durationTicks(layout.yaxis.range[1]);
+  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 1];
+  layout.yaxis.tickvals = top > 0 ? durationTicks(layout.yaxis.range[1]) : [0];
   layout.yaxis.ticktext = layout.yaxis.tickvals.map((ms) => (ms ? duration(ms) : "0"));
   layout.margin.l = 60;
 }
@@ -66,8 +66,9 @@ export function pastAxes(layout, { from, to, step_s: step, revision: uirevision 
 // message a second would be "500m". Of messages there are no halves.
 export function countAxis(layout, top, isRate) {
   // An axis of nothing but zeroes would run from -1 to 1.
-  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 4];
-  if (top >= 5) return;
+  layout.yaxis.range = [0, top > 0 ? top * 1.08 : 1];
+  if (top <= 0) layout.yaxis.tickvals = [0]; // figures that no line comes to would only look like some
+  if (top >= 5 || top <= 0) return;
   if (isRate) layout.yaxis.tickformat = "~g";
   else layout.yaxis.dtick = 1;
 }

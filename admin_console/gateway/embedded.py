@@ -82,7 +82,7 @@ class EmbeddedGateway:
             else:
                 page = self._ask("log.read_messages", topic, target, count_max)
         except RequestError as exc:
-            raise ReadRefusedError(_sentence(exc, topic)) from exc
+            raise ReadRefusedError(_sentence(exc, topic, "read of")) from exc
         return page
 
     def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
@@ -191,7 +191,7 @@ class EmbeddedGateway:
         try:
             return self._ask(method, topic, *args, **kwargs)
         except RequestError as exc:
-            raise ReadRefusedError(_sentence(exc, topic)) from exc
+            raise ReadRefusedError(_sentence(exc, topic, "read of")) from exc
         except StorageError as exc:
             raise ReadRefusedError(f"The disk refused it for {topic}: {exc}.") from exc
 
@@ -226,9 +226,9 @@ class _BegunError(Exception):
     """The deadline passed while the command was at work."""
 
 
-def _sentence(error: RequestError, name: str) -> str:
+def _sentence(error: RequestError, name: str, done: str = "done to") -> str:
     text = str(error).removeprefix(error.code).strip(" :")
-    return f"Nothing was done to {name}: {text or error.code.replace('_', ' ').lower()}."
+    return f"Nothing was {done} {name}: {text or error.code.replace('_', ' ').lower()}."
 
 
 def _joined(address: tuple[str, int]) -> str:

@@ -9,6 +9,7 @@ from django.urls import NoReverseMatch, reverse
 
 from admin_console.gateway.act_table import ACTS
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
+from admin_console.permissions.table import BULK_ACTS
 from admin_console.views.notices import notices
 
 _PLACES = (
@@ -23,6 +24,8 @@ _PLACES = (
 _UNDER = {
     "topic": "topics",
     "channel": "topics",
+    **dict.fromkeys(("topic_messages", "channel_messages", "channel_message", "message_search", "message_file"), "topics"),
+    **dict.fromkeys(BULK_ACTS, "topics"),
     "replay": "pipeline",
     **{act.name: "topics" if act.method else "pipeline" for act in ACTS.values() if act.least is not None},
     **{name: "trash" for name in ACTS if name.endswith("_trash")},
