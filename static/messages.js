@@ -6,6 +6,9 @@ import { startRefresh } from "./message_refresh.js";
 import { shortcutsAreOn } from "./shortcuts.js";
 
 const list = document.querySelector("[data-messages]");
+// In a narrow window the states scroll sideways.
+const showTab = () => document.querySelector(".state-tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+showTab();
 
 // Deadlines. The server gave the time left when it made the page; each figure is written once a second at most.
 let startedAt = 0;
@@ -74,6 +77,7 @@ let at = null;
 startRefresh(() => {
   at = document.querySelector(`tbody[data-message="${at?.dataset.message}"]`);
   if (at) at.dataset.at = "";
+  showTab();
   readDeadlines();
   showCopyButtons();
   showSelection();

@@ -24,7 +24,9 @@ _PLACES = (
 _UNDER = {
     "topic": "topics",
     "channel": "topics",
-    **dict.fromkeys(("topic_messages", "channel_messages", "channel_message", "message_search", "message_file"), "topics"),
+    **dict.fromkeys(
+        ("topic_messages", "channel_messages", "channel_message", "message_search", "message_file"), "topics"
+    ),
     **dict.fromkeys(BULK_ACTS, "topics"),
     "replay": "pipeline",
     **{act.name: "topics" if act.method else "pipeline" for act in ACTS.values() if act.least is not None},

@@ -273,3 +273,21 @@ def test_series_are_columns_of_fifteen_minutes(engine: EngineRunner, browser: Cl
         assert columns <= answer["columns"].keys()
         assert {len(values) for values in answer["columns"].values()} == {answer["seconds"]} == {900}
         assert {name for lines in answer["graphs"].values() for name in lines} == answer["columns"].keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/topics/orders/~messages/", "Topics"),
+        ("/topics/orders/billing/~messages/", "Topics"),
+        ("/topics/~selected/pause-topic/?on=orders", "Topics"),
+        ("/trash/", "Trash"),
+    ],
+)
+def test_the_header_names_the_place_that_a_page_lies_below(
+    engine: EngineRunner, browser: Client, path: str, place: str
+) -> None:
+    engine.submit("acts.create_topic", "orders", storage="log").result(30)
+    engine.submit("acts.create_channel", "orders", "billing").result(30)
+    page = browser.get(path).content.decode()
+    assert re.findall(r'aria-current="page">([A-Z][a-z]+)</a>', page.partition("</nav>")[0]) == [place]
