@@ -46,7 +46,7 @@ def server(storage_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     It lives long enough to want a worker, whose start would take the processors from the pages: test_pipeline has
     one."""
     with ServerProcess(
-        tmp_path_factory.mktemp("browser") / "data", options=["--no-pipeline", "--allow-anonymous"]
+        tmp_path_factory.mktemp("browser") / "data", options=["--no-pipeline", "--allow-anonymous=true"]
     ) as running:
         environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
         subprocess.run(

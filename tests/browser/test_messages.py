@@ -200,3 +200,18 @@ def test_shortcuts_of_a_single_key_can_be_switched_off_for_good(server: ServerPr
     expect(page.locator("tbody[data-at]")).to_have_count(1)
     page.keyboard.press("/")
     expect(page.locator(".search input")).to_be_focused()
+
+
+def test_a_second_click_posts_no_act_twice(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "twice", "clicked")
+    server.http("POST", "/pub?topic=twice", b"once")
+    page = open_page("/topics/twice/clicked/~messages/", graphs=False)
+    # Submit events alone: what the page does with them is what counts, and nothing is sent.
+    is_prevented = page.evaluate(
+        """() => [1, 2].map(() => {
+          const event = new SubmitEvent("submit", { cancelable: true });
+          document.querySelector("form[data-messages]").dispatchEvent(event);
+          return event.defaultPrevented;
+        })"""
+    )
+    assert is_prevented == [False, True]

@@ -53,6 +53,7 @@ ONLY: dict[str, tuple[str, str]] = {
         "the files of a disk queue can't be searched",
     ),
     "test_a_list_says_how_old_it_is_and_refreshes_in_its_place": (LOG, "it is about the page"),
+    "test_a_second_click_posts_no_act_twice": (LOG, "it is about the page"),
     "test_shortcuts_of_a_single_key_can_be_switched_off_for_good": (LOG, "it is about the page"),
     "test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on": (LOG, "a disk queue keeps no keys"),
     "test_a_page_of_a_key_says_what_is_not_indexed_yet": (LOG, "a disk queue keeps no keys"),
