@@ -130,18 +130,27 @@ def _ours(flags: Mapping[str, str], data_path: Path) -> Iterator[NsqServer]:
 def _real(flags: Mapping[str, str], data_path: Path) -> Iterator[NsqServer]:
     data_path.mkdir(parents=True, exist_ok=True)
     places = {"tcp-address": "127.0.0.1:0", "http-address": "127.0.0.1:0", "data-path": str(data_path)}
-    arguments = [f"--{name}={value}" for name, value in {**places, **flags}.items()]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([*shlex.split(NSQD), *arguments], stdout=log, stderr=log)
+    with real_process(NSQD, {**places, **flags}) as (tcp_port, http_port):
+        yield NsqServer(tcp_port, http_port)
 
-        def ports() -> list[int]:
+
+@contextmanager
+def real_process(program: str, flags: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+    """The TCP and HTTP ports of nsqd or nsqlookupd with these flags, until the block ends."""
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([*shlex.split(program), *arguments], stdout=log, stderr=log)
+
+        def ports() -> tuple[int, int] | None:
             assert process.poll() is None, "the server has ended"
             log.seek(0)
             found = dict(re.findall(rb"(TCP|HTTP): listening on .*:([0-9]+)", log.read()))
-            return [int(found[name]) for name in (b"TCP", b"HTTP")] if len(found) == 2 else []
+            return (int(found[b"TCP"]), int(found[b"HTTP"])) if len(found) == 2 else None
 
         try:
-            yield NsqServer(*wait_for("the server to listen", ports))
+            listening = wait_for("the server to listen", ports)
+            assert listening is not None
+            yield listening
         finally:
             process.terminate()
             process.wait(DEFAULT_TIMEOUT_S)
