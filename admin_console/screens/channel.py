@@ -214,7 +214,7 @@ def _client_table(
                         f"{client.remote_address} · {client.hostname}",
                     ),
                     Cell(client.user_agent or units.UNKNOWN),
-                    Cell(connections.agreed(client), client.tls_cipher_suite),
+                    Cell(connections.agreed(client), connections.title(client)),
                     Cell(units.number(client.in_flight_count)),
                     Cell(units.number(client.ready_count), tone="warning" if not client.ready_count else ""),
                     Cell(units.number(client.finish_count), units.exact(client.finish_count)),

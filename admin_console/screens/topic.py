@@ -220,7 +220,7 @@ def _producer_table(live: LiveState | None, topic: "TopicStats | None") -> Table
                         Cell(client.client_id or client.hostname or client.remote_address, client.remote_address),
                         Cell(
                             " · ".join(filter(None, (client.user_agent or units.UNKNOWN, connections.layers(client)))),
-                            client.tls_cipher_suite,
+                            connections.title(client),
                         ),
                         Cell(units.number(published), units.exact(published)),
                         Cell(units.duration(now_s - client.connect_ts)),

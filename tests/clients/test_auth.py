@@ -1,4 +1,7 @@
-"""AUTH with real clients: pynsq and gnsq against a server that asks an auth server, or knows tokens of its own."""
+"""AUTH with real clients: pynsq and gnsq against a server that asks an auth server, or knows tokens of its own.
+
+ansq is not among them: it sends AUTH, and then refuses every further command itself, on any server.
+"""
 
 import asyncio
 import json
