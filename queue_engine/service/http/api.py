@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -114,6 +115,7 @@ class HttpApi:
         self._ports = ports
         self.console = console or NoConsole()
         self._answers = AnswerThread()
+        self._steps: deque[Callable[[], bool]] = deque()  # one for each answer being made; the first is at work
         self.scrape_count = 0  # requests for /metrics that are being answered
         self._surroundings = SurroundingsReader(options.data_path)
         self._host_check = HostCheck(options.effective_broadcast_address, options.allowed_host)
@@ -314,25 +316,36 @@ class HttpApi:
     def _openapi(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         self._answers.compress(head, self._document, answer)
 
-    @staticmethod
-    def _in_steps(slices: Generator[None, None, T], then: Callable[[T], None], answer: Answer) -> None:
-        """Do one slice after the other and hand the result to `then`, which answers."""
-        loop = asyncio.get_running_loop()
+    def _in_steps(self, slices: Generator[None, None, T], then: Callable[[T], None], answer: Answer) -> None:
+        """Do one slice after the other and hand the result to `then`, which answers; behind those that came before."""
 
-        def step() -> None:
-            # Thousands of channels take a while: other work has its turn between the slices.
+        def step() -> bool:
             try:
                 try:
                     next(slices)
                 except StopIteration as stop:
                     then(stop.value)
                 else:
-                    loop.call_soon(step)
+                    return False
             except Exception:
                 logger.exception("stats not made")
                 answer(internal_error())
+            return True
 
-        step()
+        self._steps.append(step)
+        if len(self._steps) == 1:
+            self._next_step()
+
+    def _next_step(self) -> None:
+        """Thousands of channels take a while: other work has its turn between the slices, however many ask at once."""
+        is_done = True  # also when it fails unexpectedly: those behind it go on
+        try:
+            is_done = self._steps[0]()
+        finally:
+            if is_done:
+                self._steps.popleft()
+            if self._steps:
+                asyncio.get_running_loop().call_soon(self._next_step)
 
 
 def _listening(options: Options) -> list[str]:

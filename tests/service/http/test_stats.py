@@ -1,15 +1,17 @@
 """`/stats`: nsqd's keys and text over real figures, and the filters."""
 
+import asyncio
 import dataclasses
 import re
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from queue_engine.delivery.stats import ClientStats
+from queue_engine.delivery.stats import ClientStats, EngineSnapshot
 from queue_engine.engine import Engine
 from queue_engine.service.http import stats
 from queue_engine.service.monitoring.process_memory import CollectorPauses
@@ -243,6 +245,28 @@ async def test_many_channels_are_told_in_slices(tmp_path: Path) -> None:
         assert [topic["topic_name"] for topic in answer["topics"]] == [
             f"t{number:03d}#ephemeral" for number in range(450)
         ]
+
+
+async def test_reads_at_once_are_made_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two slices of any of them other work has its turn: ten readers cost it no more than one."""
+    async with http_server(tmp_path) as server:
+        populate(server.engine)
+        real, order = server.engine.stats.in_slices, []
+
+        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineSnapshot]:
+            reader = object()
+            for _ in range(3):
+                order.append(reader)
+                yield
+            return (yield from real(*given, **named))
+
+        monkeypatch.setattr(server.engine.stats, "in_slices", in_slices)
+        targets = ["/stats?format=json", "/stats", "/metrics", "/stats?topic=b"]
+        answers = await asyncio.gather(*(server.request("GET", target) for target in targets))
+        assert [answer.status for answer in answers] == [200] * 4
+        assert len(order) == 12
+        assert [len(set(order[at : at + 3])) for at in range(0, 12, 3)] == [1] * 4
+        assert len(set(order)) == 4
 
 
 async def test_a_client_s_strange_words_do_not_break_the_answer(tmp_path: Path) -> None:
