@@ -93,7 +93,14 @@ def test_values_out_of_range_are_refused_and_the_connection_closes(
 
 
 def test_limits_of_the_options_are_the_limits(start_engine: StartEngine) -> None:
-    engine = start_engine(max_heartbeat_interval_ms=5_000, max_output_buffer_timeout_ms=1_000)
+    engine = start_engine(
+        max_heartbeat_interval_ms=5_000, max_output_buffer_timeout_ms=1_000, min_output_buffer_timeout_ms=50
+    )
+    assert engine.client().identify(output_buffer_timeout=50) == b"OK"
+    client = engine.client()
+    client.send(b"IDENTIFY\n" + sized(b'{"output_buffer_timeout": 49}'))
+    assert client.read_error() == "E_BAD_BODY IDENTIFY output buffer timeout (49) is invalid"
+    client.expect_closed()
     assert engine.client().identify(heartbeat_interval=5_000, output_buffer_timeout=1_000) == b"OK"
     client = engine.client()
     client.send(b"IDENTIFY\n" + sized(b'{"heartbeat_interval": 5001}'))

@@ -1,5 +1,6 @@
 """Clients: what they may ask for, and how long they may be silent."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queue_engine.vocabulary.options.option import OptionGroup, option
@@ -31,3 +32,10 @@ class ClientOptions(OptionGroup):
     requeue_on_disconnect: bool = option(
         True, "give a lost consumer's messages back at once (false: wait for their timeout, as nsqd)"
     )
+
+    def complaints(self) -> Iterator[str]:
+        if self.min_output_buffer_timeout_ms > self.max_output_buffer_timeout_ms:
+            yield (
+                f"--min-output-buffer-timeout {self.min_output_buffer_timeout_ms}ms is more than "
+                f"--max-output-buffer-timeout {self.max_output_buffer_timeout_ms}ms"
+            )
