@@ -2,7 +2,8 @@
 
     python -m tests.faults.topology_crash_states --states 200000 --seed 7
 
-Topics of both kinds are made, deleted, paused with an author and an end, resumed and merged on a disk in memory.
+Topics of both kinds are made, deleted, paused with an author and an end, resumed and merged on a disk in memory; those
+of the log go to the trash, and come back under a name of their own.
 Before each operation of the disk the process or the power ends, and a real start is judged by what it finds to exist:
 
 - exactly what is in force; while an act is being written, that with it or without it
@@ -20,7 +21,15 @@ from queue_engine.disk.background import InlineBackground
 from queue_engine.topology.change_log import RETRY_NS, ChangeLog
 from queue_engine.topology.entries import TopicEntry
 from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.topology import Change, topic_created, topic_deleted, topic_paused
+from queue_engine.topology.topology import (
+    Change,
+    topic_created,
+    topic_deleted,
+    topic_paused,
+    topic_restored,
+    topic_trashed,
+)
+from queue_engine.topology.trash_entry import TrashEntry
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
 from queue_engine.vocabulary.flow.pause import Pause
 from tests.faults.log_crash_states import PromiseBrokenError, Tally
@@ -28,9 +37,10 @@ from tests.support.disks.simulated_disk import SimulatedFiles
 
 STEPS = 40
 DIRECTORY = "/data"
+_IN_TRASH = " in the trash: "
 ERRORS = (errno.ENOSPC, errno.EIO)
 
-Names = frozenset[str]  # what exists: the names of topics, with what is known of the pause of each
+Names = frozenset[str]  # what exists: the names of topics, with what is known of the pause of each, or of its trash
 
 
 class TopologyScript:
@@ -46,6 +56,7 @@ class TopologyScript:
         self.in_force: Names = frozenset()
         self.allowed = {self.in_force}
         self.numbers: dict[str, int] = {}
+        self.logs: set[int] = set()  # the numbers of those of the log
         self.now_ns = 0
         self.faults_in = -1  # operations until one fails; -1: none does
         self.log = self._open()
@@ -82,6 +93,9 @@ class TopologyScript:
         elif self.in_force and chance < 0.6:
             listed = self.rng.choice(sorted(self.in_force))
             name = _name_of(listed)
+            if _IN_TRASH in listed or (chance < 0.45 and self.numbers[name] in self.logs):
+                self._trash(listed)
+                return
             # Paused, paused for longer, or resumed.
             pause = Pause("ada", "a repair", 1, self.rng.randrange(2, 9)) if self.rng.random() < 0.7 else None
             change = topic_paused(self.numbers[name], pause is not None, pause)
@@ -95,8 +109,23 @@ class TopologyScript:
             entry = (
                 TopicEntry(name, number=number, storage="log", id_base=1) if is_log else TopicEntry(name, number=number)
             )
+            if is_log:
+                self.logs.add(number)
             change, then = topic_created(entry), self.in_force | {name}
         self._make(change, then)
+
+    def _trash(self, listed: str) -> None:
+        """A topic goes to the trash, or comes back from there; paused ones come back paused."""
+        name, rest = _name_of(listed), self.in_force - {listed}
+        number = self.numbers[name]
+        if _IN_TRASH in listed:
+            again = f"{name}.r"
+            self.numbers[again] = number
+            paused = listed.removeprefix(name).partition(_IN_TRASH)[0]
+            self._make(topic_restored(number, again), rest | {again + paused})
+            return
+        entry = TrashEntry(number, "delete_topic", "ada", 1, self.rng.randrange(2, 9), waiting=3, channels=1)
+        self._make(topic_trashed(number, entry), rest | {listed + _IN_TRASH + str(entry)})
 
     def _make(self, change: Change, then: Names) -> None:
         before = set(self.allowed)
@@ -173,7 +202,8 @@ def names_on(disk: SimulatedFiles) -> Names:
 
 
 def _listed(topic: TopicEntry) -> str:
-    return f"{topic.name} {topic.pause}" if topic.paused else topic.name
+    paused = f" {topic.pause}" if topic.paused else ""
+    return topic.name + paused + ("" if topic.trash is None else _IN_TRASH + str(topic.trash))
 
 
 def _name_of(listed: str) -> str:

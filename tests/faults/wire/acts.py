@@ -38,6 +38,9 @@ class Acts:
             self._requeue_in_flight: 2,
             self._release_deferred: 1,
             self._finish_by_hand: 4,
+            self._empty_and_restore: 2,
+            self._delete_and_restore: 1,
+            self._quarantine_and_redrive: 2,
             self._seek: 3,
             self._create_at_start: 1,
             self._delete: 1,
@@ -292,6 +295,76 @@ class Acts:
                 if world.channel(consumer) is channel:
                     consumer.held.pop(serial, None)
         return f"{name}/{channel_name} {state} {list(serials.values())}"
+
+    def _empty_and_restore(self) -> str:
+        """All comes back, also after a kill between: as if what was in flight had been given back."""
+        chosen = self._a_channel()
+        if chosen is None or not self._world.setting.is_log:
+            return "nothing"
+        name, channel_name, _, channel = chosen
+        world = self._world
+        world.settle_topic(name)
+        with channel.unsettled():
+            world.act("/channel/empty", topic=name, channel=channel_name)
+            world.clear()
+        return f"{name}/{channel_name}{self._restored(name, channel_name, channel)}"
+
+    def _delete_and_restore(self) -> str:
+        """Its consumers are disconnected, and come again."""
+        chosen = self._a_channel()
+        if chosen is None or not self._world.setting.is_log:
+            return "nothing"
+        name, channel_name, _, channel = chosen
+        world = self._world
+        world.settle_topic(name)
+        world.forget(name, channel_name)
+        world.act("/channel/delete", topic=name, channel=channel_name)
+        return f"{name}/{channel_name}{self._restored(name, channel_name, channel)}"
+
+    def _restored(self, name: str, channel_name: str, channel: ModelChannel) -> str:
+        world = self._world
+        channel.given_back()
+        self._hold_nothing(name, channel_name)
+        is_killed = self._rng.random() < 0.3
+        if is_killed:
+            world.kill()
+        channel.counters.inexact |= {"message_count", "requeue_count", "timeout_count"}
+        with channel.unsettled():
+            world.act("/trash/restore", id=str(world.trash_of(name, channel_name)))
+            world.clear()
+        return ", killed between" if is_killed else ""
+
+    def _quarantine_and_redrive(self) -> str:
+        """Some messages are set aside, perhaps over a kill, and wait again: with their attempts."""
+        chosen = self._a_channel()
+        if chosen is None or not self._world.setting.is_log:
+            return "nothing"
+        name, channel_name, _, channel = chosen
+        world, rng = self._world, self._rng
+        world.settle_topic(name)
+        state = rng.choice(("waiting", "in_flight", "deferred"))
+        rows = world.messages_of(name, channel_name, state)
+        ids = [row["id"] for row in rng.sample(rows, min(len(rows), rng.choice((1, 3, 20))))]
+        serials = [serial for one in ids if (serial := world.serial_of(name, channel_name, one)) is not None]
+        if not ids or len(serials) != len(ids):
+            return f"{name}/{channel_name} {state}: nothing"
+        with channel.unsettled():
+            aside = [one["asked"] for one in world.quarantine(name, channel_name, ids) if not one["code"]]
+            world.clear()
+        channel.counters.inexact |= {"requeue_count", "timeout_count"}
+        channel.set_aside([serial for one, serial in zip(ids, serials, strict=True) if one in aside])
+        for consumer in world.consumers:
+            if world.channel(consumer) is channel:
+                consumer.held = {one: id_ for one, id_ in consumer.held.items() if one not in serials}
+        is_killed = rng.random() < 0.3
+        if is_killed:
+            world.kill()
+        with channel.unsettled():
+            left = [one["text"] for one in world.redrive(name, channel_name, aside) if one["code"]] if aside else []
+            world.clear()
+        if left:
+            raise BrokenPromiseError(f"{name}/{channel_name}: what was quarantined is not: {left[0]}")
+        return f"{name}/{channel_name} {state} {serials}{', killed between' if is_killed else ''}"
 
     def _seek(self) -> str:
         chosen = self._a_channel()

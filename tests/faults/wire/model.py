@@ -263,6 +263,23 @@ class ModelChannel:
             if copy.place is not Place.GONE:
                 copy.has_exact_attempts = False
 
+    def given_back(self) -> None:
+        """All that was in flight waits again; more may have been sent than was read."""
+        for copy in self.copies.values():
+            if copy.place is Place.HELD:
+                copy.place = Place.WAITING
+            copy.holder = 0
+        self.lose_track()
+
+    def set_aside(self, serials: Iterable[int]) -> None:
+        """They were quarantined and will wait again, from no attempts on."""
+        for serial in serials:
+            copy = self.copies[serial]
+            copy.attempts, copy.holder, copy.has_exact_attempts = 0, 0, False
+            copy.seen.clear()
+            if copy.place is not Place.GONE:
+                copy.place = Place.WAITING if copy.place in SURE else Place.UNSURE
+
     def drop_all(self) -> None:
         for copy in self.copies.values():
             if copy.place is not Place.GONE:

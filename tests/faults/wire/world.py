@@ -476,6 +476,24 @@ class World:
         results: list[dict[str, Any]] = orjson.loads(self.server.http("POST", path, "\n".join(ids).encode()))["results"]
         return results
 
+    def quarantine(self, topic: str, channel: str, ids: list[str]) -> list[dict[str, Any]]:
+        """The result for each id."""
+        path = f"/channel/message/quarantine?topic={topic}&channel={channel}"
+        results: list[dict[str, Any]] = orjson.loads(self.server.http("POST", path, "\n".join(ids).encode()))["results"]
+        return results
+
+    def redrive(self, topic: str, channel: str, ids: list[str]) -> list[dict[str, Any]]:
+        """The result for each id."""
+        path = f"/channel/message/redrive?topic={topic}&channel={channel}"
+        results: list[dict[str, Any]] = orjson.loads(self.server.http("POST", path, "\n".join(ids).encode()))["results"]
+        return results
+
+    def trash_of(self, topic: str, channel: str) -> int:
+        """The newest entry of a channel in the trash."""
+        entries = orjson.loads(self.server.http("GET", "/trash"))["entries"]
+        found: int = next(one["id"] for one in entries if (one["topic"], one["channel"]) == (topic, channel))
+        return found
+
     def act(self, path: str, **query: str) -> None:
         """One act over HTTP, which must be taken."""
         words = "&".join(f"{name}={value}" for name, value in query.items())
