@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,3 +267,18 @@ def test_a_sample_is_as_large_as_asked_for_and_the_rest_is_gone_for_the_channel(
     other.subscribe("t", "c", rdy=2_000)
     assert {other.read_message().body for _ in bodies} == bodies
     assert engine.channel_stats("t", "c")["depth"] == 0
+
+
+def test_what_lost_the_draw_stays_gone_after_a_kill(engine: RunningEngine, tmp_path: Path) -> None:
+    client = engine.layered()
+    client.ask_for(sample_rate=20)
+    client.send(b"MPUB t\n" + sized(mpub_body([b"m%d" % number for number in range(500)])))
+    client.expect_ok()
+    client.subscribe("t", "c", rdy=500)
+    wait_for("the draw of all", lambda: engine.channel_stats("t", "c")["depth"] == 0)
+    kept = engine.channel_stats("t", "c")["in_flight_count"]
+    assert 0 < kept < 250
+    engine.copy_as_killed(tmp_path / "killed")
+    with RunningEngine(tmp_path / "killed") as again:
+        channel = again.channel_stats("t", "c")
+        assert channel["depth"] + channel["in_flight_count"] == kept

@@ -30,6 +30,7 @@ BOTH: dict[str, Literal["function", "module", "package"]] = {
 
 # Test, or a file's path below tests/ → the kind it holds for, and why.
 ONLY: dict[str, tuple[str, str]] = {
+    "test_what_lost_the_draw_stays_gone_after_a_kill": (LOG, "a disk queue has its messages in memory"),
     "clients/test_discovery.py": (LOG, "what is acknowledged survives kill -9 there alone"),
     "test_files_keep_their_permissions_and_what_is_there_is_checked": (LOG, "the copying is the same"),
     "test_without_a_server_the_directory_is_copied": (DISK_QUEUE, "the copying is the same"),
