@@ -42,7 +42,7 @@ PASSWORDS = {Role.VIEWER: "only looking, not touching", Role.OPERATOR: "pausing,
 # job is stopped that could be started; no message is in flight, deferred or quarantined, and nothing is in the trash.
 WITHOUT_LINK = {
     *("login", "logout", "message_file", "message_search", "start_job"),
-    *("requeue_messages", "release_messages", "redrive_messages", "restore_trash", "delete_trash"),
+    *("requeue_messages", "release_messages", "redrive_messages", "restore_trash", "delete_trash", "revoke_token"),
     *BULK_ACTS,
 }
 
@@ -261,7 +261,7 @@ def test_each_role_opens_what_the_table_says_and_nothing_else(sites: dict[str, S
         answer = client.get(ROOT_PATH.rstrip("/") + path)
         least = LEAST_ROLES[name]
         may = least == ANYONE or role.includes(Role(least))
-        is_there = name not in ("restore_trash", "delete_trash")
+        is_there = name not in ("restore_trash", "delete_trash", "revoke_token")
         statuses = (200, 302, 405) if is_there else (404,)
         assert answer.status in (statuses if may else (403,)), (name, answer.status)
         if answer.status == 302:

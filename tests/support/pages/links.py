@@ -20,7 +20,8 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         for name, value in attributes:
             # Also what no browser follows by itself: a script may.
-            if value and (name in _LEADING or value.startswith("/")):
+            # "/ searches" is about a key.
+            if value and (name in _LEADING or (value.startswith("/") and not value.startswith("/ "))):
                 self.found.add(value)
 
 
