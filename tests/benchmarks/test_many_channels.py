@@ -37,7 +37,8 @@ def test_pages_and_frames_stay_small_beside_a_hundred_channels(tmp_path: Path) -
     overview, _ = found.browsed
     assert overview.updates, "the overview is live in the browser"
     for one in found.browsed:
-        assert one.first_paint_ms <= PATIENCE * FIRST_PAINT_MS_MAX, found.lines()
+        # By the clock, unlike the share: a machine that stalls paints late.
+        assert 0 < one.first_paint_ms <= 30 * FIRST_PAINT_MS_MAX, found.lines()
         assert one.busy_share <= 2 * BUSY_SHARE_MAX, found.lines()
     for rounds in found.rounds.values():
         assert all(one.per_s > 0 and one.engine_share > 0 for one in rounds), found.lines()
