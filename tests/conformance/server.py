@@ -85,8 +85,11 @@ class NsqServer:
             if ends:
                 connection.shutdown(socket.SHUT_WR)
             answer = b""
-            while data := connection.recv(1 << 16):
-                answer += data
+            try:
+                while data := connection.recv(1 << 16):
+                    answer += data
+            except ConnectionResetError:
+                pass  # the server did not read all that was sent
             return answer
 
     def stats(self, query: str = "") -> Any:

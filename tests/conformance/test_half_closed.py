@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.server import NsqServer
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, HEARTBEAT, mpub_body, sized
+from tests.support.waiting import wait_for
 
 OK = (FRAME_RESPONSE, b"OK")
 
@@ -35,8 +36,12 @@ def test_a_consumer_gets_its_answers_and_finishes_count(nsq: NsqServer, topic: s
     consumer.end()
     answers = [data for kind, data in consumer.read_until_closed() if kind != FRAME_MESSAGE and data != HEARTBEAT]
     assert answers == [b"E_FIN_FAILED FIN %b failed ID not in flight" % message.id, b"OK", b"CLOSE_WAIT"]
-    found = nsq.channel(topic, "c")
-    assert found["in_flight_count"] + found["depth"] == 2
+
+    def are_two_left() -> bool:
+        found = nsq.channel(topic, "c")
+        return bool(found["in_flight_count"] + found["depth"] == 2)
+
+    wait_for("the second and the third message", are_two_left)
 
 
 def test_a_subscription_is_answered_though_the_client_has_ended(nsq: NsqServer, topic: str) -> None:

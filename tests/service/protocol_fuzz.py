@@ -224,6 +224,7 @@ class Fuzz:
             self.clock,
             on_work=self.turns.soon,
             sync="os",
+            trash_age_ms=0,  # what is deleted would stay, and grow, for a day
             max_topics=30,
             max_channels_per_topic=30,
             log_segment_bytes=80 << 20,
