@@ -62,11 +62,12 @@ def test_the_line_has_the_documented_form() -> None:
 
 def test_a_torn_tail_is_cut_off_at_every_byte(tmp_path: Path) -> None:
     file = ActFile(str(tmp_path), Files())
-    file.append([entry(1), entry(2)])
+    # The torn line is longer than the next one, which would not cover it.
+    file.append([entry(1), replace(entry(2), error="e" * 200)])
     file.close()
     whole = (tmp_path / NAME).read_bytes()
     end = len(encode_entry(1, entry(1)))
-    for at in range(end, len(whole)):
+    for at in range(end, len(whole), 3):
         (tmp_path / NAME).write_bytes(whole[:at])
         file = ActFile(str(tmp_path), Files())
         file.append([entry(9)])
@@ -74,6 +75,7 @@ def test_a_torn_tail_is_cut_off_at_every_byte(tmp_path: Path) -> None:
         found = read_page(tmp_path, count=9)
         assert [(one.number, one.entry) for one in found.entries] == [(2, entry(9)), (1, entry(1))]
         assert os.listdir(tmp_path) == [NAME]
+        assert (tmp_path / NAME).stat().st_size == end + len(encode_entry(2, entry(9)))
 
 
 def test_damage_in_the_middle_stays_and_shows(tmp_path: Path) -> None:
