@@ -9,9 +9,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
 
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
@@ -20,7 +18,8 @@ from queue_engine.key_index.key_file import range_of_name
 from queue_engine.key_index.key_files import KeyFiles
 from queue_engine.key_index.key_merge import FILES_MAX, Merge, files_to_merge
 from queue_engine.key_index.key_state import STATE_NAME, KeyState, decode_state, encode_state
-from queue_engine.key_index.offset_ranges import Range, joined, without
+from queue_engine.key_index.missing_keys import KeyedTopic, MissingKeys
+from queue_engine.key_index.offset_ranges import Range, joined
 from queue_engine.key_index.topic_keys import KeyFile, Part, TopicKeys
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
@@ -46,53 +45,10 @@ TRIM_INTERVAL_NS = 5 * NS_PER_S
 QUIET_NS = 2 * NS_PER_S
 # Parts that one job writes.
 WRITES_MAX = 8
-# A tick reads so many records and looks at so many topics at most, and begins no other after so long.
-SLICE_RECORDS_MAX = 500
+# A tick begins to read no other record, and to look at no other topic, after so long.
 SLICE_NS = 5 * NS_PER_MS
 # Parts that a stop writes, the largest; the others are read from the log again.
 CLOSE_PARTS_MAX = 256
-
-
-class RecordKeys(NamedTuple):
-    """A record, as far as it has keys. keys: None without. next_offset: behind it."""
-
-    first_offset: int
-    next_offset: int
-    position: int
-    keys: Sequence[bytes] | None
-
-
-class KeyedTopic(Protocol):
-    """A topic of the log, as far as its keys are read."""
-
-    number: int
-    name: str
-
-    @property
-    def oldest_offset(self) -> int: ...
-
-    @property
-    def end_offset(self) -> int: ...
-
-    @property
-    def first_unnoted_position(self) -> int | None: ...
-
-    def first_offset_at(self, position: int) -> int:
-        """The first offset whose record is not before a position of the log. Raises StorageError."""
-
-    def record_keys(self, offset: int) -> RecordKeys | None:
-        """The keys of the first record from `offset` on; None when there is none. Raises StorageError."""
-
-
-@dataclass(slots=True)
-class _Making:
-    """A part of a missing range that is read from the log. at: the next offset; end: of the range."""
-
-    topic: KeyedTopic
-    keys: TopicKeys
-    part: Part
-    at: int
-    end: int
 
 
 class KeyIndexes:
@@ -113,17 +69,16 @@ class KeyIndexes:
         self._unchecked: dict[int, None] = {}
         self._filling: dict[int, int] = {}  # topics with an open part → since when, monotonic
         self._sealed: deque[tuple[TopicKeys, Part]] = deque()  # to be written, the oldest first
-        self._behind: dict[int, None] = {}  # topics that lack ranges
         self._unmerged: dict[int, None] = {}  # topics to look for merges
         self._merge: Merge | None = None
-        self._making: _Making | None = None
         self._waiting = ByteBudget(WAITING_BYTES_MAX)
+        self._missing = MissingKeys(self._topics, clock, self._waiting, on_made=self._made)
         self._useless: list[str] = []  # files to remove
         self._gone: list[str] = []  # directories to remove
         self._job: BackgroundJob | None = None
         self._written_state = b""
         self._now_ns = 0
-        self._retry_at_ns = self._read_at_ns = self._state_at_ns = self._trim_at_ns = 0
+        self._retry_at_ns = self._state_at_ns = self._trim_at_ns = 0
         self._count_at_ns = self._quiet_at_ns = 0
         self._synced_end: Callable[[], int] = lambda: 0
 
@@ -187,13 +142,12 @@ class KeyIndexes:
         keys = found[1]
         keys.is_deleted = True
         keys.let_go()
-        for table in (self._unchecked, self._filling, self._behind, self._unmerged):
+        for table in (self._unchecked, self._filling, self._unmerged):
             table.pop(number, None)
+        self._missing.forget(keys)
         self._sealed = deque(one for one in self._sealed if one[0] is not keys)
         for file in keys.files:
             self.files.let_go(file.path)
-        if self._making is not None and self._making.keys is keys:
-            self._give_up_making()
         if self._merge is not None and self._merge.topic is keys:
             self._merge = None
         if self.is_on:
@@ -237,8 +191,8 @@ class KeyIndexes:
             self._trim()
         if self._job is None:
             self._begin_job(now_ns)
-        if now_ns >= self._read_at_ns and now_ns >= self._retry_at_ns and len(self._sealed) < WRITES_MAX:
-            self._read_some(now_ns, deadline_ns)
+        if now_ns >= self._retry_at_ns and len(self._sealed) < WRITES_MAX:
+            self._missing.read_some(now_ns, deadline_ns)
 
     def _note_filling(self, keys: TopicKeys) -> None:
         self._filling[keys.number] = self._clock.monotonic_ns()
@@ -258,7 +212,7 @@ class KeyIndexes:
             keys, part = self._sealed[index]
             del self._sealed[index]
             keys.give_up(part)
-            self._behind[keys.number] = None
+            self._missing.note(keys.number)
             count -= len(part)
 
     def _seal_some(self, now_ns: int) -> None:
@@ -438,7 +392,7 @@ class KeyIndexes:
         self.files.let_go(file.path)
         keys.lose(file)
         self._useless.append(file.path)
-        self._behind[keys.number] = None
+        self._missing.note(keys.number)
         self._state_at_ns = 0
 
     def _composed(self) -> bytes | None:
@@ -494,7 +448,7 @@ class KeyIndexes:
         self._useless += [one.path for one in useless]
         del self._unchecked[number]
         if keys.missing:
-            self._behind[number] = None
+            self._missing.note(number)
         if len(keys.files) > 1:
             self._unmerged[number] = None
 
@@ -510,62 +464,8 @@ class KeyIndexes:
             return [everything]
         return [*state.present.get(number, ()), *state.missing.get(number, ()), (first, keys.live_first)]
 
-    def _read_some(self, now_ns: int, deadline_ns: int) -> None:
-        """Read some records of missing ranges from the log."""
-        for _ in range(SLICE_RECORDS_MAX):
-            one = self._making or self._next_making()
-            if one is None:
-                return
-            self._making = one
-            try:
-                self._read_record(one)
-            except StorageError as exc:
-                logger.warning("key index of topic %s is made anew later: %s", one.topic.name, exc)
-                self._give_up_making()
-                self._behind[one.keys.number] = self._behind.pop(one.keys.number, None)
-                self._read_at_ns = now_ns + RETRY_NS
-                return
-            if one.at >= one.end or len(one.part) >= PART_ENTRIES:
-                self._made(one)
-            if self._clock.monotonic_ns() >= deadline_ns:
-                return
-
-    def _next_making(self) -> _Making | None:
-        """The newest missing range of the first topic that is behind."""
-        while self._behind:
-            number = next(iter(self._behind))
-            topic, keys = self._topics[number]
-            if keys.missing:
-                first, end = keys.missing[-1]
-                logger.info("key index is made from the log topic=%s offsets=%d-%d", topic.name, first, end)
-                return _Making(topic, keys, Part(first, self._waiting), first, end)
-            del self._behind[number]
-        return None
-
-    @staticmethod
-    def _read_record(one: _Making) -> None:
-        record = one.topic.record_keys(one.at)
-        if record is None or record.first_offset >= one.end:
-            one.at = one.end
-            return
-        first, end = max(record.first_offset, one.at), min(record.next_offset, one.end)
-        if record.keys is not None:
-            keys = record.keys[first - record.first_offset : end - record.first_offset]
-            if any(keys):
-                one.part.add(first, keys, record.position)
-        one.at = end
-
-    def _give_up_making(self) -> None:
-        if self._making is not None:
-            self._making.part.let_go()
-            self._making = None
-
-    def _made(self, one: _Making) -> None:
-        """A part of a range was read: it is written as any other."""
-        self._making = None
-        part, keys = one.part, one.keys
-        part.end = min(one.at, one.end)
-        keys.missing = without(keys.missing, [(part.first, part.end)])
+    def _made(self, keys: TopicKeys, part: Part) -> None:
+        """A part of a missing range was read: it is written as any other."""
         if part:
             part.is_made_again = True
             keys.sealed.append(part)
@@ -611,12 +511,14 @@ class KeyIndexes:
     @property
     def is_busy(self) -> bool:
         """Whether it writes, merges or reads, or will with the next ticks; open parts and the state wait longer."""
-        return bool(self._job or self._sealed or self._unmerged or self._merge or self._behind or self._unchecked)
+        return bool(
+            self._job or self._sealed or self._unmerged or self._merge or self._missing.topics or self._unchecked
+        )
 
     @property
     def missing_count(self) -> int:
         """Offsets of all topics that are not indexed yet, as far as it is known."""
-        return sum(end - first for number in self._behind for first, end in self._topics[number][1].missing)
+        return sum(end - first for number in self._missing.topics for first, end in self._topics[number][1].missing)
 
     def close_idle(self) -> None:
         """Close descriptors that were not used since the last call."""

@@ -228,7 +228,7 @@ class TopicKeys:
         self.live_first = live_first
         self.on_first: Callable[[TopicKeys], None] = lambda keys: None
         self.on_sealed: Callable[[TopicKeys, Part], None] = lambda keys, part: None
-        self._part_entries = part_entries
+        self.part_entries = part_entries
         self.is_checked = is_checked
         self.is_deleted = False
         self.files: list[KeyFile] = []
@@ -249,7 +249,7 @@ class TopicKeys:
             self.on_first(self)
             one = self.open
         one.add(first_offset, keys, position, column)
-        if len(one) >= self._part_entries:
+        if len(one) >= self.part_entries:
             self.seal(first_offset + len(keys))
 
     def seal(self, end: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from queue_engine.key_index import key_indexes
+from queue_engine.key_index import key_indexes, missing_keys
 from queue_engine.key_index.key_merge import files_to_merge
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.stores.background import HeldBackground
@@ -99,7 +99,7 @@ def test_a_start_goes_on_where_the_one_before_it_was_ended(bench: IndexBench, mo
     old = bench.files.after_kill()
     for path in [path for path in old.contents() if path.startswith(KEYS)]:
         old.unlink(path)
-    monkeypatch.setattr(key_indexes, "SLICE_RECORDS_MAX", 2)
+    monkeypatch.setattr(missing_keys, "SLICE_RECORDS_MAX", 2)
     starts = 0
     while True:
         again = IndexBench(old, 1)
@@ -128,7 +128,7 @@ def test_files_are_merged_and_the_old_ones_go(bench: IndexBench) -> None:
 def test_after_a_kill_what_is_missing_is_read_from_the_log_a_little_at_a_time(
     bench: IndexBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_indexes, "SLICE_RECORDS_MAX", 3)
+    monkeypatch.setattr(missing_keys, "SLICE_RECORDS_MAX", 3)
     for _ in rounds(bench, 5):
         pass
     bench.settle(3)
