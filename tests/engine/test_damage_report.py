@@ -10,7 +10,8 @@ from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
 from queue_engine.engine import Engine
-from queue_engine.service.http.stats import stats_json
+from queue_engine.service.http.stats import Wanted, stats_json
+from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
 
@@ -44,7 +45,7 @@ def damaged(tmp_path: Path, clock: ManualClock) -> Engine:
 def test_it_is_told_by_topic_with_offsets_and_the_exact_number(
     damaged: Engine, tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stats = json.loads(stats_json(damaged.stats.now(include_clients=False), topic="", include_mem=False))
+    stats = json.loads(whole(stats_json(damaged.stats.now(include_clients=False), Wanted())))
     (damage,) = stats["log"]["recovery"]["damages"]
     losses = {one["topic"]: one for one in damage["losses"]}
     depths = {one["topic_name"]: one["channels"][0]["depth"] for one in stats["topics"]}

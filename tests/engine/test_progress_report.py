@@ -11,10 +11,11 @@ from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
 from queue_engine.engine import Engine
-from queue_engine.service.http.stats import stats_json
+from queue_engine.service.http.stats import Wanted, stats_json
 from queue_engine.service.monitoring.engine_samples import add_engine
 from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.storage.recovery_report import SHOWN_MAX
+from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
@@ -32,7 +33,7 @@ def finish_every_second(engine: Engine, channel: str, count: int) -> None:
 
 
 def log_stats(engine: Engine) -> dict[str, object]:
-    stats = json.loads(stats_json(engine.stats.now(include_clients=False), topic="", include_mem=False))
+    stats = json.loads(whole(stats_json(engine.stats.now(include_clients=False), Wanted())))
     log: dict[str, object] = stats["log"]
     return log
 
