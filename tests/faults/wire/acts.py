@@ -319,6 +319,7 @@ class Acts:
         world.settle_topic(name)
         world.forget(name, channel_name)
         world.act("/channel/delete", topic=name, channel=channel_name)
+        channel.restarted()  # the one that is created for it counts from nothing
         return f"{name}/{channel_name}{self._restored(name, channel_name, channel)}"
 
     def _restored(self, name: str, channel_name: str, channel: ModelChannel) -> str:
