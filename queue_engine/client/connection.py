@@ -15,7 +15,7 @@ from typing import Any
 
 from queue_engine.protocol.frames import FRAME_TYPE_ERROR, FRAME_TYPE_RESPONSE
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.vocabulary.message import FRAME_TYPE_MESSAGE
+from queue_engine.vocabulary.message import FRAME_TYPE_MESSAGE, STORED_HEADER_BYTES
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_valid_name
 from queue_engine.vocabulary.version import VERSION
 
@@ -112,6 +112,8 @@ class Connection:
                 raise DisconnectedError(f"no TLS with {address}: {_about_tls(exc)}") from exc
             if isinstance(exc, OSError):
                 raise DisconnectedError(f"can't connect to {address}: {exc.strerror or exc}") from exc
+            if isinstance(exc, UnicodeError):
+                raise DisconnectedError(f"can't connect to {address}: {host!r} is no host's name") from exc
             raise
         return connection
 
@@ -127,8 +129,15 @@ class Connection:
             "feature_negotiation": True,
         }
         answer = await self.request(b"IDENTIFY\n" + sized(json.dumps(wishes).encode()))
-        if answer != b"OK":
-            self.agreed = json.loads(answer)
+        if answer == b"OK":
+            return
+        try:
+            agreed = json.loads(answer)
+        except (ValueError, RecursionError):
+            agreed = None
+        if not isinstance(agreed, dict):
+            raise DisconnectedError(f"{self._address} answered IDENTIFY with what is no JSON object")
+        self.agreed = agreed
 
     async def _start_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Go on inside TLS; the server's first answer there is OK."""
@@ -204,6 +213,9 @@ class Connection:
                         self._end(f"a frame of {size} bytes came; 4 to {FRAME_BYTES_MAX} are possible")
                         return
                     data = await self._reader.readexactly(size - 4)
+                if frame_type == FRAME_TYPE_MESSAGE and len(data) < STORED_HEADER_BYTES:
+                    self._end(f"a message of {len(data)} bytes came; the least is {STORED_HEADER_BYTES}")
+                    return
                 self._take_frame(frame_type, data)
         except asyncio.IncompleteReadError:
             self._end("the server closed the connection" + (f" after {self._refusal}" if self._refusal else ""))

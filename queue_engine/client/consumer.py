@@ -1,6 +1,7 @@
 """A consumer of one channel: it receives messages and finishes, requeues or touches them."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -70,6 +71,12 @@ class Consumer:
     def on_refused(self, callback: Callable[[RefusedError], None] | None) -> None:
         self.connection.on_refused = callback
 
+    @property
+    def msg_timeout_s(self) -> float:
+        """How long the server waits for FIN, REQ or TOUCH, as it has agreed; infinite when it does not say."""
+        timeout_ms = self.connection.agreed.get("msg_timeout")
+        return timeout_ms / 1000 if isinstance(timeout_ms, int) and timeout_ms > 0 else math.inf
+
     def _take(self, data: bytes) -> None:
         self._arrived.put_nowait(
             Message(
@@ -93,8 +100,8 @@ class Consumer:
 
     def set_ready(self, count: int) -> None:
         """Allow `count` messages in flight, but no more than the server does; 0 pauses. Raises DisconnectedError."""
-        limit = self.connection.agreed.get("max_rdy_count", count)
-        self.ready_count = min(count, limit)
+        limit = self.connection.agreed.get("max_rdy_count")
+        self.ready_count = min(count, limit) if isinstance(limit, int) and limit > 0 else count
         self.connection.send(b"RDY %d\n" % self.ready_count)
 
     def finish(self, message: Message) -> None:

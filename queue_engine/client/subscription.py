@@ -4,6 +4,7 @@ flight."""
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ class Delivery:
     node: Node
     message: Message
     consumer: Consumer
+    expires_at: float = math.inf  # time of the loop: until then the server waits for FIN, REQ or TOUCH
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the server has given it up: it comes again, whatever is sent."""
+        return asyncio.get_running_loop().time() >= self.expires_at
 
     def finish(self) -> None:
         """Send FIN. After the connection has ended the message comes again, and this does nothing."""
@@ -45,14 +52,17 @@ class Delivery:
             self.consumer.touch(self.message)
 
 
-def finish_all(deliveries: Iterable[Delivery]) -> None:
-    """Send FIN for many, those of a connection together."""
+def finish_all(deliveries: Iterable[Delivery]) -> int:
+    """Send FIN for many, those of a connection together; for how many: messages of a lost connection come again."""
     by_consumer: dict[Consumer, list[Message]] = {}
     for delivery in deliveries:
         by_consumer.setdefault(delivery.consumer, []).append(delivery.message)
+    finished = 0
     for consumer, messages in by_consumer.items():
         with contextlib.suppress(DisconnectedError):
             consumer.finish_many(messages)
+            finished += len(messages)
+    return finished
 
 
 class Subscription:
@@ -99,8 +109,13 @@ class Subscription:
         return len(self._connected)
 
     async def receive(self) -> Delivery | None:
-        """The next message of any server; None after `stop`. Raises RefusedError when the only server refuses."""
+        """The next message of any server; None after `stop`. Raises RefusedError when the only server refuses.
+
+        What waited here until the server gave it up is left out: the server delivers it again.
+        """
         item = await self._arrived.get()
+        while isinstance(item, Delivery) and item.is_expired:
+            item = await self._arrived.get()
         if item is None:
             self._arrived.put_nowait(None)  # for the next call
         elif isinstance(item, RefusedError):
@@ -118,7 +133,8 @@ class Subscription:
             if not isinstance(item, Delivery):
                 self._arrived.put_nowait(item)  # for the next call
                 break
-            deliveries.append(item)
+            if not item.is_expired:
+                deliveries.append(item)
         return deliveries
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -194,11 +210,12 @@ class Subscription:
         logger.info("connected server=%s topic=%s channel=%s", node, self.topic, self.channel)
         self._connected[node] = consumer
         self._share_out()
+        loop, timeout_s = asyncio.get_running_loop(), consumer.msg_timeout_s
         try:
             while True:
                 message = await consumer.receive()
                 if not self._is_stopping:  # else it comes again, by another consumer
-                    self._arrived.put_nowait(Delivery(self.topic, node, message, consumer))
+                    self._arrived.put_nowait(Delivery(self.topic, node, message, consumer, loop.time() + timeout_s))
         except DisconnectedError as exc:
             logger.warning("connection lost %s", exc)
         finally:

@@ -1,6 +1,7 @@
 """Writes the messages of topics to files, and finishes them once they are on the disk."""
 
 import asyncio
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -118,21 +119,26 @@ class _Unsynced:
         self._deliveries: list[Delivery] = []
         self._by_consumer: Counter[Consumer] = Counter()
         self._oldest_at = 0.0
+        self._sync_before = math.inf
 
     def due_in_s(self, interval_s: float) -> float | None:
-        """When the next sync is due; None while there is nothing to sync."""
+        """When the next sync is due; None while there is nothing to sync. At the latest it is due
+        after half of the time that the server still waits: else each message would come, and be written, again."""
         if not self._deliveries:
             return None
-        return max(0.0, self._oldest_at + interval_s - asyncio.get_running_loop().time())
+        due_at = min(self._oldest_at + interval_s, self._sync_before)
+        return max(0.0, due_at - asyncio.get_running_loop().time())
 
     def take(self, deliveries: list[Delivery]) -> bool:
         """Write messages; returns whether it is time to sync."""
+        now = asyncio.get_running_loop().time()
         if not self._deliveries:
-            self._oldest_at = asyncio.get_running_loop().time()
+            self._oldest_at, self._sync_before = now, math.inf
         is_time = False
         for delivery in deliveries:
             self.file.write(delivery.message.body)
             consumer = delivery.consumer
+            self._sync_before = min(self._sync_before, (now + delivery.expires_at) / 2)
             self._by_consumer[consumer] += 1
             is_time |= self._by_consumer[consumer] >= max(1.0, consumer.ready_count * _FULL)
         self._deliveries += deliveries
@@ -144,7 +150,6 @@ class _Unsynced:
         if not self._deliveries:
             return
         await asyncio.to_thread(self.file.sync)
-        finish_all(self._deliveries)
-        self._counts.add("finished", len(self._deliveries))
+        self._counts.add("finished", finish_all(self._deliveries))
         self._deliveries.clear()
         self._by_consumer.clear()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from queue_engine.client.connection import Connection, DisconnectedError, Identity
+from queue_engine.client.consumer import Consumer
 from queue_engine.client.producer import Producer
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -90,3 +91,27 @@ async def test_a_heartbeat_in_the_middle_of_answers_is_answered_and_is_none() ->
     async with server_that(beats) as port, await Producer.open("127.0.0.1", port) as producer:
         await producer.publish("t", b"x")
         assert await heard == b"NOP\n"
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"{", b"null", b"[" * 100_000])
+async def test_an_answer_to_identify_that_is_no_object_is_a_reason(answer: bytes) -> None:
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(frame(0, answer))
+
+    async with server_that(answers) as port:
+        with pytest.raises(DisconnectedError, match="no JSON object"):
+            await Connection.open("127.0.0.1", port)
+
+
+async def test_a_message_without_a_whole_header_ends_the_connection() -> None:
+    async def lies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(frame(0, b'{"max_rdy_count": "many"}'))
+        await reader.readuntil(b"SUB t c\n")
+        writer.write(frame(0, b"OK"))
+        await reader.readuntil(b"RDY 1\n")
+        writer.write(frame(2, b"short"))
+
+    async with server_that(lies) as port, await Consumer.open("127.0.0.1", port, "t", "c") as consumer:
+        async with asyncio.timeout(30):
+            with pytest.raises(DisconnectedError, match="a message of 5 bytes came; the least is 26"):
+                await consumer.receive()

@@ -2,17 +2,18 @@
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from queue_engine.client import subscription as subscription_module
-from queue_engine.client.connection import Identity, RefusedError
+from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError
 from queue_engine.client.nodes import NamedNodes, Node
 from queue_engine.client.producer import Producer
 from queue_engine.client.producer_pool import NoServerError, ProducerPool
-from queue_engine.client.subscription import Delivery, Subscription
+from queue_engine.client.subscription import Delivery, Subscription, finish_all
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for_async
 from tests.tools.conftest import node_of
@@ -148,3 +149,57 @@ async def test_a_message_that_no_server_could_take_is_refused_at_once(start_engi
         await pool.publish("t", b"x" * 11)
     assert str(await pool.publish("t", b"fits")).startswith("127.0.0.1:")
     await pool.close()
+
+
+def frame(kind: int, data: bytes) -> bytes:
+    return struct.pack(">ii", len(data) + 4, kind) + data
+
+
+def message(body: bytes) -> bytes:
+    return frame(2, struct.pack(">qH16s", 1, 1, b"0123456789abcdef") + body)
+
+
+async def test_what_waited_until_its_server_gave_it_up_is_left_out() -> None:
+    has_waited = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"IDENTIFY\n")
+        writer.write(frame(0, b'{"msg_timeout": 20}'))
+        await reader.readuntil(b"SUB t c\n")
+        writer.write(frame(0, b"OK") + message(b"given up") * 3)
+        await has_waited.wait()
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(message(b"fresh"))
+                await writer.drain()
+                await asyncio.sleep(0.005)
+
+    async with (
+        await asyncio.start_server(serve, "127.0.0.1", 0) as server,
+        Subscription("t", "c", NamedNodes([Node(*server.sockets[0].getsockname())]), Identity(), 10) as subscription,
+    ):
+        await wait_for_async("the server", lambda: subscription.node_count == 1)
+        await asyncio.sleep(0.1)
+        has_waited.set()
+        async with asyncio.timeout(30):
+            first = await subscription.receive()
+            others = await subscription.receive_all()
+        assert first is not None
+        assert {delivery.message.body for delivery in (first, *others)} == {b"fresh"}
+
+
+async def test_what_is_finished_on_a_lost_connection_is_not_counted(tmp_path: Path) -> None:
+    with RunningEngine(tmp_path / "goes") as goes:
+        await publish(goes, b"one", b"two")
+        subscription = subscription_to(goes)
+        await subscription.__aenter__()
+        deliveries = await received(subscription, 2)
+        assert finish_all(deliveries[:1]) == 1
+    await wait_for_async("the end", lambda: subscription.node_count == 0)
+    assert finish_all(deliveries[1:]) == 0
+    await subscription.close()
+
+
+async def test_a_host_that_has_no_possible_name_is_a_server_that_is_gone() -> None:
+    with pytest.raises(DisconnectedError, match="no host's name"):
+        await Connection.open("a..b", 1)

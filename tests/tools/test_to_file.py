@@ -1,6 +1,7 @@
 """Topics written to files: a message is finished when it is on the disk, and no sooner."""
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -71,6 +72,19 @@ async def test_nothing_is_finished_before_its_sync(
         await tool.run(Stopping())
     assert tool.counts["finished"] == 0
     await wait_for_async("both to wait again", lambda: engine.channel_stats("t", "f")["depth"] == 2)
+
+
+async def test_a_sync_comes_before_the_server_gives_the_message_up(engine: RunningEngine, tmp_path: Path) -> None:
+    publish(engine, [b"one"])
+    directory = tmp_path / "out"
+    directory.mkdir()
+    connecting = dataclasses.replace(connecting_to(engine), msg_timeout_ms=1_000)
+    found = ToFileOptions(("t",), "f", FileLayout(str(directory), host="h"), sync_interval_s=3_600)
+    tool, stopping = ToFile(connecting, found, lambda line: None), Stopping()
+    running = asyncio.create_task(tool.run(stopping))
+    await wait_for_async("the sync", lambda: tool.counts["finished"] > 0)
+    stopping.ask()
+    await running
 
 
 @pytest.mark.slow(reason="starts and kills processes")
