@@ -23,13 +23,14 @@ from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS
 from queue_engine.service.tcp import reading
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.connected_client import ConnectedClient
+from queue_engine.service.tcp.deadlines import Deadlines
 from queue_engine.service.tcp.heartbeat import Heartbeat
 from queue_engine.service.tcp.output_buffer import OutputBuffer
 from queue_engine.service.tcp.pub_groups import PubGroup, PubGroups
 from queue_engine.service.tcp.reading import Reading
 from queue_engine.service.tcp.upgrade import Upgrade
 from queue_engine.tls.server_context import TlsState
-from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
@@ -41,7 +42,6 @@ MAGIC = b"  V2"
 UNSETTLED_BYTES_MAX = 8 << 20
 # Reading pauses, too, while the peer has left so many bytes unread: answers are not held back like messages.
 UNREAD_BYTES_MAX = 256 << 10
-_MIB = 1 << 20
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
@@ -72,7 +72,6 @@ class Session(asyncio.Protocol):
     def __init__(self, engine: Engine, clock: Clock, owner: SessionOwner) -> None:
         options = engine.options
         self._engine = engine
-        self._options = options
         self._clock = clock
         self._owner = owner
         self._flush_soon = owner.flush_soon
@@ -105,11 +104,9 @@ class Session(asyncio.Protocol):
         self._is_write_paused = False
         # Time, monotonic ns.
         now_ns = clock.monotonic_ns()
-        self._opened_ns = now_ns
+        self._deadlines = Deadlines(options, now_ns)
         self.heard_ns = now_ns
         self._command_began_ns: int | None = None
-        self._stuck_since_ns: int | None = None
-        self._stuck_bytes = 0
         self._closing_ns: int | None = None
 
     # The connection.
@@ -249,7 +246,7 @@ class Session(asyncio.Protocol):
         """Pause reading while bodies are crowded, but not from consumers, whose FINs make room, nor within a body."""
         if not is_crowded:
             if has_unread_bytes(self._transport):
-                self._opened_ns = self._clock.monotonic_ns()  # its magic could not be read meanwhile
+                self._deadlines.begin_anew(self._clock.monotonic_ns())  # its magic could not be read meanwhile
             self._reading.resume(reading.CROWDED)
         elif self._client.consumer is None and not self._has_asked_for_body and self._upgrade is None:
             self._reading.pause(reading.CROWDED)
@@ -275,12 +272,11 @@ class Session(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        self._stuck_since_ns = self._clock.monotonic_ns()
-        self._stuck_bytes = self._write_buffer_bytes()
+        self._deadlines.writing_paused(self._clock.monotonic_ns(), self._write_buffer_bytes())
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        self._stuck_since_ns = None
+        self._deadlines.writing_resumed()
         self._reading.resume(reading.UNREAD)
         self._client.wake_channel()
 
@@ -513,14 +509,11 @@ class Session(asyncio.Protocol):
             self._log_cut("silent", 2 * self._client.identity.heartbeat_interval_ms)
             self._end()
             return
-        if self._stuck_since_ns is not None:
-            left_bytes = self._write_buffer_bytes()
-            if left_bytes < self._stuck_bytes:
-                self._stuck_since_ns = now_ns
-            elif now_ns - self._stuck_since_ns > heartbeat.interval_ns:
-                self._cut("does not read", self._client.identity.heartbeat_interval_ms)
-                return
-            self._stuck_bytes = left_bytes
+        if self._is_write_paused and self._deadlines.is_stuck(
+            now_ns, self._write_buffer_bytes(), heartbeat.interval_ns
+        ):
+            self._cut("does not read", self._client.identity.heartbeat_interval_ms)
+            return
         if heartbeat.is_due(now_ns, self.heard_ns):
             self._beat()
 
@@ -540,17 +533,14 @@ class Session(asyncio.Protocol):
 
     def _is_too_slow(self, now_ns: int) -> bool:
         """Cut the connection when its magic or a command takes too long; returns whether it was cut."""
-        timeout_ms = self._options.command_timeout_ms
-        if self._magic is not None and now_ns - self._opened_ns > self._options.magic_timeout_ms * NS_PER_MS:
-            self._cut("no magic", self._options.magic_timeout_ms)
+        deadlines = self._deadlines
+        if self._magic is not None and deadlines.is_magic_late(now_ns):
+            self._cut("no magic", deadlines.magic_timeout_ms)
             return True
         if self._command_began_ns is not None:
-            limit_ms = timeout_ms * (1 + self._parser.awaited_body_bytes // _MIB)
-            if now_ns - self._command_began_ns > limit_ms * NS_PER_MS:
-                self._refuse_slow(f"command not complete within {limit_ms} ms (--command-timeout, once per MiB begun)")
-                return True
-            if now_ns - self.heard_ns > timeout_ms * NS_PER_MS:
-                self._refuse_slow(f"command not complete, and nothing came for {timeout_ms} ms (--command-timeout)")
+            why = deadlines.why_late(now_ns, self._command_began_ns, self.heard_ns, self._parser.awaited_body_bytes)
+            if why:
+                self._refuse_slow(why)
                 return True
         return False
 
