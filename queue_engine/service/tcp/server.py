@@ -14,7 +14,7 @@ from queue_engine.vocabulary.clock import Clock
 # How often heartbeats and deadlines are checked; the shortest heartbeat interval is 1 s.
 CHECK_INTERVAL_S = 0.2
 # Sessions checked before other work of the loop.
-CHECK_SLICE = 500
+CHECK_SLICE = 100
 
 
 class TcpServer:
