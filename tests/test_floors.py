@@ -52,9 +52,11 @@ MAY_IMPORT = {
     ),
     "service.lookup_client": "vocabulary vocabulary.options delivery engine",
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
+    "service.http.exchange": "vocabulary wire service.admission service.http.reference",
     "service.http": (
         "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages "
-        "identity engine service.admission service.monitoring service.introspection service.http.reference"
+        "identity engine service.admission service.monitoring service.introspection service.http.reference "
+        "service.http.exchange"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
     "service": (
@@ -65,7 +67,8 @@ MAY_IMPORT = {
     "daemon": "vocabulary vocabulary.options go_flags identity process service",
     "__main__": "daemon",
     "lookup": (
-        "vocabulary vocabulary.options protocol go_flags service.admission service.http service.http.reference daemon"
+        "vocabulary vocabulary.options protocol go_flags service.admission service.http.exchange "
+        "service.http.reference daemon"
     ),
     "client": "vocabulary vocabulary.options protocol",
     "tools": "vocabulary vocabulary.options client",

@@ -15,15 +15,10 @@ from queue_engine.lookup.options import LookupOptions
 from queue_engine.lookup.registrations import PeerInfo, Registrations, TooManyRegistrationsError
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
-from queue_engine.service.http.connection import (
-    Answer,
-    BodyLimit,
-    ConnectionLimits,
-    HttpConnection,
-    RequestHead,
-    Response,
-    error_response,
-)
+from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection
+from queue_engine.service.http.exchange.handler import BodyLimit
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response, error_response
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.names import is_valid_name

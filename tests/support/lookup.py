@@ -10,7 +10,9 @@ from queue_engine.lookup.http import LookupHttp
 from queue_engine.lookup.options import LookupOptions
 from queue_engine.lookup.registrations import Registrations
 from queue_engine.lookup.session import LookupSession
-from queue_engine.service.http.connection import BodyLimit, RequestHead, Response
+from queue_engine.service.http.exchange.handler import BodyLimit
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Response
 from tests.support.clock import ManualClock
 from tests.support.nsq_socket import sized
 

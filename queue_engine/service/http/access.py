@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from queue_engine.service.http.connection import RequestHead
+from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.vocabulary.host_names import HostNames
 

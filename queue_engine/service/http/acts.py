@@ -19,7 +19,9 @@ from queue_engine.service.http.act_queries import (
     resume_details,
 )
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.exchange.handler import Handler
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.log_queries import whole_number
 from queue_engine.service.http.query import Query, query_of
 from queue_engine.service.http.reference.parameters import EXPECTED, SEEK_PLACE, START_PLACE

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
-from queue_engine.service.http.connection import Answer, RequestHead, Response, error_response, internal_error
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response, error_response, internal_error
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.service.admission.act_gate import ActGate
-from queue_engine.service.http.connection import Answer, RequestHead, internal_error
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, internal_error
 from queue_engine.service.http.refusals import Refusal
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.readers.cursors import EndedCursor
-from queue_engine.service.http.connection import Response
+from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.log_queries import QueryError, target_of, whole_number
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.content_types import JSON

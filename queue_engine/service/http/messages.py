@@ -19,7 +19,9 @@ from queue_engine.engine import Engine
 from queue_engine.messages.rows import MessageQuery, MessageRow, SearchState
 from queue_engine.service.http.act_queries import keeps_attempts
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.exchange.handler import Handler
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.log_answers import text_of
 from queue_engine.service.http.log_queries import QueryError, whole_number
 from queue_engine.service.http.query import Query, publish_topic, query_of

@@ -16,7 +16,9 @@ from queue_engine.protocol.parser import split_messages
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.refused_publishes import reason_of
 from queue_engine.service.http import log_queries
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.exchange.handler import Handler
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.query import BOOLEANS, defer_ms_of, publish_topic, query_of
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.refusals import Refusal, publish_refusal

@@ -21,7 +21,9 @@ from queue_engine.log_acts import START, Target
 from queue_engine.service.http import cursors as http_cursors
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.exchange.handler import Handler
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.log_queries import whole_number
 from queue_engine.service.http.query import Query, publish_topic, query_of
 from queue_engine.service.http.reference import parameters

@@ -3,7 +3,7 @@
 import re
 
 from queue_engine.messages.rows import InvalidQueryError, MessageNotFoundError, SearchNotFoundError
-from queue_engine.service.http.connection import Response, error_response
+from queue_engine.service.http.exchange.response import Response, error_response
 from queue_engine.vocabulary.errors import (
     BatchKeyConflictError,
     ClosedError,

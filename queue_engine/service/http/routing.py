@@ -4,7 +4,8 @@ import posixpath
 from html import escape
 from urllib.parse import quote
 
-from queue_engine.service.http.connection import RequestHead, Response, error_response
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Response, error_response
 from queue_engine.service.http.reference.content_types import HTML
 from queue_engine.service.http.reference.endpoints import route_of
 from queue_engine.service.http.rules import PATHS

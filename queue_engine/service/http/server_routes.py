@@ -14,7 +14,9 @@ from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine import Engine
 from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.exchange.handler import Handler
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.endpoints import CONFIG, option_of
 from queue_engine.service.http.refusals import Refusal

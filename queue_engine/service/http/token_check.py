@@ -11,7 +11,8 @@ from queue_engine.delivery.stats import ActRecord
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Gate
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import RequestHead, Response
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.query import Query, parse_query, query_of
 from queue_engine.service.http.reference.endpoints import route_of
 from queue_engine.service.http.refusals import Refusal

@@ -15,7 +15,9 @@ import orjson
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import Answer, Handler, RequestHead, Response
+from queue_engine.service.http.exchange.handler import Handler
+from queue_engine.service.http.exchange.request import RequestHead
+from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.log_queries import QueryError, whole_number
 from queue_engine.service.http.query import Query, query_of
 from queue_engine.service.http.reference.content_types import JSON

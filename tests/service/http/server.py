@@ -24,7 +24,7 @@ from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.connection import ConnectionLimits
+from queue_engine.service.http.exchange.connection import ConnectionLimits
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.service.http.documented import check_answer, check_some_answer

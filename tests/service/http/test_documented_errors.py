@@ -9,7 +9,7 @@ import pytest
 
 from queue_engine import message_search
 from queue_engine.identity.permission import Permission
-from queue_engine.service.http.connection import HttpConnection
+from queue_engine.service.http.exchange.connection import HttpConnection
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.endpoints import ENDPOINTS
 from queue_engine.service.http.rules import PATHS, Rule

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from queue_engine.service.http.connection import HEAD_BYTES_MAX, ConnectionLimits
+from queue_engine.service.http.exchange.connection import HEAD_BYTES_MAX, ConnectionLimits
 from tests.service.http.server import LIMITS, Server, http_server, request_bytes
 from tests.support.stores.delayed_store import DelayedStore
 from tests.support.waiting import wait_for_async

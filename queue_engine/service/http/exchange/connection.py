@@ -13,25 +13,24 @@ from dataclasses import dataclass, replace
 from email.utils import formatdate
 from enum import Enum
 from http import HTTPStatus
-from typing import Protocol, cast
-from urllib.parse import unquote
+from typing import cast
 
 import h11
 
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.admission.unread_bytes import has_unread_bytes
-from queue_engine.service.http.framing import check_framing
-from queue_engine.service.http.malformed import asks_to_stay, plain_answer, reason_of, refusal_of
-from queue_engine.service.http.reference.content_types import JSON, TEXT
+from queue_engine.service.http.exchange.framing import check_framing
+from queue_engine.service.http.exchange.handler import BodyLimit, RequestHandler
+from queue_engine.service.http.exchange.malformed import asks_to_stay, plain_response, reason_of
+from queue_engine.service.http.exchange.request import RequestHead, head_of, host_of, join_address
+from queue_engine.service.http.exchange.response import Response, error_response, internal_error
+from queue_engine.service.http.reference.content_types import TEXT
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.wire.error_answers import ErrorAnswer
 
 logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 16 << 10
-# In the place of the remote address: a client of a socket in the file system has none.
-UNIX = "unix"
 # A refused request's body up to this size is read and dropped, so that the connection can go on.
 _DRAIN_BYTES_MAX = 64 << 10
 # Requests of one connection that are answered in a row; then other connections have their turn.
@@ -45,84 +44,6 @@ _MIB = 1 << 20
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
-@dataclass(slots=True)
-class RequestHead:
-    """A request's first part, before any of its body was read.
-
-    actor: the name of its token, once that is checked; "" for none. refused: answers a request that may not pass, after
-    its body was dropped; None for the others.
-    """
-
-    method: str
-    path: str  # percent-decoded
-    raw_query: str  # as sent, without the question mark
-    host: bytes | None  # of the target if it names one, else the Host header; None: neither
-    headers: list[tuple[bytes, bytes]]  # names in lower case
-    content_length: int | None  # 0 without a body; None when it comes in chunks
-    remote_address: str  # HOST:PORT
-    local_host: str  # the address of ours that the client connected to
-    is_tls: bool = False
-    actor: str = ""
-    refused: "Callable[[Answer], object] | None" = None
-
-    @property
-    def author(self) -> str:
-        """Who did an act of this request: the token's name, or the client's address."""
-        return self.actor or self.remote_address
-
-    def header(self, name: bytes) -> bytes | None:
-        """The first header of that name, which is in lower case."""
-        return next((value for own, value in self.headers if own == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer; an empty text has no content type. nsq_version: whether it has nsqd's header X-NSQ-Content-Type.
-    error: what it refuses with, if it
-    does; on paths of our own all of that goes into the body."""
-
-    status: int
-    body: bytes
-    content_type: str = TEXT
-    nsq_version: bool = True
-    headers: tuple[tuple[str, str], ...] = ()
-    error: ErrorAnswer | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BodyLimit:
-    """The largest body that a request may have. too_big: makes the answer to a larger one."""
-
-    bytes_max: int
-    too_big: Callable[[], Response]
-
-
-# Answers a request: called once, at once or later, on the loop's thread.
-Answer = Callable[[Response], None]
-# Handles the requests of one path.
-Handler = Callable[[RequestHead, bytes, Answer], None]
-
-
-class RequestHandler(Protocol):
-    """Handles a connection's requests. The methods run on the loop and return at once."""
-
-    def begin(self, head: RequestHead) -> BodyLimit | Response:
-        """The limit of the request's body, or a refusal before the body is read."""
-        ...
-
-    def is_nsqd_path(self, head: RequestHead) -> bool:
-        """Whether errors of this path have nsqd's body: those of our own paths have the detail in it, too."""
-        ...
-
-    def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
-        """The connection refuses the body: it is too large, or, if `is_crowded`, unfinished bodies leave no room."""
-        ...
-
-    def finish(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        """Handle a whole request; call `answer` once, at once or later, on the loop's thread."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """Deadlines of a connection, in milliseconds."""
@@ -132,27 +53,9 @@ class ConnectionLimits:
     write_timeout_ms: int  # for the client to read an answer
 
 
-def error_response(
-    status: int, word: str, detail: str = "", code: str = "", *, headers: tuple[tuple[str, str], ...] = ()
-) -> Response:
-    """An error as nsqd's clients read it; see `ErrorAnswer`."""
-    error = ErrorAnswer(word, detail, code)
-    return Response(status, error.nsqd_body(), JSON, headers=(*error.headers(), *headers), error=error)
-
-
-def _plain_response(status: int, why: str = "") -> Response:
-    body, headers = plain_answer(status, why)
-    return Response(status, body, nsq_version=False, headers=headers)
-
-
 _CROWDED = error_response(
     503, "BUSY", "bodies that have begun take all of --max-pending-body-bytes, and too many wait for it: try again"
 )
-
-
-def internal_error() -> Response:
-    """The answer to a request that failed with an unexpected error."""
-    return error_response(500, "INTERNAL_ERROR", "the server failed at this request alone; its log says how")
 
 
 class _Phase(Enum):
@@ -217,8 +120,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._remote_address = _join_address(peer)
-        self._local_host = _host_of(transport.get_extra_info("sockname"))
+        self._remote_address = join_address(peer)
+        self._local_host = host_of(transport.get_extra_info("sockname"))
         self._is_tls = transport.get_extra_info("ssl_object") is not None
         is_full = len(self._connections) >= self._refused.connections_max
         if is_full and not self._refused.make_room():
@@ -299,7 +202,7 @@ class HttpConnection(asyncio.Protocol):
                     self._close()
                     break
         except h11.RemoteProtocolError as exc:
-            self._refuse_connection(_plain_response(exc.error_status_hint, reason_of(exc)))
+            self._refuse_connection(plain_response(exc.error_status_hint, reason_of(exc)))
         except Exception:
             # A bug ends this connection, not the server.
             logger.exception("connection failed remote=%s", self._remote_address)
@@ -349,7 +252,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_old_http = event.http_version == b"1.0"
         if asks_to_stay(event):
             self._http._cstate.keep_alive = True  # h11 closes after every request of HTTP/1.0
-        head = self._head_of(event)
+        head = head_of(event, self._remote_address, self._local_host, is_tls=self._is_tls)
         if isinstance(head, Response):
             self._refuse_connection(head)
             return
@@ -427,36 +330,6 @@ class HttpConnection(asyncio.Protocol):
     def body_stalled(self, limit_ms: int) -> None:
         """The body does not come while others wait for room. Called by PendingBodies (`BodyReader`)."""
         self._reading_took_too_long()
-
-    def _head_of(self, event: h11.Request) -> RequestHead | Response:
-        refused = refusal_of(event)
-        if refused is not None:
-            return Response(refused, b"", nsq_version=False) if refused == 417 else _plain_response(refused)
-        headers = list(event.headers)
-        names = [name for name, _ in headers]
-        is_chunked = b"transfer-encoding" in names
-        if is_chunked and b"content-length" in names:
-            # They may disagree on where the body ends, and a proxy may believe the other one.
-            return _plain_response(400, "both Content-Length and Transfer-Encoding are given")
-        host = next((value for name, value in headers if name == b"host"), None)
-        target = event.target
-        for scheme in (b"http://", b"https://"):  # a proxy's clients send the whole URL
-            if target.lower().startswith(scheme):
-                host, slash, rest = target[len(scheme) :].partition(b"/")
-                target = slash + rest
-        path, _, raw_query = target.decode("latin-1").partition("?")
-        length = next((value for name, value in headers if name == b"content-length"), b"0")
-        return RequestHead(
-            method=event.method.decode("ascii"),
-            path=unquote(path, errors="replace"),
-            raw_query=raw_query,
-            host=host,
-            headers=headers,
-            content_length=None if is_chunked else int(length),
-            remote_address=self._remote_address,
-            local_host=self._local_host,
-            is_tls=self._is_tls,
-        )
 
     def _take(self, data: bytes | bytearray) -> None:
         if self._refusal is not None:
@@ -617,15 +490,3 @@ class HttpConnection(asyncio.Protocol):
             return
         detail = f"the request was not complete in time; {len(self._body)} bytes of its body had come"
         self._refuse_connection(error_response(408, "REQUEST_TIMEOUT", detail))
-
-
-def _join_address(address: object) -> str:
-    """HOST:PORT of a socket's address; UNIX for a socket in the file system."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
-        return f"{host}:{address[1]}"
-    return UNIX
-
-
-def _host_of(address: object) -> str:
-    return str(address[0]) if isinstance(address, tuple) and address else ""

@@ -5,15 +5,17 @@ from http import HTTPStatus
 
 import h11
 
+from queue_engine.service.http.exchange.response import Response
 from queue_engine.wire.error_answers import ErrorAnswer
 
 # h11 shows the bytes it read as Python does.
 _SHOWN_BYTES = re.compile(r"""bytearray\(b(['"].*['"])\)""", re.DOTALL)
 
 
-def plain_answer(status: int, why: str = "") -> tuple[bytes, tuple[tuple[str, str], ...]]:
-    """The body, and headers with the reason, if there is one."""
-    return f"{status} {HTTPStatus(status).phrase}".encode(), ErrorAnswer("", why).headers()
+def plain_response(status: int, why: str = "") -> Response:
+    """An answer without any of nsqd's headers; with the reason, if there is one."""
+    body = f"{status} {HTTPStatus(status).phrase}".encode()
+    return Response(status, body, nsq_version=False, headers=ErrorAnswer("", why).headers())
 
 
 def reason_of(error: h11.RemoteProtocolError) -> str:

@@ -1,0 +1,1 @@
+"""HTTP itself: connections, requests and answers, whatever the path."""

@@ -1,0 +1,87 @@
+"""A request's first part, made of what h11 has read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import h11
+
+from queue_engine.service.http.exchange.malformed import plain_response, refusal_of
+from queue_engine.service.http.exchange.response import Answer, Response
+
+# In the place of the remote address: a client of a socket in the file system has none.
+UNIX = "unix"
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """A request's first part, before any of its body was read.
+
+    actor: the name of its token, once that is checked; "" for none. refused: answers a request that may not pass, after
+    its body was dropped; None for the others.
+    """
+
+    method: str
+    path: str  # percent-decoded
+    raw_query: str  # as sent, without the question mark
+    host: bytes | None  # of the target if it names one, else the Host header; None: neither
+    headers: list[tuple[bytes, bytes]]  # names in lower case
+    content_length: int | None  # 0 without a body; None when it comes in chunks
+    remote_address: str  # HOST:PORT
+    local_host: str  # the address of ours that the client connected to
+    is_tls: bool = False
+    actor: str = ""
+    refused: Callable[[Answer], object] | None = None
+
+    @property
+    def author(self) -> str:
+        """Who did an act of this request: the token's name, or the client's address."""
+        return self.actor or self.remote_address
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of that name, which is in lower case."""
+        return next((value for own, value in self.headers if own == name), None)
+
+
+def head_of(event: h11.Request, remote_address: str, local_host: str, *, is_tls: bool) -> RequestHead | Response:
+    """The first part of a request, or the answer to one that can't be taken."""
+    refused = refusal_of(event)
+    if refused is not None:
+        return Response(refused, b"", nsq_version=False) if refused == 417 else plain_response(refused)
+    headers = list(event.headers)
+    names = [name for name, _ in headers]
+    is_chunked = b"transfer-encoding" in names
+    if is_chunked and b"content-length" in names:
+        # They may disagree on where the body ends, and a proxy may believe the other one.
+        return plain_response(400, "both Content-Length and Transfer-Encoding are given")
+    host = next((value for name, value in headers if name == b"host"), None)
+    target = event.target
+    for scheme in (b"http://", b"https://"):  # a proxy's clients send the whole URL
+        if target.lower().startswith(scheme):
+            host, slash, rest = target[len(scheme) :].partition(b"/")
+            target = slash + rest
+    path, _, raw_query = target.decode("latin-1").partition("?")
+    length = next((value for name, value in headers if name == b"content-length"), b"0")
+    return RequestHead(
+        method=event.method.decode("ascii"),
+        path=unquote(path, errors="replace"),
+        raw_query=raw_query,
+        host=host,
+        headers=headers,
+        content_length=None if is_chunked else int(length),
+        remote_address=remote_address,
+        local_host=local_host,
+        is_tls=is_tls,
+    )
+
+
+def join_address(address: object) -> str:
+    """HOST:PORT of a socket's address; UNIX for a socket in the file system."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+        return f"{host}:{address[1]}"
+    return UNIX
+
+
+def host_of(address: object) -> str:
+    return str(address[0]) if isinstance(address, tuple) and address else ""
