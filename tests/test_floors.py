@@ -16,13 +16,14 @@ MAY_IMPORT = {
     "vocabulary": "",
     "vocabulary.options": "vocabulary",
     "vocabulary.flow": "vocabulary",
+    "vocabulary.latency": "",
     "process": "",
     "go_flags": "vocabulary vocabulary.options",
     "protocol": "vocabulary vocabulary.options",
     "wire": "vocabulary",
     "disk": "vocabulary",
-    "storage": "vocabulary vocabulary.flow",
-    "commit_log": "vocabulary disk storage",
+    "storage": "vocabulary vocabulary.flow vocabulary.latency",
+    "commit_log": "vocabulary vocabulary.latency disk storage",
     "consume_queue": "vocabulary disk storage commit_log",
     "progress": "vocabulary vocabulary.flow disk storage consume_queue",
     "readers": "vocabulary disk",
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "log_store": "vocabulary vocabulary.flow disk storage commit_log consume_queue progress readers key_index",
     "fetch": "vocabulary wire commit_log consume_queue readers log_store",
     "disk_queue": "vocabulary vocabulary.options vocabulary.flow disk storage",
-    "delivery": "vocabulary vocabulary.options vocabulary.flow wire storage",
+    "delivery": "vocabulary vocabulary.options vocabulary.flow vocabulary.latency wire storage",
     "act_file": "vocabulary disk delivery",
     "messages": "vocabulary vocabulary.flow commit_log log_store fetch disk_queue delivery",
     "topology": "vocabulary vocabulary.flow disk commit_log",
@@ -43,7 +44,7 @@ MAY_IMPORT = {
     ),
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
-    "service.monitoring": "vocabulary storage delivery service.admission",
+    "service.monitoring": "vocabulary vocabulary.latency storage delivery service.admission",
     "service.introspection": "service.monitoring",
     "service.layers": "protocol",
     "service.tcp": (
@@ -54,8 +55,8 @@ MAY_IMPORT = {
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http.exchange": "vocabulary wire service.admission service.http.reference",
     "service.http": (
-        "vocabulary vocabulary.options vocabulary.flow protocol wire storage readers fetch delivery messages "
-        "identity engine service.admission service.monitoring service.introspection service.http.reference "
+        "vocabulary vocabulary.options vocabulary.flow vocabulary.latency protocol wire storage readers fetch delivery "
+        "messages identity engine service.admission service.monitoring service.introspection service.http.reference "
         "service.http.exchange"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from queue_engine.vocabulary.histogram import SYNC_BOUNDS_NS, Histogram
+from queue_engine.vocabulary.latency.histogram import SYNC_BOUNDS_NS, Histogram
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 from queue_engine.delivery.latency_window import NO_LATENCIES, ChannelWindow
-from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, Histogram
-from queue_engine.vocabulary.latency_buckets import BOUNDS_NS, bucket_of
+from queue_engine.vocabulary.latency.histogram import MESSAGE_BOUNDS_NS, Histogram
+from queue_engine.vocabulary.latency.latency_buckets import BOUNDS_NS, bucket_of
 from queue_engine.vocabulary.run import Run
 
 

@@ -5,7 +5,7 @@ A snapshot hands the same object out as long as nothing was finished, so that wh
 
 from collections.abc import Callable, Mapping
 
-from queue_engine.vocabulary.latency_percentiles import grown, merged, percentiles_ns
+from queue_engine.vocabulary.latency.latency_percentiles import grown, merged, percentiles_ns
 
 Counts = Mapping[int, int]  # bucket (latency_buckets.py) → messages finished
 

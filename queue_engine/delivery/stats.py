@@ -15,7 +15,7 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
-from queue_engine.vocabulary.histogram import NO_MESSAGES, HistogramCounts
+from queue_engine.vocabulary.latency.histogram import NO_MESSAGES, HistogramCounts
 from queue_engine.vocabulary.quickly_made import quickly_made
 from queue_engine.wire.cursor import CursorStats
 

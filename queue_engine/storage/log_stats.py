@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from queue_engine.storage.recovery_report import RecoveryReport
-from queue_engine.vocabulary.histogram import NO_SYNCS, HistogramCounts
+from queue_engine.vocabulary.latency.histogram import NO_SYNCS, HistogramCounts
 
 
 @dataclass(frozen=True, slots=True)

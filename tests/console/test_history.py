@@ -19,7 +19,7 @@ from admin_console.history.store import HistoryStore, Part, store_of
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
-from queue_engine.vocabulary.latency_buckets import bucket_of
+from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from tests.support.lakes.history_lake import HistoryLake, window
 from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic

@@ -12,7 +12,7 @@ from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, bucket_of, value_ms_of
+from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, bucket_of, value_ms_of
 from queue_engine.vocabulary.message import frame
 from queue_engine.vocabulary.run import Batch, Run, join_runs, run_of_stored
 from tests.support.clock import ManualClock

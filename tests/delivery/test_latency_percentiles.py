@@ -7,8 +7,8 @@ import pytest
 
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, LEAST_MS, bucket_of
-from queue_engine.vocabulary.latency_percentiles import bucket_table, grown, merged, percentiles_ns
+from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, LEAST_MS, bucket_of
+from queue_engine.vocabulary.latency.latency_percentiles import bucket_table, grown, merged, percentiles_ns
 from tests.support.clock import ManualClock
 
 QUANTILES = (1.0, 0.999, 0.99, 0.95, 0.5, 0.01, 0.000_001)

@@ -21,7 +21,7 @@ are:
 
 `e2e_processing_latency` has `buckets` beside nsqd's keys where the request has include_buckets=true: [end of the bucket
 in nanoseconds, messages in it], the shortest first. Whoever reads several servers adds up the counts of the same end
-and makes the percentiles of the sum (`vocabulary/latency_percentiles.py`).
+and makes the percentiles of the sum (`vocabulary/latency/latency_percentiles.py`).
 
 The fields of features that this server lacks (TLS, compression, sampling, zones) have the values that nsqd gives when
 they are off.
@@ -44,7 +44,7 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.flow.pause import Pause
-from queue_engine.vocabulary.latency_percentiles import bucket_table
+from queue_engine.vocabulary.latency.latency_percentiles import bucket_table
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _CHANNELS_PER_STEP = 50  # a tenth of a millisecond, or half of one with percentiles

@@ -10,8 +10,8 @@ from queue_engine.service.monitoring.selection import Selection, SeriesCosts
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
-from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
+from queue_engine.vocabulary.latency.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
+from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
 
 # The family and the field of the stats that it shows.
 _TOPIC = {

@@ -5,7 +5,7 @@ from functools import cache
 
 from queue_engine.service.monitoring.families import FAMILIES
 from queue_engine.vocabulary.clock import NS_PER_S
-from queue_engine.vocabulary.histogram import HistogramCounts
+from queue_engine.vocabulary.latency.histogram import HistogramCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -9,7 +9,7 @@ from admin_console.screens.channel import parts as channel_parts
 from admin_console.screens.topic import parts as topic_parts
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.latency_window import ChannelWindow, TopicWindow
-from queue_engine.vocabulary.latency_buckets import bucket_of
+from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from tests.support.pages.snapshots import channel, snapshot, topic
 
 LATELY = "in the last 5m to 10m"

@@ -14,7 +14,7 @@ from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.samples.sample_format import decode_sample
 from queue_engine.vocabulary.errors import ReservedTopicError, TopicNotFoundError
-from queue_engine.vocabulary.latency_buckets import bucket_of
+from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles

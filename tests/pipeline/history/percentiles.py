@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from queue_engine.vocabulary.latency_buckets import value_ms_of
+from queue_engine.vocabulary.latency.latency_buckets import value_ms_of
 
 
 def add_up(histograms: Iterable[Iterable[tuple[int, int]]]) -> dict[int, int]:

@@ -3,7 +3,7 @@
 import math
 from random import Random
 
-from queue_engine.vocabulary.latency_buckets import bucket_of, value_ms_of
+from queue_engine.vocabulary.latency.latency_buckets import bucket_of, value_ms_of
 from tests.pipeline.history.percentiles import add_up, percentiles_ms
 
 FRACTIONS = [0.01, 0.5, 0.9, 0.99, 0.999, 1.0]

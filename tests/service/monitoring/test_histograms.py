@@ -7,8 +7,8 @@ from random import Random
 from queue_engine.service.monitoring.engine_samples import latency_counts
 from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.histogram import MESSAGE_BOUNDS_NS, NO_MESSAGES, Histogram
-from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, bucket_of
+from queue_engine.vocabulary.latency.histogram import MESSAGE_BOUNDS_NS, NO_MESSAGES, Histogram
+from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, bucket_of
 from tests.service.http.server import http_server
 from tests.support.engine import Client, settle
 from tests.support.exposition import Figures, read_exposition

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import ceil
 
-from queue_engine.vocabulary.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
+from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
 
 _NS_PER_MS = 1_000_000
 

@@ -1,0 +1,1 @@
+"""How long something took: times counted in buckets, and their percentiles."""
