@@ -29,10 +29,11 @@ class HttpJson:
     """Asks HTTP APIs. `async with HttpJson(…) as http`; belongs to one event loop."""
 
     def __init__(self, *, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None, token: str = "") -> None:
-        """timeout_s: for connecting, and for the whole answer. tls: for https. token: sent as Bearer, "" for none."""
+        """timeout_s: for connecting, and for the whole answer. tls: for https. token: sent as Bearer where `get` is
+        asked to, "" for none; with `tls` never without it."""
         self._timeout_s = timeout_s
         self._tls = tls
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = token
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "HttpJson":
@@ -46,11 +47,14 @@ class HttpJson:
         assert self._session is not None
         await self._session.close()
 
-    async def get(self, url: str, query: Mapping[str, str] | None = None) -> Any:
-        """The answer's document. Raises UnreachableError or HttpRefusedError."""
+    async def get(self, url: str, query: Mapping[str, str] | None = None, *, sends_token: bool = False) -> Any:
+        """The answer's document. sends_token: for the API of an nsqd; an nsqlookupd needs none. Raises UnreachableError
+        or HttpRefusedError."""
         assert self._session is not None
         # An nsqlookupd before 1.0 wraps its answers unless it is asked for those of 1.0.
-        headers = {"Accept": "application/vnd.nsq; version=1.0", **self._headers}
+        headers = {"Accept": "application/vnd.nsq; version=1.0"}
+        if self._token and sends_token and (self._tls is None or url.startswith("https://")):
+            headers["Authorization"] = f"Bearer {self._token}"
         try:
             async with self._session.get(url, params=query, headers=headers, max_redirects=REDIRECTS_MAX) as response:
                 body = await response.content.read(ANSWER_BYTES_MAX + 1)

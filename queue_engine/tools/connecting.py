@@ -50,7 +50,7 @@ class Connecting:
             yield LookedUpNodes(http, self.lookup_urls)
 
     def http(self) -> HttpJson:
-        """For nsqlookupds and HTTP APIs; the secret is a token there."""
+        """For nsqlookupds and HTTP APIs; the secret is the token for the latter."""
         return HttpJson(timeout_s=self.timeout_s, tls=self.tls, token=self.auth_secret.decode("latin-1"))
 
 

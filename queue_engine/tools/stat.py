@@ -157,7 +157,8 @@ async def _ask_all(
         query["topic"] = options.topic
     if options.channel:
         query["channel"] = options.channel
-    answers = await asyncio.gather(*(http.get(f"{url}/stats", query) for url in urls), return_exceptions=True)
+    asking = (http.get(f"{url}/stats", query, sends_token=True) for url in urls)
+    answers = await asyncio.gather(*asking, return_exceptions=True)
     table: Table = {}
     servers = []
     for url, answer in zip(urls, answers, strict=True):

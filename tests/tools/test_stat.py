@@ -1,8 +1,11 @@
 """Figures summed over servers, and rates that are right or not there."""
 
+import ssl
 from collections.abc import Callable
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from queue_engine.client.http_json import UnreachableError
 from queue_engine.tools.connecting import Connecting
@@ -82,3 +85,29 @@ async def test_a_server_that_does_not_answer_is_said_and_left_out(engine: Runnin
         await stat(
             Connecting(), StatOptions(count=1, http_urls=urls[1:]), printed.append, complaints.append, Stopping()
         )
+
+
+@pytest.mark.parametrize(
+    ("is_inside_tls", "asked"),
+    [(False, {"/nodes": "", "/stats": "Bearer secret"}), (True, {"/nodes": "", "/stats": ""})],
+)
+async def test_the_token_goes_to_servers_alone_and_with_tls_never_without_it(
+    is_inside_tls: bool, asked: dict[str, str]
+) -> None:
+    found: dict[str, str] = {}
+
+    async def answer(request: web.Request) -> web.Response:
+        found[request.path] = request.headers.get("Authorization", "")
+        port = request.url.port
+        return web.json_response({"topics": [], "producers": [{"broadcast_address": "127.0.0.1", "http_port": port}]})
+
+    app = web.Application()
+    app.router.add_get("/{path}", answer)
+    async with TestServer(app) as server:
+        connecting = Connecting(
+            lookup_urls=(f"http://127.0.0.1:{server.port}",),
+            tls=ssl.create_default_context() if is_inside_tls else None,
+            auth_secret=b"secret",
+        )
+        await stat(connecting, StatOptions(count=1), [].append, [].append, Stopping())
+    assert found == asked
