@@ -116,4 +116,7 @@ async def together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
             for work in works:
                 group.create_task(work)
     except BaseExceptionGroup as exc:
-        raise exc.exceptions[0] from None
+        error: BaseException = exc
+        while isinstance(error, BaseExceptionGroup):  # one of them may be of several itself
+            error = error.exceptions[0]
+        raise error from None

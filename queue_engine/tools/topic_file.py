@@ -1,10 +1,11 @@
 """The file that a topic's messages are written to, one line each: its name, when the next one begins, its syncs.
 
 A file is named by a pattern: <TOPIC>, <HOST>, <PID>, <DATETIME> (when it began, UTC) and <REV>, which is empty for the
-first file of a name, then -000001, -000002 …. A file is only ever added to by one program: it is made anew, or, where
-nothing but time begins a new one, continued from its end.
+first file of a name, then -000001, -000002 …. A file is made anew, or, where nothing but time begins a new one,
+continued from its end. It is locked meanwhile: a second program writes the next revision.
 """
 
+import fcntl
 import gzip
 import io
 import os
@@ -136,14 +137,17 @@ class TopicFile:
             path = os.path.join(directory, name)
             finished = os.path.join(self._layout.output_dir, name)
             _make_directories(os.path.dirname(path))
+            if finished != path and os.path.lexists(finished):
+                continue
             try:
-                if finished != path and os.path.lexists(finished):
-                    continue
                 raw = open(path, "xb")  # noqa: SIM115 - closed by `close`
             except FileExistsError:
-                if not (self._layout.continues_files and _ends_with_a_line(path)):
-                    continue  # of another program, or cut off by a kill: its last line came again
+                if not self._layout.continues_files:
+                    continue
                 raw = open(path, "ab")  # noqa: SIM115
+            if not (_is_locked(raw) and _ends_with_a_line(path)):
+                raw.close()
+                continue  # another program writes it, or a kill cut it off: its last line came again
             _sync_directory(os.path.dirname(path))
             self._revision = revision
             self._raw, self._path = raw, path
@@ -166,6 +170,17 @@ class TopicFile:
             os.unlink(path)
             _sync_directory(os.path.dirname(target))
             return
+
+
+def _is_locked(file: BinaryIO) -> bool:
+    """Lock the file until it is closed; whether no other program has it locked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks
+    return True
 
 
 def _ends_with_a_line(path: str) -> bool:

@@ -119,3 +119,14 @@ def test_a_pattern_may_have_directories(tmp_path: Path) -> None:
 def test_a_pattern_that_files_could_share_or_that_leads_away_is_refused(pattern: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         FileLayout("out", filename=pattern).check()
+
+
+def test_a_file_that_another_program_writes_is_left_to_it(tmp_path: Path) -> None:
+    """Lines of both in one file would stand in each other."""
+    first, second = topic_file(tmp_path), topic_file(tmp_path)
+    first.write(b"one")
+    second.write(b"two")
+    first.write(b"three")
+    first.close()
+    second.close()
+    assert files_of(tmp_path) == {"t.h.2026-01-31_12.log": b"one\nthree\n", "t.h-000001.2026-01-31_12.log": b"two\n"}
