@@ -43,7 +43,8 @@ class FlagSet:
         if config_path:
             from queue_engine.go_flags.config_file import read_config  # takes TOML's parser with it
 
-            config, unknown = read_config(str(config_path), self._flags.values())
+            in_file = [flag for flag in self._flags.values() if flag not in (CONFIG, VERSION)]
+            config, unknown = read_config(str(config_path), in_file)
             values = {**config, **values}
         return Given(values, tuple(unknown))
 

@@ -128,6 +128,7 @@ def test_a_flag_is_stronger_than_the_configuration_file(tmp_path: Path) -> None:
         "## as contrib/nsqd.cfg.example has it\n"
         'tcp_address = "0.0.0.0:4150"\nmem_queue_size = 5\nmsg_timeout = "30s"\nsnappy = false\ntls_required = true\n'
         'nsqlookupd_tcp_addresses = [\n    "a:4160",\n    "b:4160"\n]\ne2e_percentiles = [1, 0.99]\nrpc_port = "4250"\n'
+        'config = "another"\nversion = true\n'  # of the command line alone
     )
     given = FLAGS.read([f"-config={path}", "--mem-queue-size=7"])
     assert given.values == {
@@ -139,7 +140,7 @@ def test_a_flag_is_stronger_than_the_configuration_file(tmp_path: Path) -> None:
         "lookupd-tcp-address": ("a:4160", "b:4160"),
         "e2e-percentile": (1.0, 0.99),
     }
-    assert given.unknown_keys == ("rpc_port",)
+    assert given.unknown_keys == ("config", "rpc_port", "version")
 
 
 @pytest.mark.parametrize(
