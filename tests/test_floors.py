@@ -69,7 +69,7 @@ MAY_IMPORT = {
     "__main__": "daemon",
     "lookup": (
         "vocabulary vocabulary.options protocol go_flags service.admission service.http.exchange "
-        "service.http.reference daemon"
+        "service.http.reference process daemon"
     ),
     "client": "vocabulary vocabulary.options protocol",
     "tools": "vocabulary vocabulary.options client",

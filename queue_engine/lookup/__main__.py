@@ -16,6 +16,8 @@ from queue_engine.daemon.program import NSQD_VERSION
 from queue_engine.go_flags.command_line import FlagSet, Given
 from queue_engine.go_flags.flag import Flag, Kind
 from queue_engine.lookup.options import LookupOptions
+from queue_engine.process.streams import open_missing_descriptors
+from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import FlagError, OptionsError, PenstockError
 from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import flag_of
@@ -57,6 +59,7 @@ def options_of(given: Given) -> LookupOptions:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit status."""
+    open_missing_descriptors()
     flags = flag_set()
     try:
         given = flags.read(sys.argv[1:] if arguments is None else arguments)
@@ -75,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(exc, file=sys.stderr)
         return 2
     _log_to_stderr(options)
+    raise_limit()  # shells give 1,024 descriptors, and --max-connections wants more
     for key in given.unknown_keys:
         logger.warning("the configuration file's key %s names no flag", key)
     try:

@@ -59,7 +59,7 @@ class LookupSession:
         self._has_magic = False
         self._received = bytearray()
         self._identify_size: int | None = None  # of the body that is being read; -1 while its size is
-        self._heard_ns = self._begun_ns = clock.monotonic_ns()
+        self._opened_ns = self._heard_ns = self._begun_ns = clock.monotonic_ns()
 
     def receive(self, data: bytes) -> bytes:
         """Handle what came; returns the replies, perhaps none."""
@@ -103,9 +103,11 @@ class LookupSession:
         is_within = bool(self._received) or not self._has_magic or self._identify_size is not None
         if is_within and now_ns - self._begun_ns > COMMAND_TIMEOUT_MS * NS_PER_MS:
             return f"a command was not complete after {COMMAND_TIMEOUT_MS} ms"
-        limit_ns = self._silence_ns if self._peer is not None else IDENTIFY_TIMEOUT_MS * NS_PER_MS
-        if now_ns - self._heard_ns > limit_ns:
-            return f"nothing came for {limit_ns // NS_PER_MS} ms"
+        if self._peer is None:
+            is_late = now_ns - self._opened_ns > IDENTIFY_TIMEOUT_MS * NS_PER_MS
+            return f"no IDENTIFY came in {IDENTIFY_TIMEOUT_MS} ms" if is_late else ""
+        if now_ns - self._heard_ns > self._silence_ns:
+            return f"nothing came for {self._silence_ns // NS_PER_MS} ms"
         return ""
 
     def _fail(self, error: ProtocolError) -> bytes:

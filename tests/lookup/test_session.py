@@ -181,9 +181,19 @@ def test_a_connection_that_sends_no_magic_is_cut(lookup: Lookup) -> None:
 def test_a_peer_that_is_gone_without_a_word_is_cut(lookup: Lookup) -> None:
     stranger, peer = lookup.peer(), lookup.peer().identify()
     lookup.clock.advance(ms=60_001)
-    assert stranger.session.overdue() == "nothing came for 60000 ms"
+    assert stranger.session.overdue() == "no IDENTIFY came in 60000 ms"
     assert peer.session.overdue() == ""
     lookup.clock.advance(ms=540_000)
     assert peer.session.overdue() == "nothing came for 600000 ms"
     peer.session.closed()
     assert lookup.registrations.peer_count == 0
+
+
+def test_pings_do_not_stand_for_an_identify(lookup: Lookup) -> None:
+    stranger = lookup.peer()
+    for _ in range(4):
+        lookup.clock.advance(ms=15_000)
+        assert stranger.session.overdue() == ""
+        stranger.send(b"PING\n")
+    lookup.clock.advance(ms=1)
+    assert stranger.session.overdue() == "no IDENTIFY came in 60000 ms"
