@@ -86,15 +86,19 @@ class LookupReports:
     def _ask(self, address: str, entry: _Entry) -> None:
         try:
             report = ask(address)
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as exc:
+        except Exception as exc:
+            if not isinstance(exc, OSError | http.client.HTTPException | ValueError):
+                logger.warning("nsqlookupd at %s gave an answer that can't be read", address, exc_info=exc)
             report = replace(entry.report or LookupdReport(address), error=str(exc) or type(exc).__name__)
         with self._lock:
             entry.report, entry.asked_s, entry.asking = report, time.monotonic(), None
 
 
 def ask(address: str) -> LookupdReport:
-    """Ask the HTTP API at HOST:PORT. Raises OSError, HTTPException, or ValueError, KeyError or TypeError for an answer
-    that can't be read."""
+    """Ask the HTTP API at HOST:PORT.
+
+    Raises OSError, HTTPException or ValueError; for an answer of another form also KeyError, TypeError, AttributeError.
+    """
     deadline_s = time.monotonic() + ASK_S
     names: list[str] = _get(address, "/topics", deadline_s)["topics"]
     nodes: list[dict[str, Any]] = _get(address, "/nodes", deadline_s)["producers"]

@@ -18,6 +18,11 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True)
+def asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "FRESH_S", 0.01)
+
+
 @pytest.fixture
 def lookup() -> Iterator[RunningLookup]:
     with RunningLookup() as running:
@@ -104,3 +109,11 @@ def test_an_nsqlookupd_that_does_not_answer_keeps_its_last_report_and_says_why()
     later = wait_for("its failure", lambda: (found := reports.of([address])[0]) and found.error and found)
     assert [one.topic for one in later.topics] == ["orders"]
     assert reports.of([]) == []
+
+
+def test_an_answer_of_another_form_is_an_error_and_the_next_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(([], {"topics": []}, {"producers": []}, {}))
+    monkeypatch.setattr(lookups, "_get", lambda *_: next(answers))
+    reports = LookupReports()
+    wait_for("its failure", lambda: (found := reports.of(["x:1"])[0]) and found.error)
+    wait_for("a report", lambda: (found := reports.of(["x:1"])[0]) and not found.error)
