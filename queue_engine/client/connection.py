@@ -223,6 +223,9 @@ class Connection:
             self._end(f"the server was silent for {silence_max_s:g} s")
         except OSError as exc:
             self._end(exc.strerror or str(exc))
+        except Exception as exc:  # without an end, requests and receivers would wait for ever
+            logger.exception("connection ended by a fault server=%s", self._address)
+            self._end(f"a frame could not be handled: {exc!r}")
 
     def _take_frame(self, frame_type: int, data: bytes) -> None:
         if frame_type == FRAME_TYPE_MESSAGE:

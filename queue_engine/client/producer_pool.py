@@ -43,9 +43,9 @@ class ProducerPool:
         lost before its OK may have the message all the same: then another one has it, too.
         """
         loop = asyncio.get_running_loop()
-        for _ in self._servers:
-            server = self._servers[self._next % len(self._servers)]
-            self._next += 1
+        first, self._next = self._next, self._next + 1
+        for step in range(len(self._servers)):
+            server = self._servers[(first + step) % len(self._servers)]
             if loop.time() < server.rests_until:
                 continue
             try:

@@ -115,3 +115,21 @@ async def test_a_message_without_a_whole_header_ends_the_connection() -> None:
         async with asyncio.timeout(30):
             with pytest.raises(DisconnectedError, match="a message of 5 bytes came; the least is 26"):
                 await consumer.receive()
+
+
+async def test_a_fault_in_a_callback_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """Else what waits for an answer would wait for ever."""
+
+    async def delivers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(frame(0, b"OK"))
+        await reader.readuntil(b"PUB t\n" + struct.pack(">i", 1) + b"x")
+        writer.write(frame(2, b"x" * 30))
+
+    def fail(data: bytes) -> None:
+        raise KeyError("a fault")
+
+    async with server_that(delivers) as port, await Producer.open("127.0.0.1", port) as producer:
+        producer.connection.on_message = fail
+        with pytest.raises(DisconnectedError, match=r"a frame could not be handled: KeyError\('a fault'\)"):
+            await producer.publish("t", b"x")
+    assert "connection ended by a fault" in caplog.text

@@ -143,6 +143,14 @@ async def test_a_pool_publishes_to_the_servers_that_work(start_engine: StartEngi
         await alone.publish("t", b"x")
 
 
+async def test_a_pool_tries_every_server_for_each_message(start_engine: StartEngine) -> None:
+    """Also when others publish while a server fails: each would otherwise take the next one's turn."""
+    works, dead = start_engine(), Node("127.0.0.1", 1)
+    pool = ProducerPool([dead, node_of(works)], Identity())
+    assert set(await asyncio.gather(*(pool.publish("t", b"%d" % number) for number in range(8)))) == {node_of(works)}
+    await pool.close()
+
+
 async def test_a_message_that_no_server_could_take_is_refused_at_once(start_engine: StartEngine) -> None:
     pool = ProducerPool([node_of(start_engine(max_msg_size=10)), node_of(start_engine(max_msg_size=10))], Identity())
     with pytest.raises(RefusedError, match="E_BAD_MESSAGE"):
