@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.vocabulary.errors import NsqdImportError
+from queue_engine.vocabulary.errors import EngineRefusedError, NsqdImportError, TopicMissingError
 
 # What a message's result says that needs no FIN of ours.
 _NOT_THERE = ("", "FINISHED_ALREADY", "NOT_FOUND")
@@ -37,8 +37,14 @@ class ImportClient(LogClient):
         self._ask("POST", _place(channel, "pause"), {**_named(topic, channel), "reason": reason})
 
     def unpause(self, topic: str, channel: str) -> None:
-        """channel: "" for the topic."""
-        self._ask("POST", _place(channel, "unpause"), _named(topic, channel))
+        """channel: "" for the topic. One that was deleted meanwhile needs no more."""
+        try:
+            self._ask("POST", _place(channel, "unpause"), _named(topic, channel))
+        except TopicMissingError:
+            pass
+        except EngineRefusedError as exc:
+            if exc.status != 404:
+                raise
 
     def finish(self, topic: str, channel: str, ids: Sequence[str]) -> None:
         """Finish messages that wait; those that are finished, or gone, stay so. Raises NsqdImportError when one can't

@@ -112,6 +112,8 @@ class NsqdImport:
             self._client.create_channel(name, channel)
         there = {one["channel_name"]: one for one in (self._client.topic_stats(name) or found)["channels"]}
         # What is paused here already stays paused at the end.
+        if gone := [channel for channel in topic.channels if channel not in there]:
+            raise NsqdImportError(f"its channel {gone[0]} was deleted on the server just now")
         to_pause = [channel for channel in topic.channels if not there[channel]["paused"]]
         progress.paused = sorted({*progress.paused, *(one for one in to_pause if one not in topic.paused)})
         self._state.save()

@@ -94,7 +94,10 @@ class NsqdSource:
         """Move nsqd.dat, too: nothing of nsqd's is left to be read. Raises OSError."""
         source = os.path.join(self.directory, "nsqd.dat")
         if self._files.size_of(source) is not None and not any(name in self._names for name in TOPOLOGY_NAMES):
-            self._files.rename(source, os.path.join(self.directory, IMPORTED_NAME, "nsqd.dat"))
+            target = os.path.join(self.directory, IMPORTED_NAME)
+            self._files.make_directory(target)  # there was no topic, perhaps
+            self._files.rename(source, os.path.join(target, "nsqd.dat"))
+            self._files.sync_directory(target)
             self._files.sync_directory(self.directory)
 
     def foreign(self) -> list[str]:

@@ -371,3 +371,25 @@ def test_a_topic_that_was_made_anew_on_the_server_is_refused(
     assert "is left as it is" in lines[0]
     state = orjson.loads((tmp_path / STATE_NAME).read_bytes())
     assert state["topics"]["anew"]["state"] == "begun"
+
+
+def test_a_directory_without_topics_is_imported(tmp_path: Path, server: RunningEngine) -> None:
+    write_metadata(tmp_path, {})
+    assert run_import(tmp_path, server) == (True, [])
+    assert [path.name for path in tmp_path.iterdir()] == [IMPORTED_NAME]
+
+
+@pytest.mark.parametrize("deleted", ["topic/delete?topic={}", "channel/delete?topic={}&channel=c"])
+def test_what_was_deleted_on_the_server_after_it_was_copied_keeps_no_file_back(
+    tmp_path: Path, server: RunningEngine, monkeypatch: pytest.MonkeyPatch, deleted: str
+) -> None:
+    topic = deleted.partition("/")[0] + "-gone"
+    write_metadata(tmp_path, {topic: ["c"]})
+    write_queue(tmp_path, f"{topic}:c", [messages(3)])
+    with monkeypatch.context() as patched:
+        patched.setattr(ImportClient, "unpause", Ending(1).around(ImportClient.unpause))
+        with pytest.raises(EndedError):
+            run_import(tmp_path, server)
+    server.http("POST", "/" + deleted.format(topic))
+    assert run_import(tmp_path, server)[0]
+    assert not (tmp_path / "nsqd.dat").exists()
