@@ -12,7 +12,7 @@ from queue_engine.pipeline.source.part_reader import read_parts
 from queue_engine.pipeline.source.pushed_filters import push_filters
 from queue_engine.pipeline.source.read_options import ReadOptions
 from queue_engine.pipeline.source.read_plan import Bounds, Part, parts_of, plan_parts, plan_ranges, tasks_of
-from queue_engine.pipeline.source.stream_plan import states_of
+from queue_engine.pipeline.source.stream_plan import key_of, states_of
 from queue_engine.vocabulary.errors import OffsetGoneError, TopicMissingError
 
 _ATTEMPTS = 3
@@ -40,11 +40,14 @@ class BatchReader(DataSourceReader):
         if self._options.parts:
             return [(self._options.url, parts_of(self._options.parts))]
         found, missing = [], set(self._options.topics)
+        planned: set[str] = set()  # keys of topics: a server may have two addresses
         for url in urls_of(self._options):
             with LogClient(url, self._options.token) as client:
                 options = self._options
                 if options.lookupd:
-                    topics = tuple(states_of(client, options.topics))
+                    keys = {topic: key_of(state) for topic, state in states_of(client, options.topics).items()}
+                    topics = tuple(topic for topic, key in keys.items() if key not in planned)
+                    planned.update(keys.values())
                     missing -= set(topics)
                     options = replace(options, url=url, topics=topics)
                 found.append((url, self._planned(client, options)))

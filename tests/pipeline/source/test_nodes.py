@@ -102,6 +102,19 @@ def test_a_batch_has_the_messages_of_all_servers(network: Network) -> None:
     assert Counter(row["body"] for row in rows) == Counter(some("one", 30) + some("two", 20) + some("back", 5))
 
 
+def test_a_server_with_two_addresses_is_read_once(network: Network) -> None:
+    one = network.start("one")
+    publish(one, "orders", some("one", 3))
+    network.know("orders", one)
+    options = read_options({"lookupd": network.lookup.http_address, "topic": "orders"})
+    with one_more_named(network, "localhost", one.http_port):
+        reader = BatchReader(options)
+        rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+        stream = Stream(network)
+        stream.run()
+    assert Counter(row["body"] for row in rows) == stream.bodies == Counter(some("one", 3))
+
+
 def test_a_stream_goes_on_while_servers_come_go_and_move(network: Network, caplog: pytest.LogCaptureFixture) -> None:
     one, two = network.start("one"), network.start("two")
     publish(one, "orders", some("one", 30))
@@ -138,9 +151,9 @@ def test_a_stream_goes_on_while_servers_come_go_and_move(network: Network, caplo
 
 
 @contextmanager
-def one_more_named(network: Network) -> Iterator[None]:
-    """nsqlookupd names one more server of orders, where nothing listens."""
-    identity = {**IDENTITY, "broadcast_address": "127.0.0.1", "http_port": 1, "tcp_port": 9}
+def one_more_named(network: Network, host: str = "127.0.0.1", http_port: int = 1) -> Iterator[None]:
+    """nsqlookupd names one more server of orders; where nothing listens, unless another address is given."""
+    identity = {**IDENTITY, "broadcast_address": host, "http_port": http_port, "tcp_port": 9}
     with socket.create_connection(("127.0.0.1", network.lookup.tcp_port), timeout=30) as connection:
         connection.sendall(b"  V1IDENTIFY\n" + sized(json.dumps(identity).encode()) + b"REGISTER orders\n")
         wait_for("its registration", lambda: 9 in network.lookup.producer_ports("orders"))
