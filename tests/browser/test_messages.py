@@ -8,6 +8,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.conftest import OpenPage
 from tests.support.nsq_socket import NsqSocket
+from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import audit_row, create_channel, message
 from tests.support.processes.server import ServerProcess
 
@@ -61,6 +62,38 @@ def test_a_message_is_found_looked_at_and_finished_with_a_finger(server: ServerP
     expect(page.locator("tbody[data-message]")).to_have_count(2)
     assert server.channel_stats("harbour", "crane")["depth"] == 2
     assert audit_row(page, "harbour/crane")["What happened"].count(poison) == 1
+
+
+def test_a_narrow_window_has_the_forms_of_a_list_behind_one_button(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    create_channel(server, "attic", "shelf")
+    server.http("POST", "/pub?topic=attic", b"box")
+    narrow = open_page("/login/", graphs=False, viewport=NARROW)
+    wide = open_page("/login/", graphs=False)
+    for path, label, button in (
+        ("/topics/attic/shelf/~messages/", "Id or offset", "Sort, search, filter"),
+        ("/topics/attic/~messages/", "Offset", "Go to an offset, time or key"),
+        ("/audit/", "Object", "Filter"),
+    ):
+        wide.goto(path)
+        expect(wide.get_by_label(label, exact=True)).to_be_visible()
+        expect(wide.locator(".fold > summary")).to_be_hidden()
+        narrow.goto(path)
+        field = narrow.get_by_label(label, exact=True)
+        expect(field).to_be_hidden()
+        first = narrow.locator("table.list tbody").first.bounding_box()
+        assert first is not None
+        assert first["y"] < NARROW["height"] / 2
+        narrow.locator(".fold > summary", has_text=button).click()
+        expect(field).to_be_visible()
+    narrow.goto("/topics/attic/shelf/~messages/?key=none")
+    expect(narrow.locator(".fold > summary")).to_contain_text("filters on")
+    # What is wrong with a field is shown with the field.
+    complaints.expect("status of 400")
+    narrow.goto("/topics/attic/shelf/~messages/?first=x")
+    expect(narrow.get_by_label("Offsets from")).to_have_value("x")
+    expect(narrow.get_by_label("Offsets from")).to_be_visible()
 
 
 def test_deadlines_count_down_and_the_keyboard_selects_and_unfolds(server: ServerProcess, open_page: OpenPage) -> None:
