@@ -1,5 +1,6 @@
 """What the commands that talk to servers as clients have in common: how they reach them, and how they run."""
 
+import math
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
@@ -43,22 +44,31 @@ class ToolCommand(PlainCommand):
 
     def add_consumer_arguments(self, parser: ArgumentParser, *, channel: str) -> None:
         """Where messages come from. channel: the default; "" for one that is required."""
+        channel_help = f"(default: {channel})" if channel and "#" not in channel else "which channel is received"
         parser.add_argument(
-            "--nsqd-tcp-address", metavar="HOST:PORT", action="append", type=_argument(node_of), default=[]
+            "--nsqd-tcp-address", metavar="HOST:PORT", action="append", type=_argument(node_of), default=[],
+            help="of a server; repeat it for several",
+        )  # fmt: skip
+        parser.add_argument(
+            "--lookupd-http-address", metavar="HOST:PORT", action="append", type=_argument(url_of), default=[],
+            help="of an nsqlookupd that knows the servers, instead; repeat it for several",
+        )  # fmt: skip
+        parser.add_argument(
+            "--channel", type=_argument(_channel), default=channel or None, required=not channel, help=channel_help
         )
         parser.add_argument(
-            "--lookupd-http-address", metavar="HOST:PORT", action="append", type=_argument(url_of), default=[]
-        )
-        parser.add_argument("--channel", type=_argument(_channel), default=channel or None, required=not channel)
-        parser.add_argument(
-            "--max-in-flight", metavar="N", type=_argument(_at_least(1)), default=200, help="(default: 200)"
+            "--max-in-flight",
+            metavar="N",
+            type=_argument(_at_least(1)),
+            default=200,
+            help="most messages that are received and not finished (default: 200)",
         )
         parser.add_argument(
             "--msg-timeout",
             metavar="DURATION",
             type=_argument(parse_duration_ms),
             default=0,
-            help="(default: the server's)",
+            help="after which a message that is not finished comes again (default: the server's)",
         )
         parser.add_argument(
             "--lookupd-poll-interval", metavar="DURATION", type=_argument(parse_duration_ms), default=30_000,
@@ -131,6 +141,11 @@ def count_argument(text: str) -> int:
     return int(_argument(_at_least(0))(text))
 
 
+def number_argument(text: str) -> float:
+    """A finite number, for `type=`."""
+    return float(_argument(_number)(text))
+
+
 def duration_argument(text: str) -> int:
     """Milliseconds of a DURATION, for `type=`."""
     return int(_argument(parse_duration_ms)(text))
@@ -167,6 +182,16 @@ def _at_least(low: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:80]!r} is not a number")
+    return number
 
 
 def _name(what: str) -> Callable[[str], str]:

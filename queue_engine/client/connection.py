@@ -6,6 +6,8 @@ A connection never reconnects by itself: when it is lost it raises DisconnectedE
 import asyncio
 import json
 import logging
+import os
+import re
 import ssl
 import struct
 from collections import deque
@@ -111,7 +113,7 @@ class Connection:
             if isinstance(exc, ssl.SSLError):
                 raise DisconnectedError(f"no TLS with {address}: {_about_tls(exc)}") from exc
             if isinstance(exc, OSError):
-                raise DisconnectedError(f"can't connect to {address}: {exc.strerror or exc}") from exc
+                raise DisconnectedError(f"can't connect to {address}: {connect_reason(exc)}") from exc
             if isinstance(exc, UnicodeError):
                 raise DisconnectedError(f"can't connect to {address}: {host!r} is no host's name") from exc
             raise
@@ -291,3 +293,9 @@ def _mark_seen(answer: "asyncio.Future[bytes]") -> None:
     """Mark the answer's error as seen: asyncio would log it when the caller no longer waits."""
     if not answer.cancelled():
         answer.exception()
+
+
+def connect_reason(exc: OSError) -> str:
+    """Why connecting failed, in the system's words: asyncio's text repeats the address, or each of several."""
+    numbers = [int(number) for number in re.findall(r"\[Errno (\d+)\]", str(exc))]
+    return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or exc.strerror or str(exc)

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 
+from queue_engine.client.connection import connect_reason
 from queue_engine.vocabulary.errors import PenstockError
 
 ANSWER_BYTES_MAX = 64 << 20  # /stats of ten thousand channels has about 9 MB
@@ -62,6 +63,8 @@ class HttpJson:
                     body += await response.content.read(ANSWER_BYTES_MAX + 1 - len(body))
         except TimeoutError as exc:
             raise UnreachableError(f"{url} did not answer within {self._timeout_s:g} s") from exc
+        except aiohttp.ClientConnectorError as exc:
+            raise UnreachableError(f"{url} can't be asked: {connect_reason(exc.os_error)}") from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             raise UnreachableError(f"{url} can't be asked: {exc}") from exc
         if len(body) > ANSWER_BYTES_MAX:

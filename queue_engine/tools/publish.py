@@ -36,7 +36,7 @@ class PublishOptions:
     def check(self) -> None:
         """Raises ValueError with a sentence."""
         if len(self.delimiter) != 1:
-            raise ValueError(f"--delimiter is {self.delimiter!r}: it is a single byte")
+            raise ValueError(f"--delimiter is {self.delimiter.decode('utf-8', 'replace')[:80]!r}: it is a single byte")
         if self.rate < 0:
             raise ValueError(f"--rate is {self.rate:g}: the least is 0")
 

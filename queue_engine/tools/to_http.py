@@ -41,7 +41,7 @@ class ToHttpOptions:
     def check(self) -> None:
         """Raises ValueError with a sentence."""
         if bool(self.post) == bool(self.get):
-            raise ValueError("give --post URL or --get URL, not both")
+            raise ValueError("give either --post URL or --get URL, not both")
         for url in (*self.post, *self.get):
             if not url.startswith(("http://", "https://")):
                 raise ValueError(f"{url!r} is no http or https URL")

@@ -129,7 +129,7 @@ async def test_a_sample_finishes_the_others(engine: RunningEngine, monkeypatch: 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({}, "give --post URL or --get URL"),
+        ({}, "give either --post URL or --get URL"),
         ({"post": ["http://a"], "get": ["http://a/%s"]}, "not both"),
         ({"post": ["ftp://a"]}, "'ftp://a' is no http or https URL"),
         ({"get": ["http://a/"]}, "needs one %s"),

@@ -7,7 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from admin_console.management.tool_command import ToolCommand, duration_argument, node_argument, topic_argument
+from admin_console.management.tool_command import (
+    ToolCommand,
+    duration_argument,
+    node_argument,
+    number_argument,
+    topic_argument,
+)
 from queue_engine.tools.publish import PublishOptions, publish
 from queue_engine.tools.running import Counts, Stopping, progress
 
@@ -28,7 +34,7 @@ class Command(ToolCommand):
             "--delimiter", metavar="CHARACTER", default="\n", help="what ends a message (default: newline)"
         )
         parser.add_argument(
-            "--rate", metavar="N", type=float, default=0.0, help="messages a second (default: no limit)"
+            "--rate", metavar="N", type=number_argument, default=0.0, help="messages a second (default: no limit)"
         )
         parser.add_argument(
             "--defer",

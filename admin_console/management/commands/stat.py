@@ -24,7 +24,11 @@ class Command(ToolCommand):
         parser.add_argument("--topic", type=topic_argument, help="this topic alone")
         parser.add_argument("--channel", type=channel_argument, help="this channel alone")
         parser.add_argument(
-            "--interval", metavar="DURATION", type=duration_argument, default=2_000, help="(default: 2s)"
+            "--interval",
+            metavar="DURATION",
+            type=duration_argument,
+            default=2_000,
+            help="between two tables (default: 2s)",
         )
         parser.add_argument("--count", metavar="N", type=count_argument, default=0, help="end after N tables")
         parser.add_argument(
@@ -32,13 +36,20 @@ class Command(ToolCommand):
             help="or an http or https URL; repeat it for several",
         )  # fmt: skip
         parser.add_argument(
-            "--lookupd-http-address", metavar="HOST:PORT", type=url_argument, action="append", default=[]
+            "--lookupd-http-address",
+            metavar="HOST:PORT",
+            type=url_argument,
+            action="append",
+            default=[],
+            help="of an nsqlookupd, whose servers are all asked; repeat it for several",
         )
         self.add_tls_arguments(parser)
 
     def handle(self, **given: Any) -> None:
         if bool(given["nsqd_http_address"]) == bool(given["lookupd_http_address"]):
-            raise CommandError("give --nsqd-http-address or --lookupd-http-address, not both")
+            raise CommandError(
+                "give either --nsqd-http-address HOST:PORT or --lookupd-http-address HOST:PORT, not both"
+            )
         if given["channel"] and not given["topic"]:
             raise CommandError("--channel needs --topic")
         connecting = self.connecting(given)

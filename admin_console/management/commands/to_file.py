@@ -49,10 +49,16 @@ class Command(ToolCommand):
         parser.add_argument(
             "--host-identifier", metavar="NAME", default="", help="<HOST> (default: this machine's name)"
         )
-        parser.add_argument("--gzip", action="store_true")
+        parser.add_argument("--gzip", action="store_true", help="compress the files")
         parser.add_argument("--gzip-level", metavar="N", type=count_argument, default=6, help="1 to 9 (default: 6)")
-        parser.add_argument("--rotate-size", metavar="BYTES", type=count_argument, default=0)
-        parser.add_argument("--rotate-interval", metavar="DURATION", type=duration_argument, default=0)
+        parser.add_argument(
+            "--rotate-size", metavar="BYTES", type=count_argument, default=0,
+            help="begin another file when one has so many (default: 0, never)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--rotate-interval", metavar="DURATION", type=duration_argument, default=0,
+            help="begin another file when one is so old (default: 0, never)",
+        )  # fmt: skip
         parser.add_argument(
             "--sync-interval", metavar="DURATION", type=duration_argument, default=30_000,
             help="the longest that a message waits for its file to be synced (default: 30s)",
@@ -98,8 +104,12 @@ class Command(ToolCommand):
         try:
             layout.check()
             re.compile(given["topic_pattern"])
-        except (ValueError, re.error) as exc:
+        except re.error as exc:
+            raise CommandError(f"--topic-pattern {given['topic_pattern']!r} is no regular expression: {exc}") from exc
+        except ValueError as exc:
             raise CommandError(str(exc)) from exc
+        if not 1 <= given["gzip_level"] <= 9:
+            raise CommandError(f"--gzip-level is {given['gzip_level']}: it can be 1 to 9")
         if not given["topic"] and not given["topic_pattern"]:
             raise CommandError("give --topic NAME or --topic-pattern REGEX")
         if given["topic_pattern"] and not given["lookupd_http_address"]:

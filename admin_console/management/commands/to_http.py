@@ -5,7 +5,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from admin_console.management.tool_command import ToolCommand, count_argument, duration_argument, topic_argument
+from admin_console.management.tool_command import (
+    ToolCommand,
+    count_argument,
+    duration_argument,
+    number_argument,
+    topic_argument,
+)
 from queue_engine.tools.running import Stopping, progress
 from queue_engine.tools.to_http import ToHttp, ToHttpOptions
 
@@ -19,22 +25,50 @@ class Command(ToolCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--topic", type=topic_argument, required=True)
         parser.add_argument(
-            "--post", metavar="URL", action="append", default=[], help="repeat it for several, used in turn"
+            "--post",
+            metavar="URL",
+            action="append",
+            default=[],
+            help="where messages go as bodies; repeat it for several, used in turn",
         )
         parser.add_argument(
-            "--get", metavar="URL", action="append", default=[], help="%%s in it stands for the message"
+            "--get",
+            metavar="URL",
+            action="append",
+            default=[],
+            help="%%s in it stands for the message; for several, as --post",
         )
         parser.add_argument(
-            "-n", "--requests", metavar="N", type=count_argument, default=100, help="at once (default: 100)"
+            "-n",
+            "--requests",
+            metavar="N",
+            type=count_argument,
+            default=100,
+            help="most requests at once (default: 100)",
         )
         parser.add_argument(
-            "--sample", metavar="SHARE", type=float, default=1.0, help="send only this share (default: 1)"
+            "--sample",
+            metavar="SHARE",
+            type=number_argument,
+            default=1.0,
+            help="send only this share of the messages, and finish the others (default: 1)",
         )
-        parser.add_argument("--content-type", metavar="TYPE", default="application/octet-stream")
-        parser.add_argument("--header", metavar="NAME:VALUE", action="append", default=[])
+        parser.add_argument(
+            "--content-type",
+            metavar="TYPE",
+            default="application/octet-stream",
+            help="(default: application/octet-stream)",
+        )
+        parser.add_argument(
+            "--header",
+            metavar="NAME:VALUE",
+            action="append",
+            default=[],
+            help="sent with each request; repeat it for several",
+        )
         parser.add_argument(
             "--http-client-request-timeout", metavar="DURATION", type=duration_argument, default=20_000,
-            help="(default: 20s)",
+            help="how long an answer may take (default: 20s)",
         )  # fmt: skip
         self.add_consumer_arguments(parser, channel="nsq_to_http")
         self.add_progress_argument(parser)

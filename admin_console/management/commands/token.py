@@ -44,7 +44,7 @@ class Command(PlainCommand):
             "--allow",
             action="append",
             required=True,
-            choices=list(Permission),
+            choices=[permission.value for permission in Permission],
             help="what it allows; can be given several times",
         )
         create.add_argument(

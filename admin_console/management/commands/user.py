@@ -35,10 +35,10 @@ class Command(PlainCommand):
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         add = verbs.add_parser("add", help="add a user")
         add.add_argument("name")
-        add.add_argument("--role", required=True, choices=list(Role))
+        add.add_argument("--role", required=True, choices=[one.value for one in Role])
         role = verbs.add_parser("role", help="give a user another role")
         role.add_argument("name")
-        role.add_argument("role", choices=list(Role))
+        role.add_argument("role", choices=[one.value for one in Role])
         password = verbs.add_parser("password", help="set a user's password; ends the user's sessions")
         password.add_argument("name")
         for parser_with_password in (add, password):
