@@ -61,11 +61,17 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
     gateway = get_gateway()
     snapshot = gateway.snapshot()
     lookupds = snapshot.lookupds if snapshot is not None else ()
-    asked = list(dict.fromkeys(one.http_address for one in lookupds if one.http_address))
-    reports = get_lookup_reports().of(asked)
+    asked: dict[str, list[str]] = {}
+    for one in lookupds:
+        if one.http_address:
+            asked.setdefault(one.http_address, []).append(one.address)
+    reports = get_lookup_reports().of(list(asked))
     context = {
         "lines": [_registration(one) for one in lookupds],
-        "panels": [_panel(address, report) for address, report in zip(asked, reports, strict=True)],
+        "panels": [
+            _panel(address, registered, report)
+            for (address, registered), report in zip(asked.items(), reports, strict=True)
+        ],
         "config_url": f"http://{gateway.node().http_address}/config/nsqlookupd_tcp_addresses",
     }
     return render(request, "pages/lookup.html", context)
@@ -91,13 +97,17 @@ def _registration(one: LookupdStats) -> RegistrationLine:
     )
 
 
-def _panel(address: str, report: LookupdReport | None) -> KnownPanel:
+def _panel(address: str, registered: list[str], report: LookupdReport | None) -> KnownPanel:
+    """registered: the addresses above, which the nsqlookupd may name in another way than its HTTP API."""
+    where = f"the HTTP API of {', '.join(registered)}"
     if report is None:
-        return KnownPanel(address, "it has not answered yet: reload the page", "", [], 0)
+        return KnownPanel(address, f"{where}; it has not answered yet: reload the page", "", [], 0)
     servers, topics = units.plural(report.server_count, "server"), units.plural(len(report.topics), "topic")
     lines = [_topic(one) for one in report.topics[:TOPICS_SHOWN_MAX]]
     error = f"It does not answer: {report.error}." if report.error else ""
-    return KnownPanel(address, f"{servers}, {topics}", error, lines, max(0, len(report.topics) - TOPICS_SHOWN_MAX))
+    return KnownPanel(
+        address, f"{servers}, {topics}; {where}", error, lines, max(0, len(report.topics) - TOPICS_SHOWN_MAX)
+    )
 
 
 def _topic(one: LookupdTopic) -> TopicLine:

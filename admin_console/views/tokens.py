@@ -202,7 +202,11 @@ class RevokeToken(_TokenAct):
 
     def question(self) -> Question:
         token = self.token()
-        last = f"It was last used at {units.moment(token.used_ms)} UTC." if token.used_ms else "It was never used."
+        last = (
+            f"It was last used at {units.moment(token.used_ms)} UTC."
+            if token.used_ms
+            else "No use of it is noted; uses are noted once a minute."
+        )
         return self.pose(
             f"Revoke the token {token.name}",
             [

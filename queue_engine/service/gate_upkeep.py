@@ -53,7 +53,7 @@ class GateUpkeep:
             lets_anonymous=options.allow_anonymous,
         )
         self._used = ReplacedFile(file.used_path, self._compose, files=files, worker=worker)
-        self._used_written_ns = clock.monotonic_ns()
+        self._used_written_ns = clock.monotonic_ns() - USED_INTERVAL_NS  # the first use is written at the next look
 
     async def check_once(self) -> None:
         """Wait for the interval, then take notice of tokens that were made, revoked or have expired."""

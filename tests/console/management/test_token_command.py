@@ -10,6 +10,7 @@ import pytest
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_RESPONSE, NsqSocket, sized
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow(reason="starts a server and commands beside it")
 
@@ -33,10 +34,16 @@ def test_tokens_are_made_and_revoked_while_a_server_runs(tmp_path: Path) -> None
         assert made.returncode == 0, made.stderr
         assert "This is the first token." in made.stderr
         secret = made.stdout.strip()
+        unclear = penstock("token", "create", "x", "--allow", "fly", where)
+        assert "invalid choice: 'fly' (choose from 'publish', 'consume', 'administer')" in unclear.stderr
         with NsqSocket(server.tcp_port) as client:
             client.send(b"AUTH\n" + sized(secret.encode()) + b"PUB builds.eu\n" + sized(b"x"))
             assert b'"identity":"ci"' in client.read_frame()[1]
             assert client.read_frame() == (FRAME_RESPONSE, b"OK")
+            # The first use is noted at once, and not a minute later.
+            used = server.data_path / "tokens.used.json"
+            wait_for("the token's use to be noted", used.exists)
+            assert not penstock("token", "list", where).stdout.endswith("last used: never\n")
             revoked = penstock("token", "revoke", "ci", where)
             assert revoked.stdout.startswith("Revoked the token ci ("), revoked.stderr
             assert client.read_frame() == (FRAME_ERROR, b"E_UNAUTHORIZED AUTH the token ci was revoked")
