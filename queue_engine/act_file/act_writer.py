@@ -92,8 +92,8 @@ class ActWriter:
         """Write all, in this thread."""
         for key in list(self._repeats):
             self._end_repeats(key)
-        if self._job is not None:
-            job, self._job = self._job, None
+        # The end of one begins the next while lines wait.
+        while (job := self._job) is not None:
             job.ended(job.finish())
         if self._waiting:
             try:

@@ -224,6 +224,20 @@ def test_what_an_address_repeats_is_counted(tmp_path: Path) -> None:
     ]
 
 
+def test_a_stop_writes_each_line_once(tmp_path: Path) -> None:
+    """The worker has begun nothing yet, and does its jobs when all is closed."""
+    background = HeldBackground()
+    acts = writer(tmp_path, background)
+    for topic in ("a", "b"):
+        acts.tell(act("read_messages", topic=topic))
+        acts.tell(act("read_messages", topic=topic))
+    acts.close()
+    background.finish()
+    found = [one.entry for one in reversed(read_page(tmp_path, count=99).entries) if one.entry]
+    assert [one.topic for one in found] == ["a", "b", "a", "b"]
+    assert numbers(tmp_path) == [4, 3, 2, 1]
+
+
 def test_long_texts_are_cut() -> None:
     long = ActRecord("x" * 900, "t", "c", "a", "e" * 9_000, None, details={"reason": "r" * 900, "n": 5})
     made = entry_of(long, 1)
