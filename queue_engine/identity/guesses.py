@@ -1,5 +1,6 @@
 """Slows down who guesses secrets: the answer to a wrong one waits, the longer the more an address has sent."""
 
+import ipaddress
 from collections import Counter, OrderedDict
 
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
@@ -11,6 +12,7 @@ DELAY_S_MAX = 5.0
 # An address without a wrong secret for so long begins anew.
 FORGOTTEN_AFTER_NS = 60 * NS_PER_S
 ADDRESSES_MAX = 10_000
+_NETWORK_LENGTH = len("2001:0db8:0000:0000")  # /64
 
 
 class Guesses:
@@ -38,4 +40,10 @@ class Guesses:
 
 def _source_of(remote_ip: str) -> str:
     """An address, or the network of an IPv6 one: whoever has one address there has all of them."""
-    return ":".join(remote_ip.split(":")[:4]) if remote_ip.count(":") > 1 else remote_ip
+    try:
+        address = ipaddress.ip_address(remote_ip)
+    except ValueError:
+        return remote_ip  # of a socket in the file system
+    if address.version == 4 or address.ipv4_mapped is not None:
+        return remote_ip
+    return address.exploded[:_NETWORK_LENGTH]

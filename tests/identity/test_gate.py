@@ -166,6 +166,10 @@ def test_a_network_of_ipv6_is_one_address_and_memory_is_bounded() -> None:
         assert guesses.note(f"2001:db8:1:2::{number}", "tcp") == 0
     assert guesses.note("2001:db8:1:2:ffff::1", "tcp") > 0
     assert guesses.note("2001:db8:1:3::1", "tcp") == 0
+    # A network whose name ends in zeros is written in many ways.
+    for address in ("2001:db8::1", "2001:db8::2", "2001:db8::ffff:1", "2001:db8:0:0:5::", "2001:db8:0:0:1:2:3:4"):
+        assert guesses.note(address, "tcp") == 0
+    assert guesses.note("2001:db8::3", "tcp") > 0
     for number in range(ADDRESSES_MAX + 10):
         guesses.note(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "tcp")
     assert len(guesses._of) == ADDRESSES_MAX
