@@ -5,11 +5,14 @@ import asyncio
 import fcntl
 import termios
 
+# A layer answers whether it holds bytes that were read from the socket and not passed on.
+_HOLDS_UNREAD = "holds_unread"
+
 
 def has_unread_bytes(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether bytes lie in the socket, to be read. True where there is no socket to look at."""
+    """Whether bytes lie in the socket or a layer, to be read. True where there is no socket to look at."""
     given = None if transport is None else transport.get_extra_info("socket")
-    if given is None:
+    if given is None or (transport is not None and transport.get_extra_info(_HOLDS_UNREAD)):
         return True
     count = array.array("i", [0])
     try:

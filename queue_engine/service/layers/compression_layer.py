@@ -60,11 +60,16 @@ class CompressionLayer(Layer):
     def is_reading(self) -> bool:
         return not self._is_paused
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        # Who waits for room has sent something then, though its socket is empty (admission/unread_bytes.py).
+        return self._has_more if name == "holds_unread" else super().get_extra_info(name, default)
+
     # What is below it calls these.
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closing:
             self._decoder.feed(data)
+            self._has_more = True
             self._step()
 
     def eof_received(self) -> bool | None:

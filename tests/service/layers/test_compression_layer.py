@@ -1,11 +1,13 @@
 """The layer of a compression: what a peer's bytes stand for comes in steps, and no faster than the session reads."""
 
 import asyncio
+import socket
 
 import pytest
 
 from queue_engine.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
 from queue_engine.protocol.snappy_codec import SnappyDecoder, SnappyEncoder
+from queue_engine.service.admission.unread_bytes import has_unread_bytes
 from queue_engine.service.layers.compression_layer import STEP_BYTES, CompressionLayer
 from tests.support.memory_session import MemoryTransport
 
@@ -93,6 +95,20 @@ async def test_a_step_that_is_due_waits_while_the_session_does_not_read(
     above.layer.resume_reading()
     await turns()
     assert sum(above.reads) == 4 << 20
+
+
+async def test_what_waits_to_be_decompressed_counts_as_sent(parts: tuple[MemoryTransport, Above, bytes]) -> None:
+    """The socket is empty then, and a client that waits for room must not look silent."""
+    transport, above, bomb = parts
+    transport.socket, peer = socket.socketpair()
+    with transport.socket, peer:
+        assert not has_unread_bytes(above.layer)
+        above.pauses_after = 1
+        transport.session.data_received(bomb)
+        assert has_unread_bytes(above.layer)
+        above.layer.resume_reading()
+        await turns()
+        assert not has_unread_bytes(above.layer)
 
 
 async def test_a_session_that_ends_gets_nothing_more(parts: tuple[MemoryTransport, Above, bytes]) -> None:
