@@ -143,6 +143,11 @@ class ClientAuth:
         ends_ns = authorization.ends_ns
         return (ends_ns is None or now_ns < ends_ns) and authorization.may(Permission.PUBLISH, topic)
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the connection waits for an answer about its secret."""
+        return self._question is not None
+
     # Time.
 
     def check(self, *, is_subscribed: bool) -> None:

@@ -101,6 +101,7 @@ class Session(asyncio.Protocol):
         self._pub_counts = self._client.pub_counts
         self._reading = Reading(self._note_resumed)
         self._ends_after_waiting = False
+        self._has_ended = False  # the client's side has, while the answer to AUTH was awaited
         self._is_write_paused = False
         # Time, monotonic ns.
         now_ns = clock.monotonic_ns()
@@ -190,6 +191,9 @@ class Session(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends nothing more. It gets the answers to all that it sent; then the connection ends."""
+        if self._client.auth.is_asking:
+            self._has_ended = True  # TLS read the end together with commands that wait: `go_on` comes back to it
+            return True
         if self._closing_ns is None and not self._ends_after_waiting:
             try:
                 if self._magic is None:
@@ -354,6 +358,8 @@ class Session(asyncio.Protocol):
             self.fail(exc)
         self._reading.resume(reading.HELD)
         self.data_received(b"")  # what came with AUTH and behind it
+        if self._has_ended:
+            self.eof_received()
         if self.answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
 

@@ -131,6 +131,20 @@ async def test_the_connection_reads_nothing_until_the_answer_comes(guarded: Guar
     assert session.frames == ["_heartbeat_", ANSWER, "OK", "OK"]
 
 
+async def test_an_end_that_is_read_with_auth_waits_for_the_answers(guarded: Guarded) -> None:
+    """TLS hands on a client's last commands and its end in one read."""
+    session = guarded.client()
+    session.send(AUTH + pub("t", b"one"))
+    assert session.session.eof_received()
+    await guarded.settle(session)
+    assert not session.transport.is_closed
+    guarded.gate.answers.put_nowait(deploy())
+    await guarded.settle(session)
+    complete(guarded, session)
+    assert session.frames == [ANSWER, "OK"]
+    assert session.transport.is_closed
+
+
 @pytest.mark.parametrize(
     ("command", "error"),
     [
