@@ -63,6 +63,8 @@ WRITE_TIMEOUT_MS = 30_000
 REFUSED_BODY_BYTES_MAX = 64 << 10
 # One after the other is made, and each has a snapshot of its own meanwhile.
 SCRAPES_MAX = 8
+# Requests for /stats that wait for each other. Clients that left are among them.
+STATS_MAX = 256
 PATH_SHOWN_MAX = 80  # characters of an unknown client's path in the audit list
 
 
@@ -257,6 +259,9 @@ class HttpApi:
         answer(Response(200, orjson.dumps(info), JSON))
 
     def _stats(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        if len(self._steps) >= STATS_MAX:
+            detail = f"{len(self._steps)} requests for stats are being answered and that is the most: try again"
+            raise Refusal(503, "BUSY", detail)
         query = query_of(head.path, head.raw_query)
         topic, channel = query.get("topic", ""), query.get("channel", "")
         include_clients = BOOLEANS.get(query.get("include_clients", ""), True)

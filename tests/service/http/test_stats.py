@@ -13,10 +13,11 @@ import pytest
 
 from queue_engine.delivery.stats import ClientStats, EngineSnapshot
 from queue_engine.engine import Engine
-from queue_engine.service.http import stats
+from queue_engine.service.http import api, stats
 from queue_engine.service.monitoring.process_memory import CollectorPauses
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
+from tests.support.waiting import wait_for_async
 
 PRODUCER = ClientStats(
     client_key=99,
@@ -267,6 +268,29 @@ async def test_reads_at_once_are_made_one_after_the_other(tmp_path: Path, monkey
         assert len(order) == 12
         assert [len(set(order[at : at + 3])) for at in range(0, 12, 3)] == [1] * 4
         assert len(set(order)) == 4
+
+
+async def test_reads_that_nobody_waits_for_any_more_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "STATS_MAX", 2)
+    async with http_server(tmp_path) as server:
+        populate(server.engine)
+        real, is_free = server.engine.stats.in_slices, False
+
+        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineSnapshot]:
+            while not is_free:
+                yield
+            return (yield from real(*given, **named))
+
+        monkeypatch.setattr(server.engine.stats, "in_slices", in_slices)
+        waiting = [asyncio.create_task(server.request("GET", "/stats")) for _ in range(2)]
+        await wait_for_async("both to be asked", lambda: len(server.api._steps) == 2)
+        refused = await server.request("GET", "/stats")
+        assert (refused.status, refused.message) == (503, "BUSY")
+        is_free = True
+        assert [answer.status for answer in await asyncio.gather(*waiting)] == [200, 200]
+        assert (await server.request("GET", "/stats")).status == 200
 
 
 async def test_a_client_s_strange_words_do_not_break_the_answer(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ ALWAYS = (
     Error(405, "METHOD_NOT_ALLOWED", "the path has another method, which the header Allow names"),
     Error(408, "REQUEST_TIMEOUT", "the request was not complete in time (--command-timeout)"),
     Error(500, "INTERNAL_ERROR", "the disk refused, or a fault of the server's; this request alone failed"),
-    Error(503, "BUSY", "unfinished bodies wait for room (--max-pending-body-bytes), or too many requests for /metrics"),
+    Error(503, "BUSY", "unfinished bodies wait for room (--max-pending-body-bytes), or too many ask for figures"),
     Error(503, "TOO_MANY_CONNECTIONS", "--max-connections are open"),
 )
 TOKEN_REQUIRED = Error(403, "TOKEN_REQUIRED", "the token is missing or wrong")
