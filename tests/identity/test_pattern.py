@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_engine.identity.pattern import LENGTH_MAX, Pattern, PatternError
@@ -58,6 +58,7 @@ _TEXTS = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(_TEXTS, st.text("ab.1", max_size=6))
 def test_it_agrees_with_the_expressions_of_python(text: str, name: str) -> None:
     assert Pattern(text).matches(name) == (re.fullmatch(text, name) is not None)
