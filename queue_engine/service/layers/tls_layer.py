@@ -36,7 +36,7 @@ class TlsLayer(Layer):
         above: asyncio.Protocol,
         context: ssl.SSLContext,
         *,
-        on_done: Callable[[], None] = lambda: None,
+        on_done: Callable[[], None] | None = None,
         on_failed: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(below, above)
@@ -121,10 +121,22 @@ class TlsLayer(Layer):
         self.is_done = True
         self._send()
         early, self._early = self._early, []
-        self._on_done()
+        on_done = self._on_done
+        self._forget_callbacks()
+        if on_done is not None:
+            on_done()
         if early:
             self.write(b"".join(early))
         return not self._is_closing
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_callbacks()
+        super().connection_lost(exc)
+
+    def _forget_callbacks(self) -> None:
+        """They are called once, and who has them has this layer: without the circle OpenSSL's memory goes with the
+        connection, and not when the collector comes by."""
+        self._on_done = self._on_failed = None
 
     def abort_after_alert(self) -> None:
         """End the connection once what is written has gone."""

@@ -140,6 +140,8 @@ class Session(asyncio.Protocol):
         finally:
             self._client.disconnected()
             self._owner.closed(self)
+            # The layers' memory, OpenSSL's and zlib's, goes now; that of the session when the collector comes by.
+            self._transport = self._upgrade = None
 
     def _end(self) -> None:
         """Close once all written bytes are sent; bytes that come in meanwhile are not read."""

@@ -1,13 +1,16 @@
 """From IDENTIFY to the topmost layer: handshakes that stall or break off, and bombs, on a transport in memory."""
 
 import asyncio
+import gc
 import json
 import ssl
+import weakref
 import zlib
 from pathlib import Path
 
 import pytest
 
+from queue_engine.service.layers.layer import Layer
 from tests.service.tcp.session_bench import Bench, pub
 from tests.support.certificates import Certificates
 from tests.support.memory_session import MemorySession
@@ -96,6 +99,31 @@ async def test_a_connection_lost_in_its_handshake_leaves_nothing(bench: Bench, c
     assert len(bench.engine.clients) == 1
     client.leave()
     assert len(bench.engine.clients) == 0
+
+
+@pytest.mark.parametrize("feature", ["tls_v1", "half a handshake", "snappy", "deflate"])
+async def test_the_memory_of_layers_goes_with_the_connection(
+    bench: Bench, certificates: Certificates, feature: str
+) -> None:
+    """A storm of reconnects would fill memory until the collector comes by."""
+    gc.collect()
+    gc.disable()
+    try:
+        client = bench.client()
+        client.send(identify(**{feature.replace("half a handshake", "tls_v1"): True}))
+        client.turn()
+        tls = TlsClient(client, certificates.client_context())
+        if feature == "tls_v1":
+            tls.shake_hands()
+        elif feature == "half a handshake":
+            client.send(tls.hello())
+        layer = weakref.ref(client.transport.session)
+        assert isinstance(layer(), Layer)
+        client.leave()
+        client.transport.session = asyncio.Protocol()  # as a closed transport forgets it
+        assert layer() is None
+    finally:
+        gc.enable()
 
 
 async def test_identify_waits_for_the_publishes_before_it_and_reads_nothing(
