@@ -134,3 +134,16 @@ async def test_the_answer_to_many_wrong_tokens_waits_while_others_go_on(tmp_path
         assert (await server.request("POST", "/pub?topic=orders", b"x", token)).status == 200
         assert server.gate.guesses is not None
         assert server.gate.guesses.counts["http"] == 8
+
+
+@pytest.mark.parametrize("size", [1, 64 << 10, (64 << 10) + 1, 1 << 20])
+async def test_no_size_of_the_body_brings_the_answer_to_a_wrong_token_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    async with http_server(tmp_path) as server:
+        server.new_token(Permission.PUBLISH)
+        monkeypatch.setattr(server.gate, "wrong", lambda remote_ip, listener: 0.2)
+        began = time.monotonic()
+        answer = await server.request("POST", "/pub?topic=orders", b"x" * size, {"Authorization": "Bearer wrong"})
+        assert (answer.status, answer.message) == (403, "TOKEN_REQUIRED")
+        assert time.monotonic() - began >= 0.19

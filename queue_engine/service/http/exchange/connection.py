@@ -260,6 +260,12 @@ class HttpConnection(asyncio.Protocol):
         self._is_nsqd_path = self._handler.is_nsqd_path(head)
         self._body = bytearray()
         begun = self._handler.begin(head)
+        if head.refused is not None and (head.content_length is None or head.content_length > _DRAIN_BYTES_MAX):
+            # Its body is not read, and its answer comes no sooner than that to a small one.
+            self._is_answering = True
+            self._enter(_Phase.NONE)
+            head.refused(self._refuse_late)
+            return
         if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
             begun = begun.too_big()
             self._handler.body_refused(head, is_crowded=False)
@@ -288,6 +294,11 @@ class HttpConnection(asyncio.Protocol):
         self._refusal = begun
         self.heard_ns = time.monotonic_ns()
         self._read_body(head.content_length)
+
+    def _refuse_late(self, response: Response) -> None:
+        if self._transport is not None:
+            self._is_answering = False
+            self._refuse_connection(response)
 
     def _read_body(self, expected_bytes: int) -> None:
         if self._refusal is None and self._http.they_are_waiting_for_100_continue:
