@@ -170,7 +170,7 @@ class LogActs:
     def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
         """What a channel would deliver next, without consuming. Raises as `read_messages`."""
         store, backlog = channel_log(self._catalog.topic(topic), self._catalog.channel(topic, channel))
-        return LogReader(store).these(backlog.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
+        return LogReader(store).these(backlog.places.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         """What rewinding a channel would do. Raises as `read_messages`."""

@@ -331,7 +331,7 @@ class TrashActs:
     @staticmethod
     def _place(one: ChannelRestore, channel: Channel) -> Generator[None, None, None]:
         try:
-            for _ in one.living.place_joined(one.joined):
+            for _ in one.living.places.place_joined(one.joined):
                 yield
                 if channel.is_deleted:
                     return  # unreachable: acts on a topic have their turns

@@ -65,7 +65,7 @@ class ChannelRestore:
         self._store.trash.untap(self.living.number)
 
     def take_over(self) -> None:
-        """The living channel has the joined progress from here on; `LogBacklog.place_joined` hands the messages to it.
+        """The living channel has the joined progress from here on; `ChannelPlaces.place_joined` hands it the messages.
         Where it settles messages that this one has, the caller has taken back what was in flight."""
         while self._applied < len(self._tap):
             self._apply_one()

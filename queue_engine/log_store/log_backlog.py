@@ -1,38 +1,26 @@
-"""The backlog of one channel of a `log` topic: a cursor over the consume queue, and the state of each message.
+"""The backlog of one channel of a `log` topic: hands its messages out, takes them back, and settles them.
 
-Each offset of the channel is in one of these places, and every move is one call:
-
-    ahead       at or beyond the cursor, not aside: counted in `depth`
-    aside       beyond the cursor, which passes over it: deferred at publication, or handed out before its turn
-    unsent      taken and not sent: at the very front
-    returned    given back, or due: a line of its own; `ReturnOrder` decides when it goes before the cursor
-    deferred    until its due time
-    quarantined set aside until it is redriven (`progress/quarantine.py`)
-    in flight   sent; delivery has it
-    settled     finished: never delivered again
+`ChannelPlaces` says where each message stands.
 
 The progress journal has a delivery before the message leaves, and everything else at the end of the turn at the
 latest. An ephemeral channel has no journal.
 """
 
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from queue_engine.commit_log.record import offsets_of, ranges_of
-from queue_engine.log_store.channel_cursor import ChannelCursor
+from queue_engine.log_store.channel_places import ChannelPlaces
 from queue_engine.log_store.log_topic import LogTopic
 from queue_engine.log_store.logged_batch import LoggedBatch
-from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine, Range
+from queue_engine.log_store.offset_lines import OffsetLine, Range
 from queue_engine.log_store.record_position import RecordPosition
 from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.joining import Joined, offsets_between, unsettled_ranges
+from queue_engine.progress.joining import Joined
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journaled_progress import JournaledProgress
-from queue_engine.progress.quarantine import ChannelQuarantine, operator_event, without
+from queue_engine.progress.quarantine import ChannelQuarantine, operator_event
 from queue_engine.progress.return_history import ReturnEvent
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
-from queue_engine.storage.return_order import ReturnOrder
 from queue_engine.storage.store import EmptyResult
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
@@ -46,19 +34,6 @@ RETURNED_MAX = 65_536
 KEPT_BATCH_BYTES_MAX = 16 << 10
 # For the sizes of messages in flight, records up to this size are read again.
 FIGURES_RECORD_BYTES_MAX = 256 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where a channel's unfinished messages stand that no consumer holds, for lists of them and acts on single ones."""
-
-    topic: LogTopic
-    journaled: JournaledProgress
-    cursor: ChannelCursor
-    unsent: OffsetLine
-    returned: OffsetLine
-    order: ReturnOrder
-    due: DueOffsets
 
 
 class LogBacklog:
@@ -80,22 +55,22 @@ class LogBacklog:
             None if journal is None else topic.quarantines.add(number, self._journaled)
         )
         self._needed = RecordPosition()
-        self._cursor = ChannelCursor(topic, progress.floor)
+        self.places = places = ChannelPlaces(topic, self._journaled)
+        self._cursor = places.cursor
         self._released_before = topic.released_count
-        self._unsent = OffsetLine()
-        self._returned = OffsetLine()
-        self._order = ReturnOrder(topic.memory_count_max)
-        self._due = DueOffsets(topic.deferred_budget)
+        self._unsent = places.unsent
+        self._returned = places.returned
+        self._order = places.order
+        self._due = places.due
         self._batch: LoggedBatch | None = None  # the batch at the cursor
         self._taken: tuple[Run, list[Range]] | None = None
         self._ages = self._journaled.ages
         self._attempts = self._journaled.attempts
         self._oldest: tuple[int, int] | None = None  # an offset and its publish time
         self._on_fault: Callable[[str, Exception], object] | None = None
-        self._sorted_count = 0  # how often it forgot where each message is
         self._fault: tuple[str, Exception] | None = None  # until `watch` sets a listener
         try:
-            self._resume()
+            places.sort()
         except StorageError:
             raise
         except Exception as exc:
@@ -120,7 +95,7 @@ class LogBacklog:
         self._journaled.read_unread()
         self._forget_all()
         self._cursor.start_at(self.progress.floor)
-        self._resume()
+        self.places.sort()
         self._topic.next_turn.request_log_work()
         return True
 
@@ -133,79 +108,6 @@ class LogBacklog:
         self.detach()
         self._forget_all()
 
-    # Start.
-
-    def _resume(self) -> None:
-        """Sort the messages that the channel had before a restart into their places."""
-        topic, progress = self._topic, self.progress
-        floor = progress.floor = max(progress.floor, topic.oldest_offset)
-        passed_end = min(max(progress.cursor, floor), topic.end_offset)
-        # No message has these offsets: skipped ones, and those of removed segments whose FINs a power cut undid.
-        for first, count in topic.gaps_between(floor, passed_end):
-            progress.settled(first, count)
-        floor = progress.floor
-        aside = progress.quarantined = {offset: one for offset, one in progress.quarantined.items() if offset >= floor}
-        deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
-        undelivered = [] if passed_end <= floor else without(progress.undelivered_between(floor, passed_end), aside)
-        cursor = self._cursor
-        cursor.start_at(undelivered[0][0] if undelivered else passed_end)
-        for first, count, made in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
-            for start, length in without([(first, count)], aside) if aside else [(first, count)]:
-                self._attempts.note(start, made)
-                self._place_again(start, length)
-        # Offsets beyond the cursor that were handed out before.
-        at = cursor.offset
-        for first, count in undelivered:
-            if first > at:
-                cursor.put_aside(at, first - at)
-            at = first + count
-        if undelivered and passed_end > at:
-            cursor.put_aside(at, passed_end - at)
-        for offset in sorted(aside):
-            if offset >= passed_end:
-                cursor.insert_aside(offset)
-        moved = progress.deferred
-        waiting = [
-            (offset, moved.get(offset, due_ns))
-            for offset, due_ns in deferred_at_publish.items()
-            if progress.made_at(offset) == 0 and not progress.is_settled(offset) and offset not in aside
-        ]
-        for offset, _ in waiting:
-            cursor.insert_aside(offset)
-        self._wait_or_return(waiting)
-        self._ages.begin(topic.time_ns())
-
-    def _place_again(self, first: int, count: int) -> None:
-        deferred = self.progress.deferred
-        if not deferred:
-            self._return_first(first, count)
-            return
-        self._wait_or_return([(offset, deferred.get(offset, 0)) for offset in range(first, first + count)])
-
-    def _wait_or_return(self, dues: Sequence[tuple[int, int]]) -> None:
-        """Have due ones of these (offset, due Unix ns) wait, and defer the others. There may be a million."""
-        now_ns, monotonic_ns = self._topic.time_ns(), self._topic.monotonic_of(0)
-        for offset, due_ns in dues:
-            if due_ns <= now_ns:
-                self._return_first(offset, 1)
-        self._due.put_all([(due_ns + monotonic_ns, offset, 1) for offset, due_ns in dues if due_ns > now_ns])
-
-    def _return_first(self, first: int, count: int) -> None:
-        """Return messages that were handed out before a restart, or are due: they come before all others."""
-        self._returned.append(first, count)
-        self._order.came_back(count, 0)
-
-    def _return(self, first: int, count: int) -> None:
-        """Return messages behind those that wait."""
-        self._order.came_back(count, self._cursor.ahead_count)
-        self._returned.append(first, count)
-
-    def _note_deferred(self, offset: int, due_ns: int) -> None:
-        """Defer an offset that was published with a due time (Unix ns), even one that is past: `release_due` counts
-        it as released."""
-        self._cursor.insert_aside(offset)
-        self._due.put(offset, 1, self._topic.monotonic_of(due_ns))
-
     def came(self, deferred: Iterable[tuple[int, int]]) -> None:
         """Take messages that the topic released; these (offset, due Unix ns) of them are deferred."""
         progress = self.progress
@@ -214,7 +116,7 @@ class LogBacklog:
                 # After a start the topic may release an offset again: one that was delivered has its place already.
                 is_new = progress.made_at(offset) == 0 and not progress.is_settled(offset)
                 if is_new and offset not in progress.quarantined:
-                    self._note_deferred(offset, due_ns)
+                    self.places.note_deferred(offset, due_ns)
         except Exception as exc:
             # The error must not keep it from the other channels; `start_over` finds it in the topic.
             self._note_fault("taking what was published", exc)
@@ -456,7 +358,7 @@ class LogBacklog:
                 self._journaled.deferred(first, count, due_time_ns)
         elif counted:
             for first, count in ranges:
-                self._return(first, count)
+                self.places.return_behind(first, count)
                 self._journaled.requeued(first, count)
         else:
             for first, count in reversed(ranges):
@@ -484,7 +386,7 @@ class LogBacklog:
         count = 0
         for offset in offsets:
             if quarantine is not None and quarantine.redrive(offset, now_ns, keeps_attempts=keeps_attempts):
-                self._return(offset, 1)
+                self.places.return_behind(offset, 1)
                 count += 1
         if count:
             self._topic.next_turn.request_log_work()
@@ -518,7 +420,7 @@ class LogBacklog:
         zero_ns = self._topic.time_of(0)
         for due_ns, first, count in due:
             self._ages.became_due(first, count, zero_ns + due_ns)
-        return self._return_all([(first, count) for _, first, count in due])
+        return self.places.return_all([(first, count) for _, first, count in due])
 
     def release_all_deferred(self) -> int:
         ranges = self._due.drain()
@@ -526,14 +428,7 @@ class LogBacklog:
         for first, count in ranges:
             self._journaled.released(first, count, now_ns)
         self._topic.next_turn.request_log_work()
-        return self._return_all(ranges)
-
-    def _return_all(self, ranges: list[Range]) -> int:
-        total = 0
-        for first, count in ranges:
-            self._return(first, count)
-            total += count
-        return total
+        return self.places.return_all(ranges)
 
     def oldest_ns(self) -> int | None:
         if self._journaled.journal is None:
@@ -559,25 +454,6 @@ class LogBacklog:
     def most_attempts(self) -> tuple[int, bytes]:
         most = self._attempts.most()
         return (0, b"") if most is None else (most[1], b"%016x" % (self._topic.id_base + most[0]))
-
-    def heads(self, count_max: int) -> list[int]:
-        """The next offsets, in the order in which `take` hands them out; nothing moves."""
-        return list(islice(self.in_order(), count_max))
-
-    @property
-    def places(self) -> Places:
-        return Places(self._topic, self._journaled, self._cursor, self._unsent, self._returned, self._order, self._due)
-
-    def in_order(self) -> Iterator[int]:
-        """All that waits, in the order in which `take` hands it out; nothing moves."""
-        yield from self._unsent.offsets()
-        returned, ahead = self._returned.offsets(), self._cursor.offsets()
-        passed = 0
-        for ahead_count, count in self._order.plan():
-            yield from islice(ahead, ahead_count - passed)
-            yield from islice(returned, count)
-            passed = ahead_count
-        yield from ahead
 
     # Acts.
 
@@ -621,54 +497,16 @@ class LogBacklog:
         self.start_over()
 
     def join(self, joined: Joined) -> None:
-        """Take over a progress that brings messages back; the journal has it, and `place_joined` is called next. Where
-        it settles messages that this one has, the caller has taken back what was in flight: it is delivered again."""
+        """Take over a progress that brings messages back; the journal has it, and `ChannelPlaces.place_joined` is
+        called next. Where it settles messages that this one has, the caller has taken back what was in flight: it is
+        delivered again."""
         self.progress.become(joined.progress)
         if joined.has_settled:
             self.start_over()
 
-    def place_joined(self, joined: Joined) -> Generator[None, None, None]:
-        """Have the messages that `join` brought back come before all that wait, some with each step; other calls may
-        come between. It ends early when the channel sorts all that it has anew."""
-        sorted_count = self._sorted_count
-        dues: list[Range] = []
-        for first, count in () if joined.has_settled else joined.returned:
-            # Acts may have settled some of them since.
-            for start, length in unsettled_ranges(self.progress, first, first + count):
-                dues += self._place_joined(start, length)
-            self._topic.next_turn.request_log_work()
-            yield
-            if self._sorted_count != sorted_count:
-                return
-        if dues:
-            self._wait_or_return(dues)
-        if dues or not joined.has_settled:
-            self._ages.begin(self._topic.time_ns())
-        self._topic.next_turn.request_log_work()
-
     def fail(self, doing: str, error: Exception) -> None:
         """An act met an unexpected error once it was durable: the channel stops until it has sorted all it has."""
         self._note_fault(doing, error)
-
-    def _place_joined(self, first: int, count: int) -> list[tuple[int, int]]:
-        """Returns the offsets that have a due time, with it, ascending."""
-        progress, end = self.progress, first + count
-        for start, _, made in progress.unsettled_between(first, end):
-            self._attempts.note(start, made)
-        dues = {
-            offset: due_ns
-            for offset, due_ns in self._topic.deferred_between(first, end)
-            if progress.made_at(offset) == 0
-        } | {offset: progress.deferred[offset] for offset in offsets_between(progress.deferred, first, count)}
-        aside = set(offsets_between(progress.quarantined, first, count))
-        at = first
-        for offset in sorted(dues.keys() | aside):
-            if at < offset:
-                self._return_first(at, offset - at)
-            at = offset + 1
-        if at < end:
-            self._return_first(at, end - at)
-        return sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in aside)
 
     def _clamped(self, offset: int) -> int:
         return min(max(offset, self._topic.oldest_offset), self._topic.released)
@@ -684,18 +522,12 @@ class LogBacklog:
         now_ns = topic.time_ns()
         for one, due_ns in topic.deferred_between(offset, topic.released):
             if due_ns > now_ns:
-                self._note_deferred(one, due_ns)
+                self.places.note_deferred(one, due_ns)
         self._ages.begin(now_ns)
         topic.next_turn.request_log_work()
 
     def _forget_all(self) -> None:
-        self._sorted_count += 1
-        self._unsent.clear()
-        self._returned.clear()
-        self._order.clear()
-        self._due.drain()
-        self._ages.forget_all()
-        self._attempts.forget_all()
+        self.places.forget_all()
         self._batch = self._taken = self._oldest = None
 
 

@@ -136,7 +136,7 @@ class LogMessages:
             is_delivered = query.attempts_min > 0
             found = chain(*lines, () if is_delivered else self._places.cursor.offsets(first))
         else:
-            found = self._backlog.in_order()
+            found = self._places.in_order()
         if query.sort == BY_AGE and query.state == WAITING:
             return self._by_age(query, first, end)
         if query.sort == BY_ATTEMPTS and query.state == WAITING:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.engine import Engine
+from queue_engine.log_store.channel_places import ChannelPlaces
 from queue_engine.log_store.channel_restore import ChannelRestore
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.progress import joining
@@ -81,13 +82,13 @@ def test_it_is_computed_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
 def test_an_error_behind_the_durable_step_fences_and_a_retry_has_all(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    def fails(self: LogBacklog, joined: Joined) -> Generator[None, None, None]:
+    def fails(self: ChannelPlaces, joined: Joined) -> Generator[None, None, None]:
         yield
         raise ZeroDivisionError("a bug")
 
     with monkeypatch.context() as patched:
         if step == "place":
-            patched.setattr(LogBacklog, "place_joined", fails)
+            patched.setattr(ChannelPlaces, "place_joined", fails)
         else:
             join = LogBacklog.join
 

@@ -6,7 +6,7 @@ from typing import Any
 from queue_engine.commit_log.holes import Holes
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.consume_queue.queue_files import QueueFiles
-from queue_engine.log_store import checkpointer, log_backlog
+from queue_engine.log_store import channel_places, checkpointer
 from queue_engine.log_store.checkpointer import Checkpointer
 from queue_engine.log_store.hole_punching import HolePuncher
 from queue_engine.log_store.log_backlog import LogBacklog
@@ -154,7 +154,7 @@ def _redrive_not_noted(patch: Patch) -> None:
 
 
 def _quarantined_wait_after_a_start(patch: Patch) -> None:
-    patch.setattr(log_backlog, "without", lambda ranges, left_out: list(ranges))
+    patch.setattr(channel_places, "without", lambda ranges, left_out: list(ranges))
 
 
 def _finished_by_hand_without_the_journal(patch: Patch) -> None:

@@ -252,7 +252,7 @@ def test_a_peek_shows_what_was_given_back_where_it_will_come(bench: Bench) -> No
     bench.publish(b"4")
     backlog.give_back(run, run.ids[1:], counted=True)
     expected = [2, 3, 0, 4, 1]
-    assert [backlog.heads(count) for count in range(7)] == [expected[:count] for count in range(7)]
+    assert [backlog.places.heads(count) for count in range(7)] == [expected[:count] for count in range(7)]
     assert [bodies(take(backlog, 1)) for _ in expected] == [[b"%d" % offset] for offset in expected]
 
 
@@ -325,8 +325,8 @@ def test_the_next_messages_can_be_looked_at_without_moving(bench: Bench) -> None
     run = take(backlog, 3)
     backlog.give_back(run, run.ids[1:2], counted=True)
     before = backlog.depth
-    assert backlog.heads(5) == [3, 4, 5, 6, 7]
-    assert backlog.heads(100) == [3, 4, 5, 6, 7, 8, 9, 11, 1]
+    assert backlog.places.heads(5) == [3, 4, 5, 6, 7]
+    assert backlog.places.heads(100) == [3, 4, 5, 6, 7, 8, 9, 11, 1]
     assert backlog.depth == before
 
 

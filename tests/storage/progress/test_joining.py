@@ -51,7 +51,7 @@ def test_a_channel_takes_back_a_range_the_shorter_way(tmp_path: Path) -> None:
     bench.publish(*[b"%d" % number for number in range(10)])
     backlog.progress.deferred = Unlisted(dict.fromkeys((0, 2, 4), DUE_NS))
     backlog.progress.quarantined = Unlisted(dict.fromkeys((6, 8, 9), ASIDE))
-    assert backlog._place_joined(4, 2) == [(4, DUE_NS)]
+    assert backlog.places._place_joined(4, 2) == [(4, DUE_NS)]
 
 
 def test_what_is_deferred_of_all_ranges_gets_its_place_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +64,8 @@ def test_what_is_deferred_of_all_ranges_gets_its_place_at_once(tmp_path: Path, m
         trashed.deferred_until(offset + 1, 1, 1, DUE_NS)
     backlog.skip_before(10)
     placed = []
-    monkeypatch.setattr(backlog, "_wait_or_return", placed.append)
+    monkeypatch.setattr(backlog.places, "_wait_or_return", placed.append)
     joined = join(trashed, backlog.progress, 10, oldest=0)
     backlog.join(joined)
-    whole(backlog.place_joined(joined))
+    whole(backlog.places.place_joined(joined))
     assert placed == [[(offset, DUE_NS) for offset in range(1, 10, 2)]]
