@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from queue_engine.delivery.stats import VIA_HTTP
 from queue_engine.engine import Engine
-from queue_engine.protocol.parser import split_messages
+from queue_engine.protocol.mpub_body import split_messages
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.refused_publishes import reason_of
 from queue_engine.service.http import log_queries
