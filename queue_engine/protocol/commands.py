@@ -3,13 +3,7 @@
 Names are valid; ids are the 16 bytes of the line; times are milliseconds.
 """
 
-import re
 from dataclasses import dataclass
-
-from queue_engine.vocabulary.errors import ProtocolError
-
-NUMBER_DIGITS_MAX = 19
-_NUMBER = re.compile(rb"[0-9]{1,19}\Z")
 
 
 @dataclass(slots=True)
@@ -102,60 +96,3 @@ Command = Identify | Auth | Sub | Rdy | Pub | Mpub | Dpub | Fin | Req | Touch | 
 
 CLS = Cls()
 NOP = Nop()
-
-
-def parse_number(digits: bytes) -> int:
-    """Read a parameter as a number: digits and nothing else; no digits at all are 0, as in nsqd.
-
-    int() would also take "1_0", " 7", "+1" and the digits of other scripts.
-    Raises ValueError for those, and beyond NUMBER_DIGITS_MAX digits.
-    """
-    if not digits:
-        return 0
-    if _NUMBER.match(digits) is None:
-        raise ValueError(f"not a number of at most {NUMBER_DIGITS_MAX} digits")
-    return int(digits)
-
-
-def text_of(raw: bytes) -> str:
-    """A client's bytes for an error text; bytes that are not UTF-8 become U+FFFD."""
-    return raw.decode("utf-8", "replace")
-
-
-_ESCAPES = {
-    "\a": r"\a",
-    "\b": r"\b",
-    "\f": r"\f",
-    "\n": r"\n",
-    "\r": r"\r",
-    "\t": r"\t",
-    "\v": r"\v",
-    "\\": r"\\",
-    '"': r"\"",
-}
-
-
-def quoted(raw: bytes) -> str:
-    r"""Bytes in double quotes as Go's %q writes them: `"my topic"`, `"a\"b"`, `"\x00"`, `"\xff"`, `"\u200b"`."""
-    parts = ['"']
-    for char in raw.decode("utf-8", "surrogateescape"):
-        code = ord(char)
-        if char in _ESCAPES:
-            parts.append(_ESCAPES[char])
-        elif char.isprintable():
-            parts.append(char)
-        elif code < 0x20 or code == 0x7F:
-            parts.append(f"\\x{code:02x}")
-        elif 0xDC80 <= code <= 0xDCFF:  # a byte that was no part of valid UTF-8
-            parts.append(f"\\x{code - 0xDC00:02x}")
-        elif code < 0x10000:
-            parts.append(f"\\u{code:04x}")
-        else:
-            parts.append(f"\\U{code:08x}")
-    parts.append('"')
-    return "".join(parts)
-
-
-def invalid(description: str) -> ProtocolError:
-    """The error of a command that is malformed or out of place; fatal."""
-    return ProtocolError("E_INVALID", description)

@@ -18,31 +18,14 @@ searches for one, since a body may contain bytes that look like one.
 import re
 import struct
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 
-from queue_engine.protocol.commands import (
-    CLS,
-    NOP,
-    Auth,
-    Command,
-    Dpub,
-    Fin,
-    Identify,
-    Mpub,
-    Pub,
-    Rdy,
-    Req,
-    Sub,
-    Touch,
-    invalid,
-    parse_number,
-    quoted,
-    text_of,
-)
+from queue_engine.protocol.commands import NOP, Auth, Command, Dpub, Fin, Identify, Mpub, Pub
+from queue_engine.protocol.line_commands import LineCommands
 from queue_engine.protocol.mpub_body import mpub_error, split_messages
+from queue_engine.protocol.words import invalid, parse_number, quoted, text_of, topic_name
 from queue_engine.vocabulary.errors import ProtocolError
-from queue_engine.vocabulary.message import ID_BYTES
-from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_reserved, is_valid_name
+from queue_engine.vocabulary.names import NAME_LENGTH_MAX
 
 LINE_BYTES_MAX = 16 << 10
 # An MPUB's size and count.
@@ -104,7 +87,6 @@ class Parser:
         self._max_msg_size = max_msg_size
         self._max_body_size = max_body_size
         self._max_req_timeout_ms = max_req_timeout_ms
-        self._max_rdy_count = max_rdy_count
         # The parser reads _buffer from _position on. Too short a rest moves to _chunks and is joined with later
         # reads when there are enough bytes: once a command, not once a read.
         self._buffer = b""
@@ -118,16 +100,10 @@ class Parser:
         self._is_held = False
         self._has_admitted_pub = False
         self._verbs: dict[bytes, Callable[[list[bytes]], Command | None]] = {
-            b"FIN": self._fin,
-            b"RDY": self._rdy,
-            b"REQ": self._req,
-            b"TOUCH": self._touch,
+            **LineCommands(max_req_timeout_ms=max_req_timeout_ms, max_rdy_count=max_rdy_count).verbs,
             b"PUB": self._pub,
             b"MPUB": self._mpub,
             b"DPUB": self._dpub,
-            b"NOP": lambda params: NOP,
-            b"SUB": self._sub,
-            b"CLS": lambda params: CLS,
             b"IDENTIFY": self._identify,
             b"AUTH": self._auth,
         }
@@ -352,52 +328,10 @@ class Parser:
                 count -= lines
         return Fin(ids)
 
-    def _fin(self, params: list[bytes]) -> Command:
-        if len(params) < 2:
-            raise invalid("FIN insufficient number of params")
-        return Fin([_message_id(params[1])])
-
-    def _touch(self, params: list[bytes]) -> Command:
-        if len(params) < 2:
-            raise invalid("TOUCH insufficient number of params")
-        return Touch(_message_id(params[1]))
-
-    def _req(self, params: list[bytes]) -> Command:
-        if len(params) < 3:
-            raise invalid("REQ insufficient number of params")
-        message_id = _message_id(params[1])
-        try:
-            timeout_ms = parse_number(params[2])
-        except ValueError:
-            raise invalid(f"REQ could not parse timeout {text_of(params[2])}") from None
-        return Req(message_id, min(timeout_ms, self._max_req_timeout_ms))
-
-    def _rdy(self, params: list[bytes]) -> Command:
-        if len(params) < 2:
-            return Rdy(1)
-        try:
-            count = parse_number(params[1])
-        except ValueError:
-            raise invalid(f"RDY could not parse count {text_of(params[1])}") from None
-        if count > self._max_rdy_count:
-            raise invalid(f"RDY count {count} out of range 0-{self._max_rdy_count}")
-        return Rdy(count)
-
-    def _sub(self, params: list[bytes]) -> Command:
-        if len(params) < 3:
-            raise invalid("SUB insufficient number of parameters")
-        topic = _topic_name("SUB", params[1])
-        if topic is None:
-            raise ProtocolError("E_BAD_TOPIC", f"SUB topic name {quoted(params[1])} is not valid")
-        channel = _valid_name(params[2])
-        if channel is None:
-            raise ProtocolError("E_BAD_CHANNEL", f"SUB channel name {quoted(params[2])} is not valid")
-        return Sub(topic, channel)
-
     def _pub(self, params: list[bytes]) -> Command | None:
         if len(params) < 2:
             raise invalid("PUB insufficient number of parameters")
-        topic = _topic_name("PUB", params[1])
+        topic = topic_name("PUB", params[1])
         if topic is None:
             raise ProtocolError("E_BAD_TOPIC", f"PUB topic name {quoted(params[1])} is not valid")
         self._has_admitted_pub = True
@@ -412,7 +346,7 @@ class Parser:
     def _dpub(self, params: list[bytes]) -> Command | None:
         if len(params) < 3:
             raise invalid("DPUB insufficient number of parameters")
-        topic = _topic_name("DPUB", params[1])
+        topic = topic_name("DPUB", params[1])
         if topic is None:
             raise ProtocolError("E_BAD_TOPIC", f"DPUB topic name {quoted(params[1])} is not valid")
         try:
@@ -500,7 +434,7 @@ class Parser:
     def _mpub(self, params: list[bytes]) -> Command | None:
         if len(params) < 2:
             raise invalid("MPUB insufficient number of parameters")
-        topic = _topic_name("MPUB", params[1])
+        topic = topic_name("MPUB", params[1])
         if topic is None:
             # nsqd sends the code twice.
             raise ProtocolError("E_BAD_TOPIC", f"E_BAD_TOPIC MPUB topic name {quoted(params[1])} is not valid")
@@ -515,31 +449,3 @@ class Parser:
         bodies = split_messages(self._buffer, start, end, self._max_msg_size)
         self._position = end
         return Mpub(topic, bodies)
-
-
-def _valid_name(raw: bytes) -> str | None:
-    """The bytes as a name of a topic or channel; None when it is not valid."""
-    return _valid_short_name(raw) if len(raw) <= NAME_LENGTH_MAX else None
-
-
-def _topic_name(verb: str, raw: bytes) -> str | None:
-    """The same for a topic. Raises ProtocolError for the name of the server's own topic."""
-    name = _valid_name(raw)
-    if name is not None and is_reserved(name):
-        raise ProtocolError("E_BAD_TOPIC", f"{verb} topic name {quoted(raw)} is reserved for the server's own samples")
-    return name
-
-
-@lru_cache(maxsize=1024)  # clients repeat few names, none of them long
-def _valid_short_name(raw: bytes) -> str | None:
-    try:
-        name = raw.decode("ascii")
-    except UnicodeDecodeError:
-        return None
-    return name if is_valid_name(name) else None
-
-
-def _message_id(raw: bytes) -> bytes:
-    if len(raw) != ID_BYTES:
-        raise invalid("invalid message ID")
-    return raw

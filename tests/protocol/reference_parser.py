@@ -6,6 +6,7 @@ It holds all bytes at once, reads one thing after another, takes FIN lines singl
 from dataclasses import dataclass
 
 from queue_engine.protocol import commands as c
+from queue_engine.protocol import words as w
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.names import is_valid_name
 
@@ -84,8 +85,8 @@ def _command(left: Input, limits: Limits) -> c.Command:
         return c.Rdy(count)
     if verb == "SUB":
         need(len(words) >= 3, "E_INVALID", "SUB insufficient number of parameters")
-        topic = name(words[1], "E_BAD_TOPIC", f"SUB topic name {c.quoted(words[1])} is not valid")
-        channel = name(words[2], "E_BAD_CHANNEL", f"SUB channel name {c.quoted(words[2])} is not valid")
+        topic = name(words[1], "E_BAD_TOPIC", f"SUB topic name {w.quoted(words[1])} is not valid")
+        channel = name(words[2], "E_BAD_CHANNEL", f"SUB channel name {w.quoted(words[2])} is not valid")
         return c.Sub(topic, channel)
     if verb in ("IDENTIFY", "AUTH"):
         need(verb == "IDENTIFY" or len(words) == 1, "E_INVALID", "AUTH invalid number of parameters")
@@ -93,7 +94,7 @@ def _command(left: Input, limits: Limits) -> c.Command:
         return c.Identify(body) if verb == "IDENTIFY" else c.Auth(body)
     if verb in ("PUB", "DPUB"):
         need(len(words) >= len(verb) - 1, "E_INVALID", f"{verb} insufficient number of parameters")
-        topic = name(words[1], "E_BAD_TOPIC", f"{verb} topic name {c.quoted(words[1])} is not valid")
+        topic = name(words[1], "E_BAD_TOPIC", f"{verb} topic name {w.quoted(words[1])} is not valid")
         defer_ms = 0
         if verb == "DPUB":
             defer_ms = number(words[2], f"DPUB could not parse timeout {show(words[2])}")
@@ -107,7 +108,7 @@ def _command(left: Input, limits: Limits) -> c.Command:
         return c.Pub(topic, body) if verb == "PUB" else c.Dpub(topic, defer_ms, body)
     if verb == "MPUB":
         need(len(words) >= 2, "E_INVALID", "MPUB insufficient number of parameters")
-        topic = name(words[1], "E_BAD_TOPIC", f"E_BAD_TOPIC MPUB topic name {c.quoted(words[1])} is not valid")
+        topic = name(words[1], "E_BAD_TOPIC", f"E_BAD_TOPIC MPUB topic name {w.quoted(words[1])} is not valid")
         size = body_size(left, "MPUB", limits)
         need(size >= 4, "E_BAD_BODY", "MPUB failed to read message count")
         count = left.size()

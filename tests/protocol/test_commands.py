@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.protocol.commands import parse_number, quoted, text_of
 from queue_engine.protocol.parser import Parser
+from queue_engine.protocol.words import parse_number, quoted, text_of
 
 
 def test_the_table_of_commands_has_those_of_the_parser() -> None:

@@ -15,7 +15,8 @@ from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.identity.permission import Permission
 from queue_engine.protocol import frames
-from queue_engine.protocol.commands import Auth, Dpub, Mpub, Pub, Sub, invalid, quoted
+from queue_engine.protocol.commands import Auth, Dpub, Mpub, Pub, Sub
+from queue_engine.protocol.words import invalid, quoted
 from queue_engine.service.tcp.answers import Answers
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import ProtocolError

@@ -32,10 +32,10 @@ from queue_engine.protocol.commands import (
     Req,
     Sub,
     Touch,
-    text_of,
 )
 from queue_engine.protocol.features import Features
 from queue_engine.protocol.identify import Identity, default_identity, parse_identify
+from queue_engine.protocol.words import text_of
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.client_auth import ClientAuth, HeldConnection
