@@ -51,7 +51,7 @@ MAY_IMPORT = {
         "vocabulary vocabulary.options protocol delivery identity tls engine service.admission service.loop "
         "service.layers"
     ),
-    "service.lookup_client": "vocabulary vocabulary.options delivery engine",
+    "service.lookup_client": "vocabulary vocabulary.options delivery engine service.loop",
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http.exchange": "vocabulary wire service.admission service.http.reference",
     "service.http": (
@@ -59,7 +59,7 @@ MAY_IMPORT = {
         "messages identity engine service.admission service.monitoring service.introspection service.http.reference "
         "service.http.exchange"
     ),
-    "service.statsd": "vocabulary vocabulary.options delivery engine service.monitoring",
+    "service.statsd": "vocabulary vocabulary.options delivery engine service.loop service.monitoring",
     "service": (
         "vocabulary vocabulary.options disk commit_log disk_queue delivery act_file identity tls engine "
         "service.admission service.loop service.layers service.monitoring service.tcp service.lookup_client "

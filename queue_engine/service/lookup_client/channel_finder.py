@@ -7,11 +7,12 @@ waits for the answers, at most `--lookupd-find-timeout`; other topics go on.
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import orjson
 
+from queue_engine.service.loop.name_lookups import NameLookups, Place
 from queue_engine.vocabulary.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ ANSWER_BYTES_MAX = 1 << 20
 class ChannelFinder:
     """Belongs to the engine's thread. `close` ends what is under way."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, names: NameLookups[list[Place]]) -> None:
         """timeout_ms: how long a topic waits at most."""
         self._timeout_s = timeout_ms / 1000
+        self._names = names
         self._session: aiohttp.ClientSession | None = None
         self._requests = asyncio.Semaphore(REQUESTS_MAX)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -112,6 +114,28 @@ class ChannelFinder:
         if self._session is None:
             aiohttp = await asyncio.to_thread(__import__, "aiohttp")
             if self._session is None:
-                self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+                self._session = aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(resolver=cast(Any, _Resolver(self._names, self._timeout_s))),
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                )
         assert self._session is not None
         return self._session
+
+
+class _Resolver:
+    """An `aiohttp.abc.AbstractResolver`; that class would have aiohttp imported at the start."""
+
+    def __init__(self, names: NameLookups[list[Place]], timeout_s: float) -> None:
+        self._names = names
+        self._timeout_s = timeout_s
+
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
+        """The host's addresses of `family`, 0 for any. Raises OSError."""
+        return [
+            {"hostname": host, "host": address[0], "port": port, "family": found, "proto": protocol, "flags": 0}
+            for found, _, protocol, _, address in await self._names.find(host, port, self._timeout_s)
+            if family in (0, found)
+        ]
+
+    async def close(self) -> None:
+        pass

@@ -10,6 +10,7 @@ from queue_engine.running_config import addresses_setting
 from queue_engine.service.lookup_client.channel_finder import ChannelFinder
 from queue_engine.service.lookup_client.conversation import LookupConversation, TopicNumbers
 from queue_engine.service.lookup_client.peer import LookupPeer, http_address_of
+from queue_engine.service.loop.name_lookups import NameLookups, tcp_places
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.options.discovery_options import LOOKUPDS_MAX
 from queue_engine.vocabulary.ticket import Ticket
@@ -32,7 +33,8 @@ class LookupClient:
         self._clock = clock
         self._ports = ports
         self._peers: dict[str, LookupPeer] = {}
-        self._finder = ChannelFinder(engine.options.lookupd_find_timeout_ms)
+        self._names = NameLookups(tcp_places)
+        self._finder = ChannelFinder(engine.options.lookupd_find_timeout_ms, self._names)
         self.addresses: tuple[str, ...] = ()
         engine.config.offer(OPTION, addresses_setting(lambda: self.addresses, self.set_addresses))
 
@@ -45,7 +47,7 @@ class LookupClient:
             self._peers.pop(address).close()
         for address in self.addresses:
             if address not in self._peers:
-                self._peers[address] = LookupPeer(address, self._clock, self._converse)
+                self._peers[address] = LookupPeer(address, self._clock, self._converse, self._names)
         if self._peers:
             self._finder.prepare()
         catalog = self._engine.catalog

@@ -8,6 +8,7 @@ from typing import cast
 
 from queue_engine.delivery.stats import LookupdStats
 from queue_engine.service.lookup_client.conversation import LookupConversation, LookupdError, LookupdInfo
+from queue_engine.service.loop.name_lookups import NameLookups, Place
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.options.addresses import split_address
 
@@ -28,8 +29,15 @@ _CHANCE = secrets.SystemRandom()
 class LookupPeer:
     """One nsqlookupd. Belongs to the engine's thread. address: HOST:PORT, as it was configured."""
 
-    def __init__(self, address: str, clock: Clock, converse: Callable[[], LookupConversation]) -> None:
+    def __init__(
+        self,
+        address: str,
+        clock: Clock,
+        converse: Callable[[], LookupConversation],
+        names: NameLookups[list[Place]],
+    ) -> None:
         self.address = address
+        self._names = names
         self._clock = clock
         self._converse = converse
         self._conversation: LookupConversation | None = None
@@ -119,17 +127,26 @@ class LookupPeer:
 
     async def _connect(self) -> None:
         try:
-            host, port = split_address(self.address)
-            await asyncio.wait_for(
-                asyncio.get_running_loop().create_connection(lambda: _Connection(self), host, port),
-                CONNECT_TIMEOUT_S,
-            )
+            await asyncio.wait_for(self._connect_to_one(), CONNECT_TIMEOUT_S)
         except TimeoutError:
             self._give_up(f"it could not be reached in {CONNECT_TIMEOUT_S:g} s")
-        except (OSError, UnicodeError) as exc:  # the latter for what is no host name
+        except OSError as exc:
             self._give_up(f"it could not be reached: {getattr(exc, 'strerror', None) or exc}")
         finally:
             self._connecting = None
+
+    async def _connect_to_one(self) -> None:
+        """Connect to the first of the host's addresses that takes it. Raises OSError."""
+        host, port = split_address(self.address)
+        places = await self._names.find(host or "localhost", port, CONNECT_TIMEOUT_S)
+        for number, place in enumerate(places, 1):
+            try:
+                address: tuple[str, int] = place[4][:2]
+                await asyncio.get_running_loop().create_connection(lambda: _Connection(self), *address)
+                return
+            except OSError:
+                if number == len(places):
+                    raise
 
     def connected(self, connection: "_Connection") -> None:
         if self._is_closed:

@@ -9,11 +9,10 @@ import asyncio
 import contextlib
 import logging
 import socket
-import threading
 from collections.abc import Callable
-from typing import Any
 
 from queue_engine.engine import Engine
+from queue_engine.service.loop.name_lookups import NameLookups, Place
 from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.service.statsd.lines import StatsdLines, packets_of, prefix_of
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
@@ -28,8 +27,6 @@ SHARE_OF_INTERVAL = 0.8
 LOOKED_UP_WITHIN_S = 5.0
 COMPLAINT_EVERY_NS = 60 * NS_PER_S
 
-# Family, socket type, protocol, canonical name, address; as socket.getaddrinfo has it.
-Place = tuple[Any, ...]
 LookUp = Callable[[str, int], Place]
 
 
@@ -48,9 +45,8 @@ class StatsdPush:
         self._engine = engine
         self._clock = clock
         self._http_port = http_port
-        self._resolve = resolve
+        self._names = NameLookups(resolve)
         self._lines: StatsdLines | None = None
-        self._looking_up: asyncio.Future[Place] | None = None
         self._complained_ns = -COMPLAINT_EVERY_NS
 
     async def push_in_turn(self) -> None:
@@ -112,40 +108,7 @@ class StatsdPush:
     async def _place(self) -> Place:
         """Raises OSError. Looks the host up each time: a daemon may have moved."""
         host, port = split_address(self._engine.options.statsd_address)
-        if self._looking_up is None:
-            self._looking_up = self._on_a_thread(host or "127.0.0.1", port)
-        looking_up = self._looking_up
-        done, _ = await asyncio.wait([looking_up], timeout=LOOKED_UP_WITHIN_S)
-        if not done:
-            # Its thread goes on: one that waits for a name server is enough.
-            raise TimeoutError(f"no answer within {LOOKED_UP_WITHIN_S:g} s")
-        self._looking_up = None
-        return looking_up.result()
-
-    def _on_a_thread(self, host: str, port: int) -> "asyncio.Future[Place]":
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Place] = loop.create_future()
-
-        def settle(place: Place | None, error: OSError | None) -> None:
-            if future.cancelled():
-                return
-            if error is not None:
-                future.set_exception(error)
-            elif place is not None:
-                future.set_result(place)
-
-        def work() -> None:
-            place, error = None, None
-            try:
-                place = self._resolve(host, port)
-            except (OSError, UnicodeError) as exc:
-                error = exc if isinstance(exc, OSError) else OSError(str(exc))
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(settle, place, error)
-
-        # A daemon: looking up may take longer than the server's stop.
-        threading.Thread(target=work, name="penstock-statsd", daemon=True).start()
-        return future
+        return await self._names.find(host or "127.0.0.1", port, LOOKED_UP_WITHIN_S)
 
     def _complain(self, what: str) -> None:
         now_ns = self._clock.monotonic_ns()

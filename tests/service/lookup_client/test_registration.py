@@ -4,13 +4,15 @@ import json
 import socket
 import threading
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from queue_engine.service.lookup_client.channel_finder import ChannelFinder
+from queue_engine.service.loop.name_lookups import NameLookups, tcp_places
 from tests.support.nsq_socket import sized
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.running_lookup import RunningLookup
@@ -42,9 +44,9 @@ def engine_with(stack: ExitStack, path: Path, *addresses: str, find_timeout_ms: 
     return running
 
 
-def is_connected(running: RunningEngine) -> bool:
+def is_connected(running: RunningEngine, how_many: Callable[[Iterable[bool]], bool] = all) -> bool:
     found = running.snapshot
-    return found is not None and bool(found.lookupds) and all(one.is_connected for one in found.lookupds)
+    return found is not None and bool(found.lookupds) and how_many(one.is_connected for one in found.lookupds)
 
 
 def test_topics_and_channels_come_and_go(stack: ExitStack, lookup: RunningLookup, tmp_path: Path) -> None:
@@ -219,7 +221,7 @@ def test_an_nsqlookupd_that_does_not_answer_holds_its_topic_alone(stack: ExitSta
 async def test_a_topic_does_not_wait_for_ever(stack: ExitStack) -> None:
     half = HalfLookupd()
     try:
-        finder = ChannelFinder(timeout_ms=50)
+        finder = ChannelFinder(timeout_ms=50, names=NameLookups(tcp_places))
         ticket, names = finder.find("orders", [half.http_address])
         await wait_for_async("the end of its patience", lambda: ticket.done)
         assert (ticket.error, names) == (None, [])
@@ -229,10 +231,43 @@ async def test_a_topic_does_not_wait_for_ever(stack: ExitStack) -> None:
         half.close()
 
 
+def test_a_name_server_that_does_not_answer_holds_up_neither_a_topic_nor_the_stop(
+    stack: ExitStack, lookup: RunningLookup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), set()
+    look_up = socket.getaddrinfo
+
+    def wait(host: str, *rest: Any, **named: Any) -> Any:
+        if host.endswith(".example"):
+            asked.add(host)
+            answers.wait()
+        return look_up(host, *rest, **named)
+
+    stack.callback(answers.set)
+    monkeypatch.setattr(socket, "getaddrinfo", wait)
+    hosts = {f"host-{number}.example" for number in range(8)}
+    with RunningEngine(
+        tmp_path, lookupd_tcp_address=[lookup.tcp_address, *(f"{host}:4160" for host in hosts)]
+    ) as running:
+        wait_for("the lookups", lambda: asked == hosts)
+        wait_for("the one that answers", lambda: is_connected(running, any))
+        running.client().publish("orders", b"x")
+    assert not answers.is_set()
+
+
+async def test_the_channels_are_found_by_a_host_s_name(lookup: RunningLookup) -> None:
+    lookup.post("/channel/create?topic=orders&channel=billing")
+    finder = ChannelFinder(timeout_ms=60_000, names=NameLookups(tcp_places))
+    ticket, names = finder.find("orders", ["localhost:" + lookup.http_address.rpartition(":")[2]])
+    await wait_for_async("the answer", lambda: ticket.done)
+    assert names == ["billing"]
+    await finder.close()
+
+
 async def test_answers_that_are_no_lists_of_channels_are_left_out(lookup: RunningLookup) -> None:
     """The topic is unknown to one, and the other address is no nsqlookupd's HTTP API."""
     lookup.post("/channel/create?topic=orders&channel=billing")
-    finder = ChannelFinder(timeout_ms=60_000)
+    finder = ChannelFinder(timeout_ms=60_000, names=NameLookups(tcp_places))
     ticket, names = finder.find("orders", [lookup.tcp_address, lookup.http_address])
     await wait_for_async("the answers", lambda: ticket.done)
     assert (ticket.error, names) == (None, ["billing"])
