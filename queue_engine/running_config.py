@@ -74,9 +74,11 @@ def addresses_setting(read: Callable[[], tuple[str, ...]], change: Callable[[tup
             raise ValueError("the body is no list of texts")
         for one in found:
             try:
-                split_address(one)
+                host, port = split_address(one)
             except ValueError as exc:
                 raise ValueError(f"{_shown(one)} is not HOST:PORT") from exc
+            if not host or not port:
+                raise ValueError(f"{_shown(one)} names no host and port to connect to")
         change(tuple(dict.fromkeys(found)))
 
     return Setting(lambda: list(read()), parsed)

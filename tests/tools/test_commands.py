@@ -1,6 +1,8 @@
 """The tools' command lines: what they refuse, and that each works as a process."""
 
+import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.core.management.base import CommandError
 
 from tests.support.processes.penstock_command import penstock
 from tests.support.processes.running_engine import RunningEngine
@@ -17,12 +20,27 @@ from tests.support.waiting import wait_for
 ADDRESS = ("--nsqd-tcp-address", "127.0.0.1:1")
 
 
-@pytest.mark.slow(reason="starts a process for each case")
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("tail", "--topic", "$", *ADDRESS), "'$' is not a topic's name: 1 to 64 of"),
+        (("publish", "--topic", "t", *ADDRESS), "can't connect to 127.0.0.1:1: Connection refused"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value[0],
+)
+def test_a_mistake_costs_one_sentence_and_status_2(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    done = penstock(*arguments, directory=tmp_path)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert sentence in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("tail", "--topic", "t"), "give --nsqd-tcp-address HOST:PORT or --lookupd-http-address HOST:PORT"),
-        (("tail", "--topic", "$", *ADDRESS), "'$' is not a topic's name: 1 to 64 of"),
         (("tail", "--topic", "t", *ADDRESS, "--max-in-flight", "0"), "--max-in-flight: 0 is less than 1"),
         (("tail", "--topic", "t", *ADDRESS, "--tls-cert", "x"), "--tls-cert does nothing without --tls"),
         (
@@ -47,7 +65,6 @@ ADDRESS = ("--nsqd-tcp-address", "127.0.0.1:1")
             ("forward", "--topic", "t", *ADDRESS, "--destination-nsqd-tcp-address", "127.0.0.1:1"),
             "127.0.0.1:1 would get its own messages again and again: give a --destination-topic",
         ),
-        (("publish", "--topic", "t", *ADDRESS), "can't connect to 127.0.0.1:1: Connection refused"),
         (("publish", "--topic", "t", *ADDRESS, "--delimiter", "ab"), "--delimiter is 'ab': it is a single byte"),
         (("publish", "--topic", "t", *ADDRESS, "--rate", "nan"), "--rate: 'nan' is not a number"),
         (("stat", "--nsqd-http-address", "ftp://x:1"), "'ftp://x:1' is neither HOST:PORT nor an http or https URL"),
@@ -55,11 +72,14 @@ ADDRESS = ("--nsqd-tcp-address", "127.0.0.1:1")
     ],
     ids=lambda value: "" if isinstance(value, str) else value[0],
 )
-def test_a_mistake_costs_one_sentence_and_status_2(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    done = penstock(*arguments, directory=tmp_path)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert sentence in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+def test_a_mistake_is_named(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *rest = arguments
+    command = importlib.import_module(f"admin_console.management.commands.{name}").Command()
+    with pytest.raises(CommandError, match=re.escape(sentence)):
+        command.execute(**vars(command.create_parser("penstock", name).parse_args(rest)))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -132,7 +132,13 @@ def test_the_list_of_nsqlookupds_can_be_changed_while_the_server_runs(
     change(other.tcp_address)
     wait_for("its leaving", lambda: lookup.producer_ports("orders") == [])
     assert json.loads(running.http("GET", path)) == [other.tcp_address]
-    for bad in (b"[1]", b'["nonsense"]', json.dumps([f"l:{port}" for port in range(1, 40)]).encode()):
+    for bad in (
+        b"[1]",
+        b'["nonsense"]',
+        b'[":4160"]',
+        b'["host:0"]',
+        json.dumps([f"l:{port}" for port in range(1, 40)]).encode(),
+    ):
         with pytest.raises(urllib.error.HTTPError) as refused:
             running.http("PUT", path, bad)
         refused.value.close()
