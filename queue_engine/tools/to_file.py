@@ -18,6 +18,8 @@ from queue_engine.tools.topic_file import FileLayout, TopicFile
 
 # A sync begins when a server could send nothing more before it, which is when so much of what may be in flight is.
 _FULL = 0.85
+# The file of a topic to which nothing comes is over, too, when its time is.
+LOOK_S_MIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class ToFile:
                         done, _ = await asyncio.wait((receiving,), timeout=wait_s)
                         if not done:
                             await unsynced.finish()
+                            await asyncio.to_thread(unsynced.file.close_if_over)
                             continue
                         deliveries = receiving.result()
                         if not deliveries:
@@ -122,10 +125,11 @@ class _Unsynced:
         self._sync_before = math.inf
 
     def due_in_s(self, interval_s: float) -> float | None:
-        """When the next sync is due; None while there is nothing to sync. At the latest it is due
-        after half of the time that the server still waits: else each message would come, and be written, again."""
+        """When the next sync is due, or the next look at whether the file is over; None while there is no file. At the
+        latest a sync is due after half of the time that the server still waits: else each message would come, and be
+        written, again."""
         if not self._deliveries:
-            return None
+            return max(interval_s, LOOK_S_MIN) if self.file.path else None
         due_at = min(self._oldest_at + interval_s, self._sync_before)
         return max(0.0, due_at - asyncio.get_running_loop().time())
 

@@ -89,8 +89,7 @@ class TopicFile:
 
     def write(self, body: bytes) -> None:
         """Add a line, in a new file when its time has come."""
-        if self._raw is not None and self._is_over():
-            self.close()
+        self.close_if_over()
         if self._raw is None:
             self._open()
         assert self._out is not None
@@ -105,6 +104,11 @@ class TopicFile:
             self._out = self._new_member()
         self._raw.flush()
         os.fsync(self._raw.fileno())
+
+    def close_if_over(self) -> None:
+        """Close the file when its time is over, though nothing is to be written."""
+        if self._raw is not None and self._is_over():
+            self.close()
 
     def close(self) -> None:
         """Sync and close the file, and move it to where finished files are. Repeatable."""

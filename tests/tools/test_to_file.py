@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from queue_engine.tools import to_file as to_file_module
 from queue_engine.tools.connecting import Connecting
 from queue_engine.tools.running import Stopping
 from queue_engine.tools.to_file import ToFile, ToFileOptions
@@ -83,6 +84,24 @@ async def test_a_sync_comes_before_the_server_gives_the_message_up(engine: Runni
     tool, stopping = ToFile(connecting, found, lambda line: None), Stopping()
     running = asyncio.create_task(tool.run(stopping))
     await wait_for_async("the sync", lambda: tool.counts["finished"] > 0)
+    stopping.ask()
+    await running
+
+
+async def test_a_file_is_finished_when_its_time_is_over_though_nothing_comes(
+    engine: RunningEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(to_file_module, "LOOK_S_MIN", 0.01)
+    work, done = tmp_path / "work", tmp_path / "done"
+    work.mkdir()
+    done.mkdir()
+    publish(engine, [b"one"])
+    layout = FileLayout(str(done), str(work), host="h", rotate_interval_s=0.01)
+    options = ToFileOptions(("t",), "f", layout, sync_interval_s=0.01)
+    tool = ToFile(connecting_to(engine), options, lambda line: None)
+    stopping = Stopping()
+    running = asyncio.create_task(tool.run(stopping))
+    await wait_for_async("the file", lambda: lines_in(done) == [b"one"])
     stopping.ask()
     await running
 

@@ -130,3 +130,18 @@ def test_a_file_that_another_program_writes_is_left_to_it(tmp_path: Path) -> Non
     first.close()
     second.close()
     assert files_of(tmp_path) == {"t.h.2026-01-31_12.log": b"one\nthree\n", "t.h-000001.2026-01-31_12.log": b"two\n"}
+
+
+def test_a_file_whose_time_is_over_is_finished_though_nothing_comes(tmp_path: Path) -> None:
+    work, done = tmp_path / "work", tmp_path / "done"
+    work.mkdir()
+    done.mkdir()
+    clock = Hand()
+    file = topic_file(done, clock, work_dir=str(work))
+    file.write(b"one")
+    file.close_if_over()
+    assert (files_of(done), file.path) == ({}, str(work / "t.h.2026-01-31_12.log"))
+    clock.now += timedelta(seconds=2)
+    file.close_if_over()
+    assert (files_of(done), file.path) == ({"t.h.2026-01-31_12.log": b"one\n"}, "")
+    file.close_if_over()
