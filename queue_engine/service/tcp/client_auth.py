@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from queue_engine.identity.auth_servers import SECRET_BYTES_MAX
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.identity.permission import Permission
@@ -89,7 +90,8 @@ class ClientAuth:
             self._gate.check()  # the first token may have been made this moment
         if not self._gate.is_enabled:
             raise ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
-        self._secret = command.secret
+        # No more than shows that it is too long: a connection keeps it, and its answer may take seconds.
+        self._secret = command.secret[: SECRET_BYTES_MAX + 1]
         self._with_authorization(self._answer)
 
     def _answer(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.identity.auth_servers import SECRET_BYTES_MAX
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.identity.permission import Permission
@@ -197,6 +198,13 @@ async def test_a_refused_secret_ends_the_connection(
     assert session.frames == [error]
     assert session.transport.is_closed
     assert not guarded.bench.stores["t"].pending
+
+
+async def test_of_a_secret_that_is_too_long_no_more_is_kept_than_shows_it(guarded: Guarded) -> None:
+    session = guarded.client()
+    session.send(b"AUTH\n" + sized(b"x" * (1 << 20)))
+    await guarded.settle(session)
+    assert guarded.gate.asked == [b"x" * (SECRET_BYTES_MAX + 1)]
 
 
 async def test_a_second_auth_is_refused(guarded: Guarded) -> None:
