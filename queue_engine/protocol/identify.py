@@ -9,6 +9,8 @@ from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
+# Clients send some hundred bytes. All other connections wait while a body is decoded: 5 MiB would take a second.
+BODY_BYTES_MAX = 64 << 10
 DEFAULT_OUTPUT_BUFFER_SIZE = 16 << 10
 # Client libraries send these two by default.
 DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS = 250
@@ -84,6 +86,8 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
 
     The values are checked in nsqd's order, which decides what it complains of. Names are those of this body alone.
     """
+    if len(body) > BODY_BYTES_MAX:
+        raise _invalid(f"body too big {len(body)} > {BODY_BYTES_MAX}")
     try:
         fields = JsonObject(body)
         requested = {name: fields.integer(name) for name in _TIMES_AND_SIZES}

@@ -5,9 +5,18 @@ from typing import Any
 import pytest
 
 from queue_engine.protocol.features import agreed_features
+from queue_engine.protocol.identify import BODY_BYTES_MAX, default_identity, parse_identify
 from queue_engine.tls.server_context import standard_name
 from queue_engine.vocabulary.errors import OptionsError, ProtocolError
 from queue_engine.vocabulary.options.options import Options
+
+
+def test_a_body_that_all_others_would_wait_for_is_refused() -> None:
+    options = Options()
+    default = default_identity("host", options)
+    assert parse_identify(b"{}".ljust(BODY_BYTES_MAX), default, options).client_id == ""
+    with pytest.raises(ProtocolError, match="E_BAD_BODY IDENTIFY body too big 65537 > 65536"):
+        parse_identify(b"{}".ljust(BODY_BYTES_MAX + 1), default, options)
 
 
 def test_nothing_is_agreed_that_the_server_does_not_offer() -> None:
