@@ -139,8 +139,8 @@ class Vitals:
 
     def drained_in(self, growth_s: float | None) -> float | None:
         """In how many seconds the depth is 0 if it goes on changing by `growth_s` a second; None when it does not
-        shrink, or that is unknown."""
-        if growth_s is None or growth_s >= -SHRINKING_S_MIN or not self.stats.depth:
+        shrink, that is unknown, or nothing was finished in the last minute: then messages only wait elsewhere."""
+        if growth_s is None or growth_s >= -SHRINKING_S_MIN or not self.stats.depth or self.finished_min == 0:
             return None
         return self.stats.depth / -growth_s
 

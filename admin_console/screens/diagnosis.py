@@ -61,10 +61,12 @@ def _note(since: str, also: Sequence[str]) -> str:
 
 
 def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell, ...]:
-    """The one act that is likely to help, and links to the consumer and the message that the finding is about."""
+    """The one act that is likely to help, and links to the consumer and the messages that the finding is about."""
     names = diagnosis.vitals.topic_name, diagnosis.vitals.channel_name
     acts: list[BaseCell] = []
     act = finding.kind.act
+    if act == "redrive_channel":  # first somebody looks why they failed
+        acts.append(LinkCell("Show the messages", f"{url_of('channel_messages', *names)}?state=quarantined"))
     if act == "quarantine_messages":
         acts.extend(_quarantine(finding, diagnosis, role))
     elif act:

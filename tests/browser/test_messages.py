@@ -74,7 +74,7 @@ def test_a_narrow_window_has_the_forms_of_a_list_behind_one_button(
     for path, label, button in (
         ("/topics/attic/shelf/~messages/", "Id or offset", "Sort, search, filter"),
         ("/topics/attic/~messages/", "Offset", "Go to an offset, time or key"),
-        ("/audit/", "Object", "Filter"),
+        ("/audit/", "Object", "Filters"),
     ):
         wide.goto(path)
         expect(wide.get_by_label(label, exact=True)).to_be_visible()

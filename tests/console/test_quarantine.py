@@ -55,7 +55,8 @@ def test_the_page_shows_what_is_set_aside_and_why(client: Client) -> None:
     assert "3 messages are quarantined." in page
     assert "3 quarantined" in page
     assert "3 by an operator" in page
-    assert f'href="{PAGE}~messages/?state=quarantined"' in page
+    assert page.count(f'href="{PAGE}~messages/?state=quarantined"') == 2, "in the banner and in the panel"
+    assert page.index("Show the messages") < page.index("Redrive…")
     assert "3 messages, 6 B, the oldest for" in page
     assert "6 messages (depth 2, 3 quarantined" not in page
     assert "5 messages (depth 2, 3 quarantined) will be dropped." in client.get(f"{PAGE}~empty/").content.decode()

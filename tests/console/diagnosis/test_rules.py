@@ -341,6 +341,8 @@ def test_time_to_drain_is_known_only_while_the_depth_shrinks() -> None:
     draining = vitals({"message_count": 2, "finish_count": 12, "depth": -10}, depth=7_200)
     assert (draining.growth_s, draining.drained_in(draining.growth_s)) == (-10, 720)
     assert [draining.drained_in(growth_s) for growth_s in (None, 0.0, 10.0, -0.01)] == [None] * 4
+    failing_all = vitals({"requeue_count": 12, "depth": -10}, depth=7_200)
+    assert failing_all.drained_in(-10.0) is None, "what failed is deferred, and comes back"
 
 
 @pytest.mark.parametrize(
