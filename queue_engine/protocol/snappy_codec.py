@@ -23,6 +23,8 @@ from queue_engine.protocol.compression import CompressionError
 BLOCK_BYTES_MAX = 64 << 10
 # Snappy's own bound for what a block of 64 KiB can become, and the checksum.
 _CHUNK_BYTES_MAX = 76_490 + 4
+# Chunks in a row that stand for nothing: identifiers, padding, empty ones. Each takes as long as one with bytes.
+_EMPTY_CHUNKS_MAX = 1_000
 _IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED = 0x00
 _RAW = 0x01
@@ -62,6 +64,7 @@ class SnappyDecoder:
         self._buffer = b""
         self._position = 0
         self._has_begun = False
+        self._empty_chunks = 0  # in a row
 
     def feed(self, data: bytes) -> None:
         self._buffer = self._buffer[self._position :] + data
@@ -77,6 +80,11 @@ class SnappyDecoder:
             if chunk:
                 parts.append(chunk)
                 count += len(chunk)
+                self._empty_chunks = 0
+                continue
+            self._empty_chunks += 1
+            if self._empty_chunks > _EMPTY_CHUNKS_MAX:
+                raise CompressionError(f"more than {_EMPTY_CHUNKS_MAX} snappy chunks in a row stand for nothing")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _chunk(self) -> bytes | None:

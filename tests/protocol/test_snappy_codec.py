@@ -85,3 +85,11 @@ def test_a_step_is_bounded_whatever_the_bytes_stand_for() -> None:
 def test_what_is_no_stream_is_refused(data: bytes, text: str) -> None:
     with pytest.raises(CompressionError, match=text):
         decoded(data)
+
+
+@pytest.mark.parametrize("empty", [IDENTIFIER, b"\xfe\x00\x00\x00", b"\x80\x02\x00\x00ab"])
+def test_chunks_that_stand_for_nothing_are_few_in_a_row(empty: bytes) -> None:
+    some = empty * 900 + SnappyEncoder().encode(b"x")
+    assert decoded(IDENTIFIER + some * 3) == b"xxx"
+    with pytest.raises(CompressionError, match="more than 1000 snappy chunks in a row"):
+        decoded(IDENTIFIER + empty * 2_000)

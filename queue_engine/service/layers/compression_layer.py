@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 # uvloop's largest read has as much.
 STEP_BYTES = 256 << 10
+# Behind a large read the loop would read on at once, up to 32 times, and bytes that stand for nothing take time, too.
+_LARGE_READ_BYTES = 64 << 10
 
 
 class CompressionLayer(Layer):
@@ -38,6 +40,7 @@ class CompressionLayer(Layer):
         self._has_more = False  # fed bytes wait to be decompressed
         self._is_below_paused = False
         self._is_step_due = False
+        self._is_large_read = False
         self._has_ended = False  # below; above learns of it behind what waits
 
     # What is above it calls these.
@@ -70,6 +73,7 @@ class CompressionLayer(Layer):
         if not self._is_closing:
             self._decoder.feed(data)
             self._has_more = True
+            self._is_large_read = len(data) >= _LARGE_READ_BYTES
             self._step()
 
     def eof_received(self) -> bool | None:
@@ -85,10 +89,11 @@ class CompressionLayer(Layer):
         try:
             data = self._decoder.decode(STEP_BYTES)
         except CompressionError as exc:
-            logger.info("client cut remote=%s reason=%r", self.get_extra_info("peername"), str(exc))
+            logger.info("client cut remote=%s reason=%r", _shown(self.get_extra_info("peername")), str(exc))
             self.abort()
             return
-        self._has_more = len(data) >= STEP_BYTES
+        self._has_more = len(data) >= STEP_BYTES or self._is_large_read
+        self._is_large_read = False
         self._settle_reading()
         if data:
             self._above.data_received(data)
@@ -113,3 +118,11 @@ class CompressionLayer(Layer):
         if not self._is_step_due:
             self._is_step_due = True
             self._loop.call_soon(self._step)
+
+
+def _shown(peer: Any) -> str:
+    """HOST:PORT, as other lines of the log have it."""
+    if not isinstance(peer, tuple):
+        return "unix"
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -18,6 +18,8 @@ _RECORD_BYTES = 16 << 10
 _EARLY_BYTES_MAX = 64 << 10
 # TLS itself answers a peer (key updates, alerts). A peer that asks for answers and reads none is cut at this.
 _UNREAD_ANSWERS_MAX = 64 << 10
+# Behind a large read the loop would read on at once, up to 32 times, and records of a byte take as long as full ones.
+_LARGE_READ_BYTES = 128 << 10
 
 # One for all connections, since the loop's thread alone reads: as much as uvloop reads from a socket at once.
 _plain = memoryview(bytearray((256 << 10) + _RECORD_BYTES))
@@ -48,6 +50,9 @@ class TlsLayer(Layer):
         self._early: list[bytes] = []
         self._early_bytes = 0
         self._unread_answers = 0  # bytes of TLS's own answers, since the peer had read all
+        self._is_paused = False  # who is above has paused reading
+        self._is_turn_of_others = False
+        self._is_below_paused = False
         self.is_done = False
         """Whether the handshake is done."""
 
@@ -88,6 +93,17 @@ class TlsLayer(Layer):
             self._send()
         self._below.close()
 
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._settle_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._settle_reading()
+
+    def is_reading(self) -> bool:
+        return not self._is_paused
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._tls if name == "ssl_object" else super().get_extra_info(name, default)
 
@@ -100,6 +116,25 @@ class TlsLayer(Layer):
         if not self.is_done and not self._shake_hands():
             return
         self._read()
+        if len(data) >= _LARGE_READ_BYTES and not self._is_turn_of_others:
+            self._is_turn_of_others = True
+            self._settle_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_turn_of_others = False
+        self._settle_reading()
+
+    def _settle_reading(self) -> None:
+        """Have what is below paused as long as there is a reason."""
+        is_wanted = self._is_paused or self._is_turn_of_others
+        if is_wanted == self._is_below_paused or self.is_closing():
+            return
+        self._is_below_paused = is_wanted
+        if is_wanted:
+            self._below.pause_reading()
+        else:
+            self._below.resume_reading()
 
     def eof_received(self) -> bool | None:
         return self._above.eof_received() if self.is_done else False

@@ -11,7 +11,8 @@ UNREAD = 2  # the peer has left too many answers unread
 BODY = 4  # there is no room for the body that has begun
 CROWDED = 8  # there is no room for another body to begin
 HELD = 16  # the answer to AUTH is awaited, or answers before that to IDENTIFY, behind which layers come
-_OWED = UNSETTLED | HELD
+TURN = 32  # it has sent many commands, and other connections have their turn before its next ones
+_OWED = UNSETTLED | HELD | TURN
 WITHOUT_ROOM = BODY | CROWDED
 
 

@@ -42,6 +42,11 @@ MAGIC = b"  V2"
 UNSETTLED_BYTES_MAX = 8 << 20
 # Reading pauses, too, while the peer has left so many bytes unread: answers are not held back like messages.
 UNREAD_BYTES_MAX = 256 << 10
+# Commands of one connection that are done in a row; then other connections have their turn.
+COMMANDS_PER_TURN = 1_000
+# So many fill a large read, behind which the loop would read on from the same socket, up to 32 times.
+_LARGE_READ_BYTES = 128 << 10
+_MANY_COMMANDS = 64
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
@@ -100,8 +105,9 @@ class Session(asyncio.Protocol):
         self._handlers = self._client.handlers
         self._pub_counts = self._client.pub_counts
         self._reading = Reading(self._note_resumed)
+        self._is_turn_due = False
         self._ends_after_waiting = False
-        self._has_ended = False  # the client's side has, while the answer to AUTH was awaited
+        self._has_ended = False  # the client's side has, while commands before that waited
         self._is_write_paused = False
         # Time, monotonic ns.
         now_ns = clock.monotonic_ns()
@@ -193,10 +199,9 @@ class Session(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends nothing more. It gets the answers to all that it sent; then the connection ends."""
-        if self._client.auth.is_asking:
-            self._has_ended = True  # TLS read the end together with commands that wait: `go_on` comes back to it
-            return True
-        if self._closing_ns is None and not self._ends_after_waiting:
+        if self._client.auth.is_asking or self._reading.pauses & reading.TURN:
+            self._has_ended = True  # TLS read the end together with commands that wait: `_take_end` comes back to it
+        elif self._closing_ns is None and not self._ends_after_waiting:
             try:
                 if self._magic is None:
                     self._parser.finish()
@@ -222,9 +227,16 @@ class Session(asyncio.Protocol):
         parser.feed(data)
         handlers = self._handlers
         began_ns = self._command_began_ns
-        while (command := parser.next()) is not None:
+        for count in range(COMMANDS_PER_TURN):
+            command = parser.next()
+            if command is None:
+                if count > _MANY_COMMANDS and len(data) >= _LARGE_READ_BYTES:
+                    self._give_turn()
+                break
             handlers[type(command)](command)
             began_ns = None  # an unfinished command now began in this read
+        else:
+            self._give_turn()
         if self._has_asked_for_body and began_ns is None:
             self._leave_body()  # the body is complete
         if not parser.in_progress:
@@ -238,6 +250,26 @@ class Session(asyncio.Protocol):
                 self._has_asked_for_body = True
                 if not self._bodies.ask(self, body_bytes, parser.buffered_bytes):
                     self._reading.pause(reading.BODY)
+
+    def _give_turn(self) -> None:
+        """Take the next commands after other connections had their turn."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._reading.pause(reading.TURN)
+            asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_turn_due = False
+        self.data_received(b"")
+        if not self._is_turn_due:
+            self._reading.resume(reading.TURN)
+            self._take_end()
+
+    def _take_end(self) -> None:
+        """The end that came while commands before it waited, once they are taken."""
+        if self._has_ended:
+            self._has_ended = False
+            self.eof_received()
 
     def _leave_body(self) -> None:
         if self._has_asked_for_body:
@@ -289,7 +321,7 @@ class Session(asyncio.Protocol):
     def _note_resumed(self, reason: int) -> None:
         """While reading was paused the client could send no sign of life and finish no command. One that sent nothing
         while it had no room has no excuse."""
-        if reason & reading.WITHOUT_ROOM and not has_unread_bytes(self._transport):
+        if reason == reading.TURN or (reason & reading.WITHOUT_ROOM and not has_unread_bytes(self._transport)):
             return
         self.heard_ns = self._clock.monotonic_ns()
         if self._command_began_ns is not None:
@@ -360,8 +392,7 @@ class Session(asyncio.Protocol):
             self.fail(exc)
         self._reading.resume(reading.HELD)
         self.data_received(b"")  # what came with AUTH and behind it
-        if self._has_ended:
-            self.eof_received()
+        self._take_end()
         if self.answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
 

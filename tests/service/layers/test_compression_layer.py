@@ -136,3 +136,15 @@ async def test_what_is_no_stream_cuts_the_connection(parts: tuple[MemoryTranspor
     transport.session.data_received(b"PUB topic\n and more that is no stream")
     assert transport.is_aborted
     assert above.reads == []
+
+
+async def test_a_large_read_of_what_stands_for_nothing_gives_others_a_turn(
+    parts: tuple[MemoryTransport, Above, bytes],
+) -> None:
+    transport, above, _ = parts
+    one_byte = SnappyEncoder() if isinstance(above.layer._decoder, SnappyDecoder) else DeflateEncoder(6)
+    transport.session.data_received(b"".join(one_byte.encode(b"x") for _ in range(10_000)))
+    assert not transport.is_reading
+    await turns(2)
+    assert transport.is_reading
+    assert sum(above.reads) == 10_000

@@ -294,6 +294,19 @@ async def test_a_client_that_leaves_ends_its_question(guarded: Guarded) -> None:
     assert session.frames == []
 
 
+async def test_a_client_that_sends_nothing_more_gets_its_answers(guarded: Guarded) -> None:
+    session = guarded.client()
+    session.send(AUTH + pub("t", b"m"))
+    session.session.eof_received()  # inside TLS the end may come with what was sent before it
+    await guarded.settle(session)
+    assert not session.transport.is_closed
+    guarded.gate.answers.put_nowait(deploy())
+    await guarded.settle(session)
+    complete(guarded, session)
+    assert session.frames == [ANSWER, "OK"]
+    assert session.transport.is_closed
+
+
 async def test_the_figures_name_the_identity(guarded: Guarded) -> None:
     session = await authorized(guarded, Authorization("deploy", [OneTopic("t")], identity_url=""))
     session.send(pub("t", b"m"))

@@ -54,6 +54,10 @@ class TlsClient:
 
     def send(self, data: bytes) -> None:
         self.tls.write(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is written, as one read."""
         self.session.send(self._outgoing.read())
 
     def read(self) -> bytes:
@@ -188,3 +192,18 @@ async def test_a_bomb_of_small_commands_takes_its_turns(bench: Bench) -> None:
         turns += 1
     assert turns >= 7
     assert not client.transport.is_closed
+
+
+async def test_a_large_read_of_tiny_records_gives_others_a_turn(bench: Bench, certificates: Certificates) -> None:
+    session = bench.client()
+    session.send(identify(tls_v1=True))
+    session.turn()
+    client = TlsClient(session, certificates.client_context())
+    client.shake_hands()
+    session.turn()
+    for part in pub("t", bytes(8_000)):
+        client.tls.write(bytes((part,)))
+    client.flush()
+    assert not session.transport.is_reading
+    await asyncio.sleep(0)
+    assert session.transport.is_reading
