@@ -30,6 +30,7 @@ from queue_engine.service.http.reference import parameters
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
+from queue_engine.service.http.token_check import NOT_ALLOWED
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
@@ -122,6 +123,7 @@ class ReadRoutes:
             )
             offset = whole_number(query, parameters.LEASE_OFFSET) if "offset" in query else None
             if "lease" in query:
+                self._require_lease(head, query["lease"])
                 lease, ticket = self._engine.log.renew_lease(
                     query["lease"], ttl_ms=ttl_ms, offset=offset, segments_max=segments_max
                 )
@@ -137,9 +139,10 @@ class ReadRoutes:
 
     def _renew(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         def read(query: Query) -> _Read:
-            return _EMPTY, self._engine.log.renew_leases(
-                log_queries.leases_of(body), ttl_ms=whole_number(query, parameters.TTL_MS)
-            )
+            leases = log_queries.leases_of(body)
+            for lease in leases:
+                self._require_lease(head, lease)
+            return _EMPTY, self._engine.log.renew_leases(leases, ttl_ms=whole_number(query, parameters.TTL_MS))
 
         self._answer_read(head, answer, read)
 
@@ -154,8 +157,12 @@ class ReadRoutes:
             refuse("", Refusal(400, "INVALID_REQUEST", "lease is missing"))
             return
         try:
+            self._require_lease(head, lease)
             topic = self._engine.log.topic_of_lease(lease)
             ticket = self._engine.log.release_lease(lease)
+        except Refusal as refusal:
+            refuse("", refusal)
+            return
         except PenstockError as exc:
             refuse("", act_refusal(exc))
             return
@@ -172,6 +179,16 @@ class ReadRoutes:
             answer(_EMPTY)
 
         ticket.when_done(settled)
+
+    def _require_lease(self, head: RequestHead, lease: str) -> None:
+        """Check that the request's token may read the lease's topic: /stats shows the names of leases to anybody.
+
+        Raises Refusal, or PenstockError for an unknown lease."""
+        if head.may_read is None or head.may_read(""):
+            return
+        topic = self._engine.log.topic_of_lease(lease)
+        if not head.may_read(topic):
+            raise Refusal(403, NOT_ALLOWED, f"the token {head.actor} does not allow to consume on topic {topic}")
 
     def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
         """Call `read`, and answer when its ticket is done."""

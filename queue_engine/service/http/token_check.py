@@ -6,10 +6,12 @@ more its address has sent (`identity/guesses.py`).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Gate
+from queue_engine.identity.permission import Permission
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Response
@@ -21,8 +23,8 @@ from queue_engine.vocabulary.options.addresses import is_loopback, is_socket_pat
 
 MISSING = "TOKEN_REQUIRED"
 NOT_ALLOWED = "NOT_ALLOWED"
-_BEARER = b"Bearer "
-# The lease itself, a random name, shows that its owner may have it; these name no topic.
+_BEARER = b"bearer "
+# These name no topic: their handlers look at that of the lease.
 _OF_A_LEASE = ("/log/renew", "/log/release")
 
 
@@ -53,6 +55,7 @@ class TokenCheck:
         authorization = self._gate.known(secret) if secret else None
         if authorization is not None:
             head.actor = authorization.identity
+            head.may_read = partial(authorization.may, Permission.CONSUME)
             if complaint := _complaint_about_rights(head, authorization):
                 return RefusedRequest(self._refuse(head, NOT_ALLOWED, complaint))
             return None
@@ -83,7 +86,8 @@ class TokenCheck:
 
 def _secret_of(head: RequestHead) -> bytes:
     given = head.header(b"authorization") or b""
-    return given.removeprefix(_BEARER) if given.startswith(_BEARER) else b""
+    length = len(_BEARER)
+    return given[length:] if given[:length].lower() == _BEARER else b""
 
 
 def _complaint_about_rights(head: RequestHead, authorization: Authorization) -> str:

@@ -82,6 +82,32 @@ async def test_a_lease_is_renewed_and_released_with_a_token_of_its_topic(tmp_pat
             assert (await server.request("POST", target, body, token)).status == 200, target
 
 
+async def test_the_scheme_is_read_in_any_case(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        secret = server.new_token(*Permission)["Authorization"].removeprefix("Bearer ")
+        for scheme, status in (("Bearer", 200), ("bearer", 200), ("BEARER", 200), ("Basic", 403), ("Bearer ", 403)):
+            headers = {"Authorization": f"{scheme} {secret}"}
+            assert (await server.request("POST", "/topic/create?topic=t", b"", headers)).status == status, scheme
+
+
+async def test_a_lease_of_another_topic_is_left_alone(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        for topic in ("orders", "logs"):
+            server.engine.acts.create_topic(topic)
+        everything = server.new_token(*Permission)
+        assert (await server.request("POST", "/pub?topic=orders", b"x", everything)).status == 200
+        lease = (await server.request("POST", "/log/lease?topic=orders&offset=0", b"", everything)).json["lease"]
+        token = server.new_token(*Permission, topics=("logs",))
+        for target, body in (
+            (f"/log/lease?lease={lease}&ttl_ms=1000", b""),
+            (f"/log/lease?topic=logs&lease={lease}", b""),
+            ("/log/renew", lease.encode()),
+            (f"/log/release?lease={lease}", b""),
+        ):
+            assert (await server.request("POST", target, body, token)).message == "NOT_ALLOWED", target
+        assert (await server.request("POST", f"/log/release?lease={lease}", b"", everything)).status == 200
+
+
 async def test_tokens_that_expired_were_revoked_forged_or_cut_are_refused(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         server.engine.acts.create_topic("orders")

@@ -17,8 +17,9 @@ UNIX = "unix"
 class RequestHead:
     """A request's first part, before any of its body was read.
 
-    actor: the name of its token, once that is checked; "" for none. refused: answers a request that may not pass, after
-    its body was dropped; None for the others.
+    actor: the name of its token, once that is checked; "" for none. may_read: whether that token may read a topic, ""
+    for all of them; None without a token. refused: answers a request that may not pass, after its body was dropped;
+    None for the others.
     """
 
     method: str
@@ -31,6 +32,7 @@ class RequestHead:
     local_host: str  # the address of ours that the client connected to
     is_tls: bool = False
     actor: str = ""
+    may_read: Callable[[str], bool] | None = None
     refused: Callable[[Answer], object] | None = None
 
     @property
