@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
+from queue_engine.catalog.stores import LOG_DIRECTORY, Stores
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.backup_files import DIRECTORY, Staging, remove_left
@@ -24,7 +25,6 @@ from queue_engine.disk_queue.store import DiskQueueStore
 from queue_engine.log_store.log_store import LogStore
 from queue_engine.samples.sample_log import DIRECTORY as SAMPLES_DIRECTORY
 from queue_engine.samples.sampler import Sampler
-from queue_engine.stores import LOG_DIRECTORY, Stores
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 
 logger = logging.getLogger(__name__)

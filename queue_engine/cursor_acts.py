@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
+from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_acts import END, START, Target, log_store_of
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import Cursor, EndedCursor
-from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,

@@ -11,7 +11,8 @@ from itertools import islice
 
 from queue_engine.aside_files import AsideFiles
 from queue_engine.backups import Backups
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
+from queue_engine.catalog.stores import Stores
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.cursor_acts import CursorActs
 from queue_engine.delivery.channel import Channel
@@ -35,7 +36,6 @@ from queue_engine.running_config import RunningConfig
 from queue_engine.samples.disk_watch import DiskWatch
 from queue_engine.samples.sampler import Sampler
 from queue_engine.storage.store import TopicStore
-from queue_engine.stores import Stores
 from queue_engine.topic_acts import TopicActs
 from queue_engine.trash_acts import TrashActs
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock

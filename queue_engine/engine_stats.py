@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from queue_engine import cursor_acts
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
+from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.stats import (
@@ -23,7 +24,6 @@ from queue_engine.delivery.workload import Workload
 from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
-from queue_engine.stores import Stores
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import NoRoomError
 from queue_engine.vocabulary.faults import Faults

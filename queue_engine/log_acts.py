@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from queue_engine.act_kinds import check, why_not
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
+from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
 from queue_engine.fetch.key_search import KeyPage, KeySearch
@@ -22,7 +23,6 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.reader_registry import Reader
 from queue_engine.samples.sampler import Sampler
-from queue_engine.stores import Stores
 from queue_engine.vocabulary.errors import (
     InvalidStorageError,
     OffsetTooHighError,

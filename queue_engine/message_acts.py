@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from queue_engine.act_kinds import check
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery import by_hand
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import MessageResult, Outcome

@@ -6,7 +6,7 @@ They change nothing, so one that fails unexpectedly fails its request, and fence
 from collections.abc import Mapping
 
 from queue_engine.act_kinds import check
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog

@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from queue_engine.act_kinds import check
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob

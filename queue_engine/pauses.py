@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from queue_engine.catalog import Catalog, has_lasting_channels, released_change
+from queue_engine.catalog.catalog import Catalog, has_lasting_channels, released_change
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.delivery.topic import Topic

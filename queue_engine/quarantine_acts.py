@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from queue_engine.act_kinds import check
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.fence_on_failure import fence_on_failure

@@ -6,7 +6,8 @@ ChannelNotFoundError. An unexpected error fences the topic or channel (`fence_on
 
 from collections.abc import Sequence
 
-from queue_engine.catalog import Catalog
+from queue_engine.catalog.catalog import Catalog
+from queue_engine.catalog.stores import KINDS
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
@@ -17,7 +18,6 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.pauses import PauseAsked, Pauses
 from queue_engine.quarantine_acts import QuarantineActs
-from queue_engine.stores import KINDS
 from queue_engine.vocabulary.errors import CountsChangedError, InvalidStorageError
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown

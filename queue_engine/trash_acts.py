@@ -10,16 +10,16 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from queue_engine.act_kinds import check
-from queue_engine.catalog import Catalog, released_change
+from queue_engine.catalog.catalog import Catalog, released_change
+from queue_engine.catalog.stores import Stores
+from queue_engine.catalog.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.log_store.channel_restore import ChannelRestore
 from queue_engine.pauses import Pauses
 from queue_engine.progress.trashed_channels import TrashedChannel
-from queue_engine.stores import Stores
 from queue_engine.topology.topology import Change, channel_paused, channel_redriven, max_attempts_set
-from queue_engine.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, TrashConflictError, TrashNotFoundError
 from queue_engine.vocabulary.flow.redrive import RedriveState

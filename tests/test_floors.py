@@ -38,9 +38,13 @@ MAY_IMPORT = {
     "samples": "vocabulary vocabulary.options disk commit_log progress log_store fetch delivery",
     "identity": "vocabulary vocabulary.options disk",
     "tls": "vocabulary vocabulary.options",
+    "catalog": (
+        "vocabulary vocabulary.options disk storage commit_log consume_queue progress readers log_store disk_queue "
+        "delivery topology"
+    ),
     "engine": (
-        "vocabulary vocabulary.options vocabulary.flow wire disk storage commit_log consume_queue progress readers "
-        "log_store fetch disk_queue delivery messages topology samples"
+        "vocabulary vocabulary.options vocabulary.flow wire disk storage commit_log progress readers log_store fetch "
+        "disk_queue delivery messages topology samples catalog"
     ),
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",

@@ -351,7 +351,7 @@ def test_a_topic_from_before_the_name_was_reserved_is_kept_until_it_is_deleted(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("queue_engine.catalog.is_reserved", lambda name: False)
+        before.setattr("queue_engine.catalog.catalog.is_reserved", lambda name: False)
         engine = make_engine(tmp_path, clock)
         publish(engine, b"old", topic=SAMPLES_TOPIC)
         engine.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.catalog.topology_promises import NUMBERS_AHEAD
 from queue_engine.log_store.offset_reservation import OFFSETS_MIN
 from queue_engine.service.runner import EngineRunner
 from queue_engine.topology.topology import (
@@ -16,7 +17,6 @@ from queue_engine.topology.topology import (
     parse_topology,
     released_upto,
 )
-from queue_engine.topology_promises import NUMBERS_AHEAD
 from queue_engine.vocabulary.errors import StorageError, TopologyError
 from queue_engine.vocabulary.version import VERSION
 from tests.support.engine import settle

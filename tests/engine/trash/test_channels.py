@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from admin_console.gateway.act_table import sentence_of
+from queue_engine.catalog.trash import LEAST_MS
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
-from queue_engine.trash import LEAST_MS
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CountsChangedError, TrashNotFoundError
 from queue_engine.wire.trash import TrashStats
@@ -390,7 +390,7 @@ def test_without_a_trash_a_deleted_topic_takes_its_older_entries_with_it(tmp_pat
 def test_beyond_so_many_entries_the_oldest_go(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_engine.trash.ENTRIES_MAX", 3)
+    monkeypatch.setattr("queue_engine.catalog.trash.ENTRIES_MAX", 3)
     engine = make_engine(tmp_path, clock)
     fill(engine, clock)
     acts: list[ActRecord] = []

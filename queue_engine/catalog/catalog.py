@@ -9,7 +9,10 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
-from queue_engine.acts_in_turn import ActsInTurn
+from queue_engine.catalog.acts_in_turn import ActsInTurn
+from queue_engine.catalog.stores import Stores
+from queue_engine.catalog.topology_promises import TopologyPromises
+from queue_engine.catalog.trash import Trash, TrashItem, log_store
 from queue_engine.consume_queue.set_aside import set_aside
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer
@@ -20,7 +23,6 @@ from queue_engine.delivery.workload import Workload
 from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files
 from queue_engine.storage.store import TopicStore
-from queue_engine.stores import Stores
 from queue_engine.topology.change_log import ChangeLog
 from queue_engine.topology.entries import ChannelEntry, TopicEntry
 from queue_engine.topology.log_guard import LogGuard
@@ -37,8 +39,6 @@ from queue_engine.topology.topology import (
     topic_trashed,
 )
 from queue_engine.topology.trash_entry import TrashEntry
-from queue_engine.topology_promises import TopologyPromises
-from queue_engine.trash import Trash, TrashItem, log_store
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import (
     ChannelNotFoundError,

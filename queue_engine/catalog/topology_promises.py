@@ -7,7 +7,7 @@ The number of a deleted topic stays in it until the log has no record of that to
 
 import logging
 
-from queue_engine.stores import Stores
+from queue_engine.catalog.stores import Stores
 from queue_engine.topology.change_log import ChangeLog
 from queue_engine.topology.log_guard import LogGuard, UnknownTopicsError
 from queue_engine.topology.topology import (

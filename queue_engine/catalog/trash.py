@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from queue_engine.catalog.topology_promises import TopologyPromises
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome, TrashTotals
 from queue_engine.delivery.topic import Topic
@@ -39,7 +40,6 @@ from queue_engine.topology.topology import (
     trash_limited,
 )
 from queue_engine.topology.trash_entry import TrashEntry
-from queue_engine.topology_promises import TopologyPromises
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.names import is_ephemeral

@@ -1,0 +1,1 @@
+"""Which topics and channels there are: by name, in the trash, with their stores."""
