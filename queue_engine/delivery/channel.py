@@ -9,6 +9,7 @@ Fences in queue_engine/README.md lists what each command does then.
 from collections.abc import Callable
 from typing import Protocol
 
+from queue_engine.delivery.backlog_stats import BacklogStatsReader
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.failure_window import FailureWindow
 from queue_engine.delivery.fences import Fence, Fences, refusal
@@ -23,7 +24,6 @@ from queue_engine.delivery.stats import (
     InFlightStats,
     Outcome,
 )
-from queue_engine.storage.quarantine_stats import NO_QUARANTINE
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -99,7 +99,7 @@ class Channel:
         self._fences = fences
         # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
-        self._counts = (0, 0, 0, 0)  # the last that could be read
+        self._backlog_stats = BacklogStatsReader(backlog, self._in_flight, self.stop)
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
         # Counters since the process started.
         self.finish_count = 0
@@ -496,11 +496,7 @@ class Channel:
 
     def counts(self) -> Outcome:
         """What it holds: waiting, in flight, deferred, quarantined; the last known ones where they can't be counted."""
-        try:
-            depth, deferred = self.backlog.depth, self.backlog.deferred_count
-        except Exception as exc:
-            depth, deferred = self._counts[0], self._counts[2]
-            self.stop("counting what waits", exc)
+        depth, deferred = self._backlog_stats.waiting_and_deferred()
         quarantined = self.backlog.quarantine_stats().count
         return Outcome(depth=depth, in_flight=self.in_flight_count, deferred=deferred, quarantined=quarantined)
 
@@ -604,46 +600,18 @@ class Channel:
     ) -> ChannelStats:
         """unreadable: why the disk refuses the channel, as far as the caller knows. window: of this moment. Never
         fails: a value that can't be read now is the last known one, or None."""
-        backlog = self.backlog
-        try:
-            counts = backlog.depth, backlog.backend_depth, backlog.deferred_count, backlog.message_count
-            self._counts = counts
-        except Exception as exc:
-            counts = self._counts
-            self.stop("counting what waits", exc)
-        attempts, attempts_id = 0, b""
-        oldest_ns = None
-        quarantine = NO_QUARANTINE
-        try:
-            quarantine = backlog.quarantine_stats()
-            oldest_ns = self._oldest_ns()
-        except StorageError as exc:
-            unreadable = unreadable or str(exc)
-        except Exception as exc:
-            self.stop("looking for its oldest message", exc)
-        try:
-            disk_bytes: int | None = backlog.disk_bytes()
-            next_due_ns, latest_due_ns = backlog.next_due_ns(), backlog.latest_due_ns()
-            attempts, attempts_id = backlog.most_attempts()
-        except StorageError as exc:
-            disk_bytes = next_due_ns = latest_due_ns = None
-            unreadable = unreadable or str(exc)
-        except Exception as exc:
-            disk_bytes = next_due_ns = latest_due_ns = None
-            self.stop("making its stats", exc)
-        depth, backend_depth, deferred_count, message_count = counts
+        stored = self._backlog_stats.read(unreadable)
         ready_count = 0
         for consumer in self.consumers.values():
             ready_count += consumer.ready_count
-        most_id = attempts_id.decode("ascii", "replace")
         return ChannelStats(
             topic_name=self.topic_name,
             channel_name=self.name,
-            depth=depth,
-            backend_depth=backend_depth,
+            depth=stored.depth,
+            backend_depth=stored.backend_depth,
             in_flight_count=self.in_flight_count,
-            deferred_count=deferred_count,
-            message_count=message_count,
+            deferred_count=stored.deferred_count,
+            message_count=stored.message_count,
             finish_count=self.finish_count,
             requeue_count=self.requeue_count,
             timeout_count=self.timeout_count,
@@ -654,40 +622,32 @@ class Channel:
             pause=self.pause,
             resume_refused=self.resume_refused,
             ramp=self.ramp,
-            oldest_ns=oldest_ns,
-            next_due_ns=next_due_ns,
-            latest_due_ns=latest_due_ns,
-            disk_bytes=disk_bytes,
-            dropped_count=backlog.dropped_count,
+            oldest_ns=stored.oldest_ns,
+            next_due_ns=stored.next_due_ns,
+            latest_due_ns=stored.latest_due_ns,
+            disk_bytes=stored.disk_bytes,
+            dropped_count=self.backlog.dropped_count,
             clients=clients,
             number=self.number,
             latency=self._latency.lend(),
             window=window,
             held=self._latency.held.counts(),
-            held_back=self._reason_to_hold_back() if depth and self.fence is None else "",
+            held_back=self._reason_to_hold_back() if stored.depth and self.fence is None else "",
             fenced="" if self.fence is None else self.fence.reason,
-            unreadable=unreadable,
-            attempts_max=attempts,
-            attempts_max_id=most_id,
-            quarantined_count=quarantine.count,
-            quarantine=quarantine,
+            unreadable=stored.unreadable,
+            attempts_max=stored.attempts_max,
+            attempts_max_id=stored.attempts_max_id,
+            quarantined_count=stored.quarantine.count,
+            quarantine=stored.quarantine,
             redrive=self.redrive,
             failures=self._failures.look(
                 self.consumers.values(),
                 self.requeue_count,
                 self.timeout_count,
-                attempts_max=attempts,
-                attempts_max_id=most_id,
+                attempts_max=stored.attempts_max,
+                attempts_max_id=stored.attempts_max_id,
             ),
         )
-
-    def _oldest_ns(self) -> int | None:
-        """As `Backlog.oldest_ns`, with what is in flight."""
-        oldest_ns = self.backlog.oldest_ns()
-        if self.backlog.can_reread:
-            return oldest_ns
-        held_ns = self._in_flight.oldest_ns(self.backlog.aged_by_due)
-        return min((time_ns for time_ns in (oldest_ns, held_ns) if time_ns is not None), default=None)
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""
