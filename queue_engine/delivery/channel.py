@@ -18,6 +18,7 @@ from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
 from queue_engine.delivery.ramp_pace import RampPace
 from queue_engine.delivery.sampling import draw
+from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import (
     ChannelStats,
     ClientStats,
@@ -25,7 +26,7 @@ from queue_engine.delivery.stats import (
     Outcome,
 )
 from queue_engine.storage.store import Backlog
-from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
+from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import RequestError, StorageError
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
@@ -95,6 +96,7 @@ class Channel:
         self._failures = FailureWindow(time_ns)
         self._budgets = budgets
         self._in_flight = InFlightTable(self._latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
+        self._limits = SendLimits(backlog, self._in_flight, budgets)
         self._workload = workload
         self._fences = fences
         # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
@@ -208,10 +210,10 @@ class Channel:
     def _deliver(self, now_ns: int) -> bool:
         if self.backlog.depth == 0:
             return False
-        if self._has_spent_in_flight():
+        if self._limits.has_spent_in_flight():
             self._budgets.in_flight.when_free(self._wake_again)
             return False
-        if self._has_too_many_deferred():
+        if self._limits.has_too_many_deferred():
             # A deferred message that is due wakes the channel, too.
             self._budgets.deferred.when_free(self._wake_again)
             return False
@@ -227,7 +229,7 @@ class Channel:
         runs_left = TURN_RUNS_MAX
         is_more = True
         try:
-            while consumers and is_more and runs_left > 0 and not self._has_spent_in_flight():
+            while consumers and is_more and runs_left > 0 and not self._limits.has_spent_in_flight():
                 # Each consumer gets an even share, so that the first does not take it all.
                 share = -(-self.backlog.depth // len(consumers))
                 still_ready: list[Consumer] = []
@@ -274,31 +276,6 @@ class Channel:
             self._workload.schedule(self)
             self._workload.wake_soon(self)
         return False
-
-    def _has_spent_in_flight(self) -> bool:
-        """Whether nothing more may be sent for now, because messages in flight take too much memory. Each channel may
-        always have some in flight."""
-        budget = self._budgets.in_flight
-        return budget.used >= budget.bytes_max and len(self._in_flight) > 0 and not self.backlog.can_reread
-
-    def _has_too_many_deferred(self) -> bool:
-        """Whether nothing new may be sent for now, because REQ deferred more than the limits allow. REQ is never
-        refused; DPUB is."""
-        count = self.backlog.deferred_count
-        return count > 0 and (count > self._budgets.deferred_count_max or self._budgets.deferred.is_exceeded)
-
-    def _reason_to_hold_back(self) -> str:
-        """Why nothing is delivered now, though something waits; "" when the channel may deliver."""
-        if self._has_too_many_deferred():
-            reached = deferred_limit_reached(self._budgets, self.backlog.deferred_count)
-            return f"{reached}: nothing is delivered until some are due"
-        if self._has_spent_in_flight():
-            budget = self._budgets.in_flight
-            return (
-                f"messages in flight take {budget.used} bytes of memory and the most is {budget.bytes_max} "
-                "(--max-in-flight-bytes): nothing more is delivered until some are finished"
-            )
-        return ""
 
     def _wake_again(self) -> None:
         self._workload.wake(self)
@@ -632,7 +609,7 @@ class Channel:
             latency=self._latency.lend(),
             window=window,
             held=self._latency.held.counts(),
-            held_back=self._reason_to_hold_back() if stored.depth and self.fence is None else "",
+            held_back=self._limits.reason_to_hold_back() if stored.depth and self.fence is None else "",
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=stored.unreadable,
             attempts_max=stored.attempts_max,
