@@ -203,7 +203,7 @@ class TopologyFiles:
             )
         data = self.read_bytes(self.nsqd_path)
         if data is None:
-            return FoundTopology()
+            return FoundTopology(Topology(nsqd_crc=nsqd_file.NO_FILE))
         state = parse_topology(data, self.nsqd_path)
         state.unlisted_below = 0  # nsqd gives no numbers
         state.nsqd_crc = nsqd_file.checksum(data)
@@ -212,7 +212,12 @@ class TopologyFiles:
     def _see_what_nsqd_did(self, found: FoundTopology) -> None:
         """Take over nsqd's topics and channels if nsqd ran since the last stop. Raises TopologyError."""
         state = found.state
-        data = self.read_bytes(self.nsqd_path) if state.nsqd_crc else None
+        data = self.read_bytes(self.nsqd_path)
+        if not state.nsqd_crc:
+            # An older version wrote topology.json: what nsqd.dat has may be long gone. Where there is none, the next
+            # one is of an nsqd that ran.
+            state.nsqd_crc = nsqd_file.NO_FILE if data is None else ""
+            return
         if data is None or nsqd_file.checksum(data) == state.nsqd_crc or nsqd_file.is_ours(data):
             return
         try:

@@ -48,6 +48,10 @@ def checksum(data: bytes) -> str:
     return f"{crc32c(data):08x}"
 
 
+# The checksum in topology.json while there is no nsqd.dat.
+NO_FILE = checksum(b"")
+
+
 def is_ours(data: bytes) -> bool:
     """Whether a clean stop wrote these bytes. False for what can't be read."""
     try:

@@ -81,8 +81,8 @@ class Topology:
     """All that exists. topics: by number. deleted: numbers that the log may still hold records of.
 
     format: of the file it was read from. is_checked: whether that file had a checksum, and it was right. nsqd_crc: the
-    checksum of nsqd.dat as it was last read or written, "" for none; nsqd_knows_all: whether it has all that exists
-    (`nsqd_file.py`).
+    checksum of nsqd.dat as it was last read or written, `nsqd_file.NO_FILE` where there was none, "" for a file of an
+    older version; nsqd_knows_all: whether it has all that exists (`nsqd_file.py`).
     """
 
     topics: dict[int, TopicEntry] = field(default_factory=dict)

@@ -269,6 +269,21 @@ def test_what_was_made_before_a_kill_is_not_taken_for_deleted(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_nsqd_made_where_there_was_no_disk_queue_is_taken_over(tmp_path: Path, is_killed: bool) -> None:
+    """Else the next stop would write a file without it, and its messages would belong to no topic."""
+    engine = start(tmp_path, storage="log")
+    engine.acts.create_topic("kept")
+    settle(engine)
+    if not is_killed:
+        engine.close()
+    write_metadata(tmp_path, {"orders": ["billing"]})
+    write_queue(tmp_path, "orders:billing", [messages(3)])
+    again = start(tmp_path)
+    assert bodies_of(again, "orders", "billing") == [b"m0", b"m1", b"m2"]
+    assert set(again.topics) == {"kept", "orders"}
+
+
 def test_a_file_that_nsqd_left_before_the_first_start_is_no_news_later(tmp_path: Path) -> None:
     """Neither after a kill nor where an older version took the directory over, which noted no checksum."""
     write_metadata(tmp_path, {"orders": ["billing"]})

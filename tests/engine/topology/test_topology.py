@@ -8,6 +8,7 @@ import pytest
 from queue_engine.catalog.topology_promises import NUMBERS_AHEAD
 from queue_engine.log_store.offset_reservation import OFFSETS_MIN
 from queue_engine.service.runner import EngineRunner
+from queue_engine.topology.nsqd_file import NO_FILE
 from queue_engine.topology.topology import (
     FORMAT,
     Change,
@@ -55,6 +56,7 @@ def test_the_file_says_what_there_is_to_the_key(tmp_path: Path) -> None:
         "next_number": 1 + NUMBERS_AHEAD,
         "largest_msg_size": 1048576,
         "version": VERSION,
+        "nsqd": {"crc": NO_FILE, "current": False},
     }
     engine.close()
     assert file_of(tmp_path)["next_number"] == 6
@@ -143,7 +145,7 @@ def test_topology_json_comes_before_nsqds_file(tmp_path: Path) -> None:
 
 
 def test_no_file_is_an_empty_topology_and_numbers_are_promised_before_any_is_given(tmp_path: Path) -> None:
-    assert load_topology(tmp_path) == Topology()
+    assert load_topology(tmp_path) == Topology(nsqd_crc=NO_FILE)
     open_engine(tmp_path)
     found = load_topology(tmp_path)
     assert (found.topics, found.next_number, found.largest_msg_size) == ({}, 1 + NUMBERS_AHEAD, 1 << 20)
