@@ -14,6 +14,7 @@ from admin_console.hub.hub import LiveState
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.pauses import paused_table
 from admin_console.views.pausing import _moment_ms
+from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.flow.pause import Pause
@@ -166,7 +167,7 @@ def test_a_pause_that_outlives_its_time_is_a_warning() -> None:
     finding = late.diagnoses["orders", "billing"].states[0].finding
     assert "It has no end, and lasts longer than 60m. Reason: repair." in finding.text
     assert "The depth was 4 when it began, and is 5 more now." in finding.text
-    banner = topic_banner(late, "orders")
+    banner = topic_banner(late, "orders", Role.VIEWER)
     assert banner is not None
     assert banner.tone == "warning"
 
