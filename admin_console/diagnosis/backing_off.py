@@ -2,7 +2,7 @@
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.falling_behind import is_old_and_growing
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 BACKING_OFF = Kind("backing off", begins_after_s=5, ends_after_s=5)
@@ -12,13 +12,19 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if not stats.depth or not stats.client_count or stats.ready_count or stats.paused:
         return None
-    who = "The consumer has" if stats.client_count == 1 else f"All {stats.client_count} consumers have"
     return Finding(
         BACKING_OFF,
         DANGER if is_old_and_growing(vitals) else WARNING,
-        "RDY 0",
-        "Not draining: RDY is 0.",
-        f"{who} asked for no more messages, which is how client libraries back off after failures. "
-        f"{words.depth(vitals)}. Look at the consumers' own logs.",
-        "the consumers ask for no more messages (RDY 0)",
+        lambda: Sentences(
+            "RDY 0",
+            "Not draining: RDY is 0.",
+            f"{_who(vitals)} asked for no more messages, which is how client libraries back off after failures. "
+            f"{words.depth(vitals)}. Look at the consumers' own logs.",
+            "the consumers ask for no more messages (RDY 0)",
+        ),
     )
+
+
+def _who(vitals: Vitals) -> str:
+    count = vitals.stats.client_count
+    return "The consumer has" if count == 1 else f"All {count} consumers have"

@@ -1,6 +1,6 @@
 """All that is left in the channel is deferred: nothing can be delivered before it is due."""
 
-from admin_console.diagnosis.finding import CALM, Finding, Kind
+from admin_console.diagnosis.finding import CALM, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -13,14 +13,16 @@ def find(vitals: Vitals) -> Finding | None:
         return None
     if vitals.failures is not None:
         return None  # consumers requeue with a delay: that is the cause
-    are = f"{units.plural(stats.deferred_count, 'message')} {'is' if stats.deferred_count == 1 else 'are'}"
     return Finding(
         DEFERRED,
         CALM,
-        "deferred only",
-        f"Nothing is due yet: {are} deferred, and nothing else is left.",
-        _due(vitals) + " A deferred message is delivered when it is due.",
-        "all that is left is deferred",
+        lambda: Sentences(
+            "deferred only",
+            f"Nothing is due yet: {units.plural(stats.deferred_count, 'message')} "
+            f"{'is' if stats.deferred_count == 1 else 'are'} deferred, and nothing else is left.",
+            _due(vitals) + " A deferred message is delivered when it is due.",
+            "all that is left is deferred",
+        ),
     )
 
 

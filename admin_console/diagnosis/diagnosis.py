@@ -73,8 +73,10 @@ def diagnose(vitals: Vitals, states: tuple[State, ...]) -> Diagnosis:
     """The states that are in force, the gravest level first, of one level the gravest cause."""
     if not states:
         return Diagnosis(vitals, ())
-    ordered = sorted(in_force(states), key=lambda state: (-state.finding.level, RANK[state.finding.kind]))
-    return Diagnosis(vitals, tuple(ordered))
+    ordered = in_force(states)
+    if len(ordered) > 1:
+        ordered = tuple(sorted(ordered, key=lambda state: (-state.finding.level, RANK[state.finding.kind])))
+    return Diagnosis(vitals, ordered)
 
 
 def is_calm(topic: "TopicStats", channel: "ChannelStats", young_ns: int) -> bool:

@@ -1,9 +1,14 @@
 """The consumers requeue their messages: many deliveries end with REQ, few or none with FIN."""
 
+from typing import TYPE_CHECKING
+
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import ConsumerFailures, RecentFailures
 
 FAILING = Kind("failing", begins_after_s=3, ends_after_s=15, act="pause_channel")
 
@@ -25,18 +30,26 @@ def find(vitals: Vitals) -> Finding | None:
     if requeued < SHARE_WARNING * handled:
         return None
     culprit = words.culprit(failures.most_requeued, requeued)
-    counts = f"{units.number(requeued)} requeued {words.span(vitals)}"
-    by = f", {units.share(culprit.count, requeued)} of them by {words.name(culprit)}" if culprit else ""
-    rest = f"{units.number(finished)} were finished" if finished else "none was finished"
-    share = units.share(requeued, handled)
     return Finding(
         FAILING,
         DANGER if requeued >= SHARE_DANGER * handled else WARNING,
-        "▲ every delivery fails" if not finished else f"▲ {share} requeued",
+        lambda: _sentences(vitals, failures, culprit, finished, handled),
+        client_key=culprit.client_key if culprit else 0,
+        client_name=words.name(culprit) if culprit else "",
+    )
+
+
+def _sentences(
+    vitals: Vitals, failures: "RecentFailures", culprit: "ConsumerFailures | None", finished: float, handled: float
+) -> Sentences:
+    requeued = failures.requeued
+    counts = f"{units.number(requeued)} requeued {words.span(vitals)}"
+    by = f", {units.share(culprit.count, requeued)} of them by {words.name(culprit)}" if culprit else ""
+    rest = f"{units.number(finished)} were finished" if finished else "none was finished"
+    return Sentences(
+        f"▲ {units.share(requeued, handled)} requeued" if finished else "▲ every delivery fails",
         f"Failing: {counts}{by}; {rest}.",
         f"{words.who(failures.most_requeued, requeued, vitals)}{words.held(vitals)} More consumers would fail in the "
         "same way: look at the consumers' logs, or pause the channel until they work again.",
         f"{counts}{by}",
-        client_key=culprit.client_key if culprit else 0,
-        client_name=words.name(culprit) if culprit else "",
     )

@@ -1,7 +1,7 @@
 """Inflow above outflow: more messages arrive than are finished, and the oldest one grows old."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -22,19 +22,26 @@ def find(vitals: Vitals) -> Finding | None:
     is_old = is_old_and_growing(vitals)
     if not is_old and inflow < RATIO_MIN * outflow:
         return None
-    ratio = f" inflow is {inflow / outflow:.1f} times outflow" if outflow and inflow >= 1.1 * outflow else ""
     return Finding(
         FALLING_BEHIND,
         DANGER if is_old else WARNING,
-        "▲ falling behind",
-        f"Falling behind:{ratio or ' more comes than is finished'}.",
-        f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}{_advice(vitals)}",
-        f"depth changes by {units.growth(vitals.growth_s)}",
+        lambda: Sentences(
+            "▲ falling behind",
+            f"Falling behind: {_ratio(inflow, outflow)}.",
+            f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}{_advice(vitals)}",
+            f"depth changes by {units.growth(vitals.growth_s)}",
+        ),
     )
 
 
 def is_old_and_growing(vitals: Vitals) -> bool:
     return (vitals.oldest_s or 0) >= OLD_AND_GROWING_S and vitals.is_growing
+
+
+def _ratio(inflow: float, outflow: float) -> str:
+    if outflow and inflow >= 1.1 * outflow:
+        return f"inflow is {inflow / outflow:.1f} times outflow"
+    return "more comes than is finished"
 
 
 def _advice(vitals: Vitals) -> str:

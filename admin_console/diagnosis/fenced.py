@@ -1,7 +1,7 @@
 """A fault stopped the channel, until an operator lets it try again."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -15,9 +15,11 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         FENCED,
         DANGER,
-        "■ fenced",
-        "Fenced: something failed in this channel, and it stopped.",
-        f"{words.sentence(stats.fenced)} {words.depth(vitals)}. These messages and "
-        f"{units.number(stats.in_flight_count)} in flight are kept as they are. Everything else goes on; the server's "
-        "log has the details. Let it try again when the cause is gone.",
+        lambda: Sentences(
+            "■ fenced",
+            "Fenced: something failed in this channel, and it stopped.",
+            f"{words.sentence(stats.fenced)} {words.depth(vitals)}. These messages and "
+            f"{units.number(stats.in_flight_count)} in flight are kept as they are. Everything else goes on; the "
+            "server's log has the details. Let it try again when the cause is gone.",
+        ),
     )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import falling_behind, words
-from admin_console.diagnosis.finding import CALM, DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import CALM, DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -28,11 +28,13 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         FILLING,
         _level(full_in_s),
-        "▲ disk fills",
-        f"The disk fills: it is full in {units.about(full_in_s)} if this goes on.",
-        f"{room(disk)} {words.depth(vitals)}.{words.growth(vitals)} When the disk is full, publishes are refused. "
-        "Drain the channel, or free space.",
-        f"the disk is full in {units.about(full_in_s)} if this goes on",
+        lambda: Sentences(
+            "▲ disk fills",
+            f"The disk fills: it is full in {units.about(full_in_s)} if this goes on.",
+            f"{room(disk)} {words.depth(vitals)}.{words.growth(vitals)} When the disk is full, publishes are refused. "
+            "Drain the channel, or free space.",
+            f"the disk is full in {units.about(full_in_s)} if this goes on",
+        ),
     )
 
 
@@ -45,11 +47,13 @@ def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
     return Finding(
         FILLING,
         _level(full_in_s),
-        "▲ disk fills",
-        f"The disk fills: it is full in {units.about(full_in_s)} if this goes on.",
-        f"{room(disk)} When it is full, publishes are refused, and consuming goes on. Free space, or drain the "
-        "channels that grow.",
-        f"the disk is full in {units.about(full_in_s)} if this goes on",
+        lambda: Sentences(
+            "▲ disk fills",
+            f"The disk fills: it is full in {units.about(full_in_s)} if this goes on.",
+            f"{room(disk)} When it is full, publishes are refused, and consuming goes on. Free space, or drain the "
+            "channels that grow.",
+            f"the disk is full in {units.about(full_in_s)} if this goes on",
+        ),
     )
 
 

@@ -1,6 +1,8 @@
 """A finding: one problem that a channel's figures show at one moment."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # Urgency, as levels: losing or in danger, look soon, deliberately held, calm.
 DANGER, WARNING, HELD, CALM = 3, 2, 1, 0
@@ -24,22 +26,72 @@ class Kind:
     ends_others: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """level: DANGER, WARNING, HELD, or CALM for what explains and needs nobody. chip: the state in two or three words,
-    with its sign.
-
-    title: the finding as a sentence with its figures. text: the evidence, and what can be done. also: the title in half
-    a sentence, for a channel with a graver finding; "" where that adds nothing. client_key, client_name: the consumer
-    that the finding is about, message_id: the message; 0 and "" for none.
+class Sentences(NamedTuple):
+    """chip: the state in two or three words, with its sign. title: the finding as a sentence with its figures. text:
+    the evidence, and what can be done. also: the title in half a sentence, for a channel with a graver finding; ""
+    where that adds nothing.
     """
 
-    kind: Kind
-    level: int
     chip: str
     title: str
     text: str
     also: str = ""
-    client_key: int = 0
-    client_name: str = ""
-    message_id: str = ""
+
+
+class Finding:
+    """level: DANGER, WARNING, HELD, or CALM for what explains and needs nobody. client_key, client_name: the consumer
+    that the finding is about, message_id: the message; 0 and "" for none.
+
+    say: makes the sentences, when a page first shows one of them. Each second thousands of channels may have findings,
+    and pages show a few. It depends only on figures of the finding's own second, so that it may run later.
+    """
+
+    __slots__ = ("_said", "_say", "client_key", "client_name", "kind", "level", "message_id")
+
+    def __init__(
+        self,
+        kind: Kind,
+        level: int,
+        say: Callable[[], Sentences],
+        *,
+        client_key: int = 0,
+        client_name: str = "",
+        message_id: str = "",
+    ) -> None:
+        self.kind = kind
+        self.level = level
+        self.client_key = client_key
+        self.client_name = client_name
+        self.message_id = message_id
+        self._say: Callable[[], Sentences] | None = say
+        self._said: Sentences | None = None
+
+    def settle(self) -> Sentences:
+        """Make the sentences, once, and let the figures go. Any thread: two that ask at once make the same."""
+        say = self._say
+        if say is not None:
+            self._said = say()
+            self._say = None
+        assert self._said is not None, "the sentences are there before their maker goes"
+        return self._said
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its sentences were made."""
+        return self._say is None
+
+    @property
+    def chip(self) -> str:
+        return self.settle().chip
+
+    @property
+    def title(self) -> str:
+        return self.settle().title
+
+    @property
+    def text(self) -> str:
+        return self.settle().text
+
+    @property
+    def also(self) -> str:
+        return self.settle().also

@@ -1,7 +1,7 @@
 """A memory limit stops deliveries of the channel."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import WARNING, Finding, Kind
+from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 HELD_BACK = Kind("held back", begins_after_s=2, ends_after_s=5)
@@ -14,8 +14,10 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         HELD_BACK,
         WARNING,
-        "▲ held back",
-        "Held back: a limit of memory is reached.",
-        f"{words.sentence(stats.held_back)} {words.depth(vitals)}.",
-        "a limit of memory holds deliveries back",
+        lambda: Sentences(
+            "▲ held back",
+            "Held back: a limit of memory is reached.",
+            f"{words.sentence(stats.held_back)} {words.depth(vitals)}.",
+            "a limit of memory holds deliveries back",
+        ),
     )

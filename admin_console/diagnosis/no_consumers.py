@@ -1,7 +1,7 @@
 """The channel has messages, and no consumer is connected."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import WARNING, Finding, Kind
+from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 NO_CONSUMERS = Kind("no consumers", begins_after_s=3, ends_after_s=3)
@@ -14,9 +14,11 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         NO_CONSUMERS,
         WARNING,
-        "no consumers",
-        "Not draining: no consumer is connected.",
-        f"{words.depth(vitals)}.{words.growth(vitals)} Connect a consumer to "
-        f"{vitals.topic_name}/{vitals.channel_name}.",
-        "no consumer is connected",
+        lambda: Sentences(
+            "no consumers",
+            "Not draining: no consumer is connected.",
+            f"{words.depth(vitals)}.{words.growth(vitals)} Connect a consumer to "
+            f"{vitals.topic_name}/{vitals.channel_name}.",
+            "no consumer is connected",
+        ),
     )

@@ -1,7 +1,7 @@
 """The oldest message has been unfinished for over five minutes."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import WARNING, Finding, Kind
+from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -17,8 +17,10 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         OLD_MESSAGES,
         WARNING,
-        "old messages",
-        "Old messages are unfinished.",
-        f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}",
-        f"the oldest message is {units.duration(vitals.oldest_s)} old",
+        lambda: Sentences(
+            "old messages",
+            "Old messages are unfinished.",
+            f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}",
+            f"the oldest message is {units.duration(vitals.oldest_s)} old",
+        ),
     )

@@ -1,7 +1,7 @@
 """The channel, or its topic, is paused: by whom, since when, until when, and why."""
 
 from admin_console.diagnosis import pause_words, words
-from admin_console.diagnosis.finding import CALM, HELD, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import CALM, HELD, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 # Nothing is delivered any more, so nothing fails or times out.
@@ -15,13 +15,15 @@ def find(vitals: Vitals) -> Finding | None:
     if not stats.paused:
         return None
     late = pause_words.overdue(stats.pause, stats.resume_refused, now_ms, vitals.pause_limit_ms)
-    told = (late, pause_words.details(stats.pause, now_ms), pause_words.grown(stats.pause, stats.depth))
     return Finding(
         PAUSED,
         WARNING if late else HELD,
-        pause_words.chip(stats.pause, now_ms, is_overdue=bool(late)),
-        f"Paused{pause_words.since(stats.pause, now_ms)}: nothing is delivered.",
-        f"{_joined(*told)}{words.depth(vitals)}.{words.growth(vitals)} Resume it to deliver them.",
+        lambda: Sentences(
+            pause_words.chip(stats.pause, now_ms, is_overdue=bool(late)),
+            f"Paused{pause_words.since(stats.pause, now_ms)}: nothing is delivered.",
+            _joined(late, pause_words.details(stats.pause, now_ms), pause_words.grown(stats.pause, stats.depth))
+            + f"{words.depth(vitals)}.{words.growth(vitals)} Resume it to deliver them.",
+        ),
     )
 
 
@@ -33,11 +35,13 @@ def find_topic(vitals: Vitals) -> Finding | None:
     return Finding(
         TOPIC_PAUSED,
         WARNING if late else HELD,
-        "▲ topic paused" if late else "❚❚ topic paused",
-        f"The topic {vitals.topic_name} is paused{pause_words.since(topic.pause, now_ms)}: no new message comes to its "
-        "channels.",
-        f"{_joined(late, pause_words.details(topic.pause, now_ms))}What is here already is still delivered. Resume the "
-        "topic to let the rest through.",
+        lambda: Sentences(
+            "▲ topic paused" if late else "❚❚ topic paused",
+            f"The topic {vitals.topic_name} is paused{pause_words.since(topic.pause, now_ms)}: no new message comes to "
+            "its channels.",
+            f"{_joined(late, pause_words.details(topic.pause, now_ms))}What is here already is still delivered. Resume "
+            "the topic to let the rest through.",
+        ),
     )
 
 
@@ -49,10 +53,12 @@ def find_ramp(vitals: Vitals) -> Finding | None:
     return Finding(
         RAMP,
         CALM,
-        "▶ resuming slowly",
-        "Resuming slowly: it delivers ever faster until its ramp ends.",
-        f"{pause_words.ramp(ramp, now_ms)} {words.depth(vitals)}. Resume fully now to deliver all of it at once.",
-        also="it is resuming slowly",
+        lambda: Sentences(
+            "▶ resuming slowly",
+            "Resuming slowly: it delivers ever faster until its ramp ends.",
+            f"{pause_words.ramp(ramp, now_ms)} {words.depth(vitals)}. Resume fully now to deliver all of it at once.",
+            also="it is resuming slowly",
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """A poison message: one message is delivered again and again, and never finished."""
 
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -26,22 +26,29 @@ def find(vitals: Vitals) -> Finding | None:
     is_alone = repeated >= REPEATED_MIN and 2 * repeated > failed
     if attempts < ATTEMPTS_MIN and not is_alone:
         return None
-    message_id = stats.attempts_max_id
-    which = f"the message {message_id}" if message_id else "one message"
     handled = failed + (vitals.finished_min or 0)
     is_grave = is_alone and vitals.finished_min is not None and failed >= SHARE_DANGER * handled
-    share = ""
-    if is_alone:
-        of = "all" if repeated >= failed else f"{units.number(min(repeated, failed))} of"
-        share = f" It alone makes {of} {units.number(failed)} failures of the last minute."
-    times = units.plural(attempts, "time")
     return Finding(
         POISON,
         DANGER if is_grave else WARNING,
+        lambda: _sentences(vitals, min(repeated, failed) if is_alone else 0, failed),
+        message_id=stats.attempts_max_id,
+    )
+
+
+def _sentences(vitals: Vitals, alone: int, failed: int) -> Sentences:
+    """alone: how many of the failures it makes by itself; 0 where others fail as well."""
+    message_id = vitals.stats.attempts_max_id
+    which = f"the message {message_id}" if message_id else "one message"
+    times = units.plural(vitals.stats.attempts_max, "time")
+    share = ""
+    if alone:
+        of = "all" if alone == failed else f"{units.number(alone)} of"
+        share = f" It alone makes {of} {units.number(failed)} failures of the last minute."
+    return Sentences(
         "▲ poison message",
         f"Poison message: {which} was delivered {times} and never finished.",
         f"Its consumers requeue it or let it time out.{share} Look at the message and at why it fails; "
         "quarantined, it is delivered no more until it is redriven.",
         f"{which} was delivered {times} and never finished",
-        message_id=message_id,
     )

@@ -1,6 +1,6 @@
 """Quarantined messages: they wait for somebody to look, and block no other message."""
 
-from admin_console.diagnosis.finding import HELD, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import HELD, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -9,20 +9,9 @@ QUARANTINE_FULL = Kind("quarantine full", act="redrive_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:
-    quarantine = vitals.stats.quarantine
-    if not quarantine.count:
+    if not vitals.stats.quarantine.count:
         return None
-    count = units.plural(quarantine.count, "message")
-    is_or_are = "is" if quarantine.count == 1 else "are"
-    why = ", ".join(f"{units.number(number)} {reason}" for reason, number in quarantine.reasons)
-    return Finding(
-        QUARANTINED,
-        HELD,
-        f"{units.number(quarantine.count)} quarantined",
-        f"{count} {is_or_are} quarantined.",
-        f"{why[:1].upper()}{why[1:]}. They block no other message. Look at why they fail, then redrive or finish them.",
-        f"{count} {is_or_are} quarantined",
-    )
+    return Finding(QUARANTINED, HELD, lambda: _sentences(vitals))
 
 
 def find_full(vitals: Vitals) -> Finding | None:
@@ -32,8 +21,23 @@ def find_full(vitals: Vitals) -> Finding | None:
     return Finding(
         QUARANTINE_FULL,
         WARNING,
-        "▲ quarantine full",
-        "The quarantine is full: messages that fail wait again, as without it.",
-        f"Its limit: {quarantine.full}. Nothing is dropped. Redrive or finish what is in it, or raise the limit.",
-        "the quarantine is full",
+        lambda: Sentences(
+            "▲ quarantine full",
+            "The quarantine is full: messages that fail wait again, as without it.",
+            f"Its limit: {quarantine.full}. Nothing is dropped. Redrive or finish what is in it, or raise the limit.",
+            "the quarantine is full",
+        ),
+    )
+
+
+def _sentences(vitals: Vitals) -> Sentences:
+    quarantine = vitals.stats.quarantine
+    count = units.plural(quarantine.count, "message")
+    is_or_are = "is" if quarantine.count == 1 else "are"
+    why = ", ".join(f"{units.number(number)} {reason}" for reason, number in quarantine.reasons)
+    return Sentences(
+        f"{units.number(quarantine.count)} quarantined",
+        f"{count} {is_or_are} quarantined.",
+        f"{why[:1].upper()}{why[1:]}. They block no other message. Look at why they fail, then redrive or finish them.",
+        f"{count} {is_or_are} quarantined",
     )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         REFUSING,
         WARNING,
-        "■ topic fenced",
-        f"The topic {vitals.topic_name} is fenced: publishes to it are refused.",
-        f"{words.sentence(reason)} What is in the channel is still delivered. Let the topic try again when the cause "
-        "is gone.",
-        "publishes to the topic are refused",
+        lambda: Sentences(
+            "■ topic fenced",
+            f"The topic {vitals.topic_name} is fenced: publishes to it are refused.",
+            f"{words.sentence(reason)} What is in the channel is still delivered. Let the topic try again when the "
+            "cause is gone.",
+            "publishes to the topic are refused",
+        ),
     )
 
 
@@ -37,13 +39,15 @@ def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
     return Finding(
         REFUSING,
         DANGER,
-        "■ publishes refused" if is_full else "▲ engine",
-        "The disk is full: publishes are refused." if is_full else "The engine reports a problem.",
-        f"{words.sentence(reason)} "
-        + (
-            "Consuming goes on. Free space; publishing resumes by itself."
-            if is_full
-            else "Publishing may be refused; the server's log has the details."
+        lambda: Sentences(
+            "■ publishes refused" if is_full else "▲ engine",
+            "The disk is full: publishes are refused." if is_full else "The engine reports a problem.",
+            f"{words.sentence(reason)} "
+            + (
+                "Consuming goes on. Free space; publishing resumes by itself."
+                if is_full
+                else "Publishing may be refused; the server's log has the details."
+            ),
+            "publishes are refused, the disk is full" if is_full else "the engine reports a problem",
         ),
-        "publishes are refused, the disk is full" if is_full else "the engine reports a problem",
     )

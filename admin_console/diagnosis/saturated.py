@@ -2,7 +2,7 @@
 
 from admin_console.diagnosis import falling_behind, old_messages, words
 from admin_console.diagnosis.failing import SHARE_WARNING
-from admin_console.diagnosis.finding import WARNING, Finding, Kind
+from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import RECENT_S, Vitals
 from admin_console.vocabulary import units
 
@@ -13,17 +13,17 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if stats.paused or not stats.depth or not vitals.is_full:
         return None
-    held = f"{units.number(stats.in_flight_count)} in flight of RDY {units.number(stats.ready_count)}"
-    also = f"the consumers hold {units.number(stats.in_flight_count)} of RDY {units.number(stats.ready_count)}"
     if vitals.ended_recently == 0:
         return Finding(
             SATURATED,
             WARNING,
-            "▲ consumers full",
-            f"Every consumer is full, and none has ended a delivery in the last {RECENT_S} s.",
-            f"{held}, while {words.lower(words.depth(vitals))}.{words.flow(vitals)} Nothing more is delivered until "
-            "they finish what they hold: the list in flight shows who holds which message, and for how long.",
-            also,
+            lambda: Sentences(
+                "▲ consumers full",
+                f"Every consumer is full, and none has ended a delivery in the last {RECENT_S} s.",
+                f"{_held(vitals)} Nothing more is delivered until they finish what they hold: the list in flight shows "
+                "who holds which message, and for how long.",
+                _also(vitals),
+            ),
         )
     # More consumers help only where the present ones finish their messages.
     if not vitals.finished_min or vitals.handled_min - vitals.finished_min >= SHARE_WARNING * vitals.handled_min:
@@ -34,9 +34,21 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         SATURATED,
         behind.level,
-        "▲ saturated",
-        "Saturated: the consumers hold as many messages as they asked for.",
-        f"{held}, while {words.lower(words.depth(vitals))}.{words.flow(vitals)} Add consumers, or let each take more "
-        "at once.",
-        also,
+        lambda: Sentences(
+            "▲ saturated",
+            "Saturated: the consumers hold as many messages as they asked for.",
+            f"{_held(vitals)} Add consumers, or let each take more at once.",
+            _also(vitals),
+        ),
     )
+
+
+def _held(vitals: Vitals) -> str:
+    stats = vitals.stats
+    held = f"{units.number(stats.in_flight_count)} in flight of RDY {units.number(stats.ready_count)}"
+    return f"{held}, while {words.lower(words.depth(vitals))}.{words.flow(vitals)}"
+
+
+def _also(vitals: Vitals) -> str:
+    stats = vitals.stats
+    return f"the consumers hold {units.number(stats.in_flight_count)} of RDY {units.number(stats.ready_count)}"

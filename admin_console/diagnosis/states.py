@@ -5,7 +5,7 @@ Pure: time is the snapshots' own (Unix seconds).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from admin_console.diagnosis.finding import Finding
 
@@ -13,8 +13,7 @@ from admin_console.diagnosis.finding import Finding
 SILENCE_S_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """A finding through time, as the last snapshot showed it.
 
     begun_s: the first snapshot that showed it; seen_s: the last one. is_in_force: whether it has lasted long enough.
@@ -28,6 +27,8 @@ class State:
 
 def advance(states: Sequence[State], found: Sequence[Finding], now_s: float) -> tuple[State, ...]:
     """The states after a snapshot taken at `now_s`, which showed `found`."""
+    if not states and not found:
+        return ()
     known = {state.finding.kind: state for state in states}
     kept: list[State] = []
     for finding in found:
@@ -41,6 +42,8 @@ def advance(states: Sequence[State], found: Sequence[Finding], now_s: float) -> 
     for gone in known.values():
         # A clock set back must not keep a state for ever.
         if gone.is_in_force and 0 <= now_s - gone.seen_s < gone.finding.kind.ends_after_s:
+            # Only its sentences are needed from now on: the figures of a whole topic would stay with it.
+            gone.finding.settle()
             kept.append(gone)
     return tuple(kept)
 

@@ -1,7 +1,7 @@
 """The depth stays: the consumers hold messages in flight, and no delivery ends."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -14,12 +14,15 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if stats.paused or not stats.depth or not stats.in_flight_count or not vitals.has_consumers_ready:
         return None
-    if (vitals.oldest_s or 0) < OLD_S or vitals.handled_min or vitals.known_s < 55:
+    if (vitals.oldest_s or 0) < OLD_S or vitals.finished_min or vitals.known_s < 55 or vitals.handled_min:
         return None
+    return Finding(STUCK, DANGER if vitals.is_growing else WARNING, lambda: _sentences(vitals))
+
+
+def _sentences(vitals: Vitals) -> Sentences:
+    stats = vitals.stats
     consumers = units.plural(stats.client_count, "consumer")
-    return Finding(
-        STUCK,
-        DANGER if vitals.is_growing else WARNING,
+    return Sentences(
         "▲ none finished",
         f"0 finished {words.span(vitals)}: {consumers} {'holds' if stats.client_count == 1 else 'hold'} "
         f"{units.plural(stats.in_flight_count, 'message')} and {'ends' if stats.client_count == 1 else 'end'} none.",

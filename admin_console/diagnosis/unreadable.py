@@ -1,7 +1,7 @@
 """The disk refuses to read or write some of the channel's data."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, Finding, Kind
+from admin_console.diagnosis.finding import DANGER, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 UNREADABLE = Kind("unreadable", act="retry_channel")
@@ -14,9 +14,11 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         UNREADABLE,
         DANGER,
-        "▲ unreadable",
-        "Not readable: the disk refuses something of this channel.",
-        f"{words.sentence(stats.unreadable)} {words.depth(vitals)}. It is tried again by itself, and everything else "
-        "goes on. Look at the disk; the README tells what can be done about a place that stays unreadable.",
-        "the disk refuses something of this channel",
+        lambda: Sentences(
+            "▲ unreadable",
+            "Not readable: the disk refuses something of this channel.",
+            f"{words.sentence(stats.unreadable)} {words.depth(vitals)}. It is tried again by itself, and everything "
+            "else goes on. Look at the disk; the README tells what can be done about a place that stays unreadable.",
+            "the disk refuses something of this channel",
+        ),
     )

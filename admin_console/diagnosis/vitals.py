@@ -1,7 +1,7 @@
 """A channel's vitals: its counts, their trend, and how its deliveries of the last minute ended."""
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from admin_console.rings.rings import Rings
 
@@ -13,11 +13,28 @@ GROWTH_SPAN_S = 30
 RECENT_S = 15
 MINUTE_S = 60
 
+T = TypeVar("T")
+
+
+class _ReadOnce(Generic[T]):
+    """A property that is worked out when it is first read. functools.cached_property has a lock until Python 3.12,
+    which costs more than what is read here; two threads at once read the same."""
+
+    def __init__(self, read: "Callable[[Vitals], T]") -> None:
+        self._read = read
+        self._name = read.__name__
+
+    def __get__(self, vitals: "Vitals", _: object = None) -> T:
+        # Found in the instance from now on, before this.
+        value = vitals.__dict__[self._name] = self._read(vitals)
+        return value
+
 
 class Vitals:
     """One channel at one second. Rates are per second, `*_min` counts are over the last minute, None is unknown.
 
-    What comes from the rings is read when a rule asks for it: of a healthy channel that is nearly nothing.
+    What comes from the rings is read when a rule or a sentence asks for it: of a healthy channel that is nearly
+    nothing. It is of the rings' second at which the vitals were taken, also when the rings have gone on since.
     """
 
     def __init__(
@@ -34,11 +51,12 @@ class Vitals:
         self.topic = topic
         self.stats = stats
         self._rings = rings
+        self._second = rings.clock.newest if rings else None
         self._taken_at_ns = taken_at_ns
         self._monotonic_ns = monotonic_ns
         self.disk = disk  # of the data directory; None where that is unknown
         oldest_ns = stats.oldest_ns
-        # The age of the oldest unfinished message. Every rule asks for it, and a cached property has a lock.
+        # The age of the oldest unfinished message. Every rule asks for it, so it is no property.
         self.oldest_s = None if oldest_ns is None else max(0.0, (taken_at_ns - oldest_ns) / 1e9)
         self.pause_limit_ms = pause_limit_ms  # a pause without an end has outlived its time after so long
 
@@ -59,43 +77,43 @@ class Vitals:
         """What consumers did not finish in the last minute, and who; None for nothing."""
         return self.stats.failures
 
-    @cached_property
+    @_ReadOnce
     def growth_s(self) -> float | None:
-        return self._rings.trend("depth", GROWTH_SPAN_S) if self._rings else None
+        return self._rings.trend("depth", GROWTH_SPAN_S, self._second) if self._rings else None
 
-    @cached_property
+    @_ReadOnce
     def inflow_s(self) -> float | None:
-        return self._rings.rate("messages") if self._rings else None
+        return self._rings.rate("messages", at=self._second) if self._rings else None
 
-    @cached_property
+    @_ReadOnce
     def outflow_s(self) -> float | None:
-        return self._rings.rate("finished") if self._rings else None
+        return self._rings.rate("finished", at=self._second) if self._rings else None
 
-    @cached_property
+    @_ReadOnce
     def inflow_min(self) -> float | None:
-        return self._rings.count("messages") if self._rings else None
+        return self._rings.count("messages", at=self._second) if self._rings else None
 
-    @cached_property
+    @_ReadOnce
     def timeouts_min(self) -> float | None:
-        return self._rings.count("timeouts") if self._rings else None
+        return self._rings.count("timeouts", at=self._second) if self._rings else None
 
-    @cached_property
+    @_ReadOnce
     def requeued_min(self) -> float | None:
         """An operator's requeues included."""
-        return self._rings.count("requeued") if self._rings else None
+        return self._rings.count("requeued", at=self._second) if self._rings else None
 
-    @cached_property
+    @_ReadOnce
     def ended_recently(self) -> float | None:
         """Deliveries that ended in the last RECENT_S seconds; None while fewer seconds are known."""
         if self._rings is None:
             return None
-        changes = [self._rings.change(name, RECENT_S) for name in ("finished", "requeued", "timeouts")]
+        changes = [self._rings.change(name, RECENT_S, self._second) for name in ("finished", "requeued", "timeouts")]
         known = [change[0] for change in changes if change is not None and change[1] >= RECENT_S - 1]
         return sum(known) if len(known) == len(changes) else None
 
-    @cached_property
+    @_ReadOnce
     def _finished(self) -> tuple[float, float] | None:
-        return self._rings.change("finished", MINUTE_S) if self._rings else None
+        return self._rings.change("finished", MINUTE_S, self._second) if self._rings else None
 
     @property
     def finished_min(self) -> float | None:

@@ -45,13 +45,12 @@ class Clock:
         try:
             return self._references[span_s]
         except KeyError:
-            found = self._references[span_s] = self._find_reference(span_s)
+            newest = self.newest
+            found = self._references[span_s] = None if newest is None else self.reference_at(newest, span_s)
             return found
 
-    def _find_reference(self, span_s: int) -> tuple[int, float] | None:
-        newest = self.newest
-        if newest is None:
-            return None
+    def reference_at(self, newest: int, span_s: int) -> tuple[int, float] | None:
+        """As `reference`, when this second was the newest."""
         for second in range(max(newest - min(span_s, SECONDS - 1), self.oldest), newest):
             elapsed_s = self.taken_s[newest % SECONDS] - self.taken_s[second % SECONDS]
             if elapsed_s > 0:  # false for NaN as well
@@ -191,14 +190,18 @@ class Rings:
         column = self._columns[index]
         return self._constants[index] if column is None else column[second % SECONDS]
 
-    def change(self, name: str, span_s: int) -> tuple[float, float] | None:
+    def change(self, name: str, span_s: int, at: int | None = None) -> tuple[float, float] | None:
         """How much a column changed over the last `span_s` seconds or as many as are known, and how many those are.
 
+        at: the last of these seconds; the newest without it. The answer for a second stays while the rings hold it.
         None when fewer than two seconds are known.
         """
         clock = self.clock
-        found = clock.reference(span_s)
         newest, since = clock.newest, self.since
+        if at is None or at == newest:
+            found = clock.reference(span_s)
+        else:
+            found, newest = clock.reference_at(at, span_s), at
         if found is None or newest is None or since is None:
             return None
         first, elapsed_s = found
@@ -213,20 +216,20 @@ class Rings:
             return 0, elapsed_s
         return column[newest % SECONDS] - column[first % SECONDS], elapsed_s
 
-    def rate(self, name: str, span_s: int = 5) -> float | None:
+    def rate(self, name: str, span_s: int = 5, at: int | None = None) -> float | None:
         """Change per second over the last `span_s` seconds; None when unknown."""
-        change = self.change(name, span_s)
+        change = self.change(name, span_s, at)
         return None if change is None else change[0] / change[1]
 
-    def trend(self, name: str, span_s: int) -> float | None:
+    def trend(self, name: str, span_s: int, at: int | None = None) -> float | None:
         """As `rate`, for a gauge of depth, without the jumps that acts made: an emptied channel does not drain, and a
         rewound one does not grow."""
-        change, jumps = self.change(name, span_s), self.change(DEPTH_JUMPS, span_s)
+        change, jumps = self.change(name, span_s, at), self.change(DEPTH_JUMPS, span_s, at)
         return None if change is None or jumps is None else (change[0] - jumps[0]) / change[1]
 
-    def count(self, name: str, span_s: int = 60) -> float | None:
+    def count(self, name: str, span_s: int = 60, at: int | None = None) -> float | None:
         """How much a counter grew over the last `span_s` seconds, or as many as are known; None when unknown."""
-        change = self.change(name, span_s)
+        change = self.change(name, span_s, at)
         return None if change is None else change[0]
 
     def series(self, name: str) -> list[float | None]:

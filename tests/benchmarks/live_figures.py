@@ -3,8 +3,9 @@
     python -m tests.benchmarks.live_figures [--seconds 120] [--full]
 
 Snapshots are made beforehand and written into the hub as the engine hands them over, one for each second. Processor
-time is measured, which other work of the machine changes little. "healthy": messages flow through every channel, and
-one in fifty has a finding. "ill": every channel fails, falls behind and grows old, which no installation does.
+time of the thread is measured, which other work of the machine changes little. "healthy": messages flow through every
+channel, and one in fifty has a finding. "waiting": messages wait in every channel, and no consumer is connected.
+"failing": every channel fails, falls behind and grows old. "mixed": a third of each.
 --full: the fifteen minutes that the rings hold, for their memory.
 """
 
@@ -12,7 +13,7 @@ import argparse
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import django
@@ -26,7 +27,13 @@ from tests.support.pages.snapshots import START_S, channel, failures, snapshot, 
 
 TOPICS = 500
 CHANNELS = 10  # of each topic
-ILL_ONE_IN = 50
+# What the channels are, in turn.
+SETS: dict[str, tuple[str, ...]] = {
+    "healthy": ("failing", *["flowing"] * 49),
+    "waiting": ("waiting",),
+    "failing": ("failing",),
+    "mixed": ("failing", "waiting", "flowing"),
+}
 TARGET_MS = 50.0  # 5 % of a core
 FRAME_BYTES_MAX = 50_000
 WARM_UP = 35  # seconds of figures before the measurement: trends are known by then
@@ -35,12 +42,14 @@ WARM_UP = 35  # seconds of figures before the measurement: trends are known by t
 @dataclass(frozen=True, slots=True)
 class Cost:
     """rings_ms, diagnosis_ms: processor time for each snapshot, medians. rings_bytes: of all rings at the end.
+    findings: channels that have one; settled: findings whose sentences were made before a page was.
     frame_bytes: of the overview's live update."""
 
     rings_ms: float
     diagnosis_ms: float
     rings_bytes: int
     findings: int
+    settled: int
     frame_bytes: int
 
     def line(self, name: str) -> str:
@@ -48,12 +57,12 @@ class Cost:
         return (
             f"{name:8} a snapshot: rings {self.rings_ms:.1f} ms, diagnosis {self.diagnosis_ms:.1f} ms, together "
             f"{together_ms:.1f} ms (target {TARGET_MS:g}); rings {self.rings_bytes / 1e6:.1f} MB (target "
-            f"{RINGS_BYTES_MAX / 1e6:.1f}); {self.findings} findings; the overview's frame "
-            f"{self.frame_bytes / 1e3:.1f} KB (target {FRAME_BYTES_MAX / 1e3:g})"
+            f"{RINGS_BYTES_MAX / 1e6:.1f}); {self.findings} with findings, {self.settled} "
+            f"in words; the overview's frame {self.frame_bytes / 1e3:.1f} KB (target {FRAME_BYTES_MAX / 1e3:g})"
         )
 
 
-def figures(number: int, second: int, *, is_ill: bool) -> ChannelStats:
+def figures(number: int, second: int, state: str) -> ChannelStats:
     """The channel of this number at this second: a rate of its own, and every figure changes."""
     rate = 20 + number % 400
     wave = (second * 7 + number) % 23
@@ -74,7 +83,17 @@ def figures(number: int, second: int, *, is_ill: bool) -> ChannelStats:
         if number % 10 == 0 and second >= 5
         else None,
     }
-    if is_ill:
+    if state == "waiting":
+        given |= {
+            "depth": 1_000 + 10 * second,
+            "in_flight_count": 0,
+            "client_count": 0,
+            "ready_count": 0,
+            "finish_count": 0,
+            "oldest_ns": (START_S - 600) * 10**9,
+            "failures": None,
+        }
+    if state == "failing":
         given |= {
             "depth": 1_000 + 10 * second,
             "finish_count": (rate - 10) * second,
@@ -85,44 +104,50 @@ def figures(number: int, second: int, *, is_ill: bool) -> ChannelStats:
     return channel(f"t{number // CHANNELS}", f"c{number % CHANNELS}", **given)
 
 
-def snapshots(seconds: int, *, ill_one_in: int, topics: int) -> Iterator[EngineSnapshot]:
+def snapshots(seconds: int, *, states: Sequence[str], topics: int) -> Iterator[EngineSnapshot]:
     for second in range(seconds):
         made = []
         for number in range(topics):
             channels = [
-                figures(one, second, is_ill=one % ill_one_in == 0)
+                figures(one, second, states[one % len(states)])
                 for one in range(number * CHANNELS, (number + 1) * CHANNELS)
             ]
             made.append(topic(f"t{number}", *channels, message_count=100 * second, storage="log"))
         yield snapshot(*made, second=START_S + second)
 
 
-def measure(seconds: int, *, ill_one_in: int = ILL_ONE_IN, topics: int = TOPICS) -> Cost:
-    """Writes so many seconds of `topics` × CHANNELS channels; medians of those after the warm-up."""
+def measure(seconds: int, name: str = "healthy", *, topics: int = TOPICS) -> Cost:
+    """Writes so many seconds of a set of `topics` × CHANNELS channels; medians of those after the warm-up."""
     hub = Hub()
     together: list[float] = []
     diagnosis: list[float] = []
-    for number, one in enumerate(snapshots(seconds, ill_one_in=ill_one_in, topics=topics)):
+    for number, one in enumerate(snapshots(seconds, states=SETS[name], topics=topics)):
         # A collection would fall to whatever runs when it is due.
         gc.collect()
         gc.disable()
         states = hub.live.states if hub.live else {}
-        began_s = time.process_time()
+        began_s = time.thread_time()
         hub.write(one)
-        took_s = time.process_time() - began_s
+        took_s = time.thread_time() - began_s
         # The same again, without the rings.
-        began_s = time.process_time()
+        began_s = time.thread_time()
         LiveState(one, hub.rings, hub.clock.newest, states)
         if number >= WARM_UP:
             together.append(took_s)
-            diagnosis.append(time.process_time() - began_s)
+            diagnosis.append(time.thread_time() - began_s)
         gc.enable()
     assert hub.live is not None
     diagnosis_ms = 1e3 * sorted(diagnosis)[len(diagnosis) // 2]
+    settled = sum(state.finding.is_settled for states in hub.live.states.values() for state in states)
     frame = len(build_screen(Request("overview", Role.OPERATOR), hub.live).update_json())
     findings = sum(bool(one.states) for one in hub.live.diagnoses.values())
     return Cost(
-        1e3 * sorted(together)[len(together) // 2] - diagnosis_ms, diagnosis_ms, hub.rings_bytes, findings, frame
+        1e3 * sorted(together)[len(together) // 2] - diagnosis_ms,
+        diagnosis_ms,
+        hub.rings_bytes,
+        findings,
+        settled,
+        frame,
     )
 
 
@@ -136,7 +161,8 @@ def main() -> None:
     django.setup()
     seconds = SECONDS + 5 if arguments.full else arguments.seconds
     print(measure(seconds).line("healthy"), flush=True)
-    print(measure(min(seconds, 60), ill_one_in=1).line("ill"), flush=True)
+    for name in ("waiting", "failing", "mixed"):
+        print(measure(min(seconds, 60), name).line(name), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,3 +17,11 @@ def test_a_thousand_channels_cost_a_fifth_of_what_five_thousand_may() -> None:
     assert cost.rings_ms <= PATIENCE * TARGET_MS / SHARE, cost.line("healthy")
     assert cost.rings_bytes <= (128 << 20) / SHARE, cost.line("healthy")
     assert 5_000 < cost.frame_bytes <= FRAME_BYTES_MAX, cost.line("healthy")
+
+
+@pytest.mark.parametrize(("name", "ill"), [("waiting", 1_000), ("failing", 1_000), ("mixed", 667)])
+def test_a_thousand_channels_cost_no_more_when_they_are_ill(name: str, ill: int) -> None:
+    cost = measure(42, name, topics=TOPICS // SHARE)
+    assert cost.findings == ill
+    assert cost.settled == 0, "no page shows them: making their sentences cost more than all else"
+    assert cost.diagnosis_ms <= PATIENCE * TARGET_MS / SHARE, cost.line(name)
