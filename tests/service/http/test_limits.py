@@ -8,12 +8,14 @@ import functools
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import uvloop
 
 from queue_engine.service.http.exchange.connection import HEAD_BYTES_MAX, ConnectionLimits
 from tests.service.http.server import LIMITS, Server, http_server, request_bytes
+from tests.support.http_transport import HttpTransport
 from tests.support.stores.delayed_store import DelayedStore
 from tests.support.waiting import wait_for_async
 
@@ -76,6 +78,35 @@ async def test_a_body_in_chunks_is_joined_and_counted(tmp_path: Path) -> None:
         assert (answer.status, answer.message) == (413, "MSG_TOO_BIG")
         assert answer.headers[b"connection"] == b"close"
         await client.expect_closed()
+
+
+class CountedReads(HttpTransport):
+    """Whether the connection reads from it."""
+
+    reads = True
+
+    def is_reading(self) -> bool:
+        return self.reads
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+
+@on_both_loops
+async def test_a_body_in_tiny_chunks_gives_others_a_turn(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        connection, transport = server.api.protocol_factory(), CountedReads()
+        connection.connection_made(cast(asyncio.Transport, transport))
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.data_received(head + b"1\r\nx\r\n" * 1_000)
+        assert not transport.reads, "the next read waits for the turns of others"
+        await wait_for_async("its turns", lambda: transport.reads)
+        connection.data_received(b"0\r\n\r\n")
+        await wait_for_async("the answer", lambda: transport.written.startswith(b"HTTP/1.1 200"))
+        connection.connection_lost(None)
 
 
 @on_both_loops

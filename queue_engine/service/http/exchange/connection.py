@@ -35,6 +35,8 @@ HEAD_BYTES_MAX = 16 << 10
 _DRAIN_BYTES_MAX = 64 << 10
 # Requests of one connection that are answered in a row; then other connections have their turn.
 _REQUESTS_PER_TURN = 16
+# Pieces of bodies that are taken in a row: a body may come in chunks of a byte.
+_PIECES_PER_TURN = 256
 # A client that is refused in mid-body may go on sending for this long. Closing at once would reset the connection, and
 # the client might not read the refusal.
 _LINGER_MS = 2_000
@@ -180,7 +182,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_advancing:
             return  # the handler answered at once: the loop below goes on with the next request
         self._is_advancing = True
-        answered_max = _REQUESTS_PER_TURN
+        answered_max, pieces_max = _REQUESTS_PER_TURN, _PIECES_PER_TURN
         try:
             while not (self._is_discarding or self._is_waiting):
                 event = self._next_event()
@@ -192,12 +194,14 @@ class HttpConnection(asyncio.Protocol):
                     self._begin(event)
                 elif isinstance(event, h11.Data):
                     self._take(event.data)
+                    pieces_max -= 1
+                    if pieces_max == 0 and not self._is_discarding:
+                        self._yield()
                 elif isinstance(event, h11.EndOfMessage):
                     self._end()
                     answered_max -= 1
                     if answered_max == 0 and not self._is_discarding:
-                        self._is_yielding = True
-                        self._loop.call_soon(self._advance_again)
+                        self._yield()
                 else:  # closed, or nothing more is to come
                     self._close()
                     break
@@ -226,6 +230,10 @@ class HttpConnection(asyncio.Protocol):
     def _is_waiting(self) -> bool:
         """Whether the next request has to wait."""
         return self._is_answering or self._is_write_paused or self._is_yielding or self._is_body_waiting
+
+    def _yield(self) -> None:
+        self._is_yielding = True
+        self._loop.call_soon(self._advance_again)
 
     def _advance_again(self) -> None:
         self._is_yielding = False
