@@ -44,9 +44,8 @@ UNSETTLED_BYTES_MAX = 8 << 20
 UNREAD_BYTES_MAX = 256 << 10
 # Commands of one connection that are done in a row; then other connections have their turn.
 COMMANDS_PER_TURN = 1_000
-# So many fill a large read, behind which the loop would read on from the same socket, up to 32 times.
+# Behind a large read the loop would read on from the same socket, up to 32 times.
 _LARGE_READ_BYTES = 128 << 10
-_MANY_COMMANDS = 64
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
@@ -230,7 +229,7 @@ class Session(asyncio.Protocol):
         for count in range(COMMANDS_PER_TURN):
             command = parser.next()
             if command is None:
-                if count > _MANY_COMMANDS and len(data) >= _LARGE_READ_BYTES:
+                if count and len(data) >= _LARGE_READ_BYTES:  # one command may be thousands of FINs
                     self._give_turn()
                 break
             handlers[type(command)](command)
