@@ -94,6 +94,12 @@ def test_a_narrow_window_has_the_forms_of_a_list_behind_one_button(
     narrow.goto("/topics/attic/shelf/~messages/?first=x")
     expect(narrow.get_by_label("Offsets from")).to_have_value("x")
     expect(narrow.get_by_label("Offsets from")).to_be_visible()
+    expect(narrow.get_by_role("alert").filter(has_text="'x' is not an offset")).to_be_in_viewport()
+    # Two short fields stand side by side.
+    boxes = [narrow.get_by_label(name, exact=True).bounding_box() for name in ("Offsets from", "to")]
+    assert boxes[0] is not None
+    assert boxes[1] is not None
+    assert boxes[0]["y"] == boxes[1]["y"]
 
 
 def test_deadlines_count_down_and_the_keyboard_selects_and_unfolds(server: ServerProcess, open_page: OpenPage) -> None:
