@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate, Peer
 from queue_engine.protocol import frames
+from queue_engine.protocol.commands import Fin
 from queue_engine.protocol.features import Features
 from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
@@ -46,6 +47,8 @@ UNREAD_BYTES_MAX = 256 << 10
 COMMANDS_PER_TURN = 1_000
 # Behind a large read the loop would read on from the same socket, up to 32 times.
 _LARGE_READ_BYTES = 128 << 10
+# With so many commands in it that is held up: messages of some size are no work to speak of.
+_MANY_COMMANDS = 64
 # A closed connection whose peer does not take the rest is cut after this long.
 CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
@@ -226,13 +229,16 @@ class Session(asyncio.Protocol):
         parser.feed(data)
         handlers = self._handlers
         began_ns = self._command_began_ns
+        fins = 0
         for count in range(COMMANDS_PER_TURN):
             command = parser.next()
             if command is None:
-                if count and len(data) >= _LARGE_READ_BYTES:  # one command may be thousands of FINs
+                if count + fins > _MANY_COMMANDS and len(data) >= _LARGE_READ_BYTES:
                     self._give_turn()
                 break
             handlers[type(command)](command)
+            if type(command) is Fin:
+                fins += len(command.ids)  # one command may be thousands of them
             began_ns = None  # an unfinished command now began in this read
         else:
             self._give_turn()
