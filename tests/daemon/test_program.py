@@ -14,7 +14,7 @@ import pytest
 
 from queue_engine.vocabulary.version import VERSION
 from tests.support.certificates import Certificates
-from tests.support.nsq_socket import NsqSocket
+from tests.support.nsq_socket import FRAME_RESPONSE, NsqSocket
 from tests.support.nsqd_directory import messages, read_metadata, read_queue, write_metadata, write_queue
 from tests.support.processes.daemon_process import DaemonProcess
 from tests.support.processes.notify_socket import NotifySocket
@@ -115,6 +115,10 @@ def test_it_runs_on_nsqds_directory_and_gives_it_back(tmp_path: Path) -> None:
             message = client.read_message()
             assert (message.body, message.id) == (held[number].body, held[number].id)
             client.finish(message)
+        client.send(b"CLS\n")
+        # To close with messages unread would reset the connection, and the last FINs with it.
+        while client.read_frame() != (FRAME_RESPONSE, b"CLOSE_WAIT"):
+            pass
     daemon.http("POST", "/pub?topic=orders", b"new")
     daemon.stop()
     assert read_metadata(tmp_path) == ({"orders": ["billing", "mail"]}, ["orders/mail"])
