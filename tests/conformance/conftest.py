@@ -12,7 +12,7 @@ from tests.conformance.server import NsqServer, new_name, running
 StartNsq = Callable[..., NsqServer]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NsqServer]:
     with running({}, tmp_path_factory.mktemp("nsq")) as server:
         yield server
