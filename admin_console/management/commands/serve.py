@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy  # noqa: F401 - see below
 from django.conf import settings
 from django.core.management.base import CommandError
 
@@ -59,6 +60,8 @@ from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.addresses import NO_PORT, joined
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
+
+# numpy is there before the engine's threads are: while one of them imports it, the console would get half of it.
 
 logger = logging.getLogger(__name__)
 
