@@ -85,8 +85,9 @@ class FlagSet:
                     raise FlagError(f"flag needs an argument: -{name}")
             value = _value(flag, text)
             before = values.get(name)
-            is_list = isinstance(value, tuple) and isinstance(before, tuple)
-            values[name] = before + value if is_list else value  # type: ignore[operator]
+            if isinstance(value, tuple) and isinstance(before, tuple):
+                value = (*before, *value)
+            values[name] = value
         return values
 
     def _near(self, name: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-Value = bool | int | str | tuple[str, ...] | tuple[float, ...]
+Value = bool | int | str | tuple[str | float, ...]  # a list has values of one type
 
 
 class Kind(Enum):

@@ -3,6 +3,7 @@
 import ssl
 import warnings
 from dataclasses import dataclass
+from typing import cast
 
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.options import Options
@@ -78,7 +79,8 @@ class TlsState:
     def of(cls, tls: ssl.SSLObject) -> "TlsState":
         cipher = tls.cipher()
         certificate = tls.getpeercert() or {}
-        subject: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())  # type: ignore[assignment]
+        # What `ssl` has for other keys has other types.
+        subject = cast(tuple[tuple[tuple[str, str], ...], ...], certificate.get("subject", ()))
         names = [value for part in subject for key, value in part if key == "commonName"]
         version = (tls.version() or "").replace("TLSv", "TLS")
         return cls(

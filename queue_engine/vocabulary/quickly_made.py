@@ -1,9 +1,12 @@
 """Frozen dataclasses of many fields that are made by the thousand each second, as the stats of channels are."""
 
 from dataclasses import MISSING, field, fields, make_dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def quickly_made(cls: type[T]) -> type[T]:
@@ -13,7 +16,7 @@ def quickly_made(cls: type[T]) -> type[T]:
     checker its objects stay frozen; while the server runs, nothing but that keeps a field from being set.
     """
     twins: list[tuple[str, Any, Any]] = []
-    for one in fields(cls):  # type: ignore[arg-type]
+    for one in fields(cls):
         twin = field(default=one.default) if one.default is not MISSING else field()
         if one.default_factory is not MISSING:
             twin = field(default_factory=one.default_factory)

@@ -14,6 +14,7 @@ from queue_engine.tools.connecting import Connecting
 from queue_engine.tools.publish import Pieces, PublishFailedError, PublishOptions, publish
 from queue_engine.tools.running import Counts, Stopping
 from tests.support.processes.running_engine import RunningEngine
+from tests.support.waiting import wait_for_async
 from tests.tools.conftest import node_of
 
 StartEngine = Callable[..., RunningEngine]
@@ -87,8 +88,7 @@ async def test_a_stop_ends_it_though_nothing_comes(start_engine: StartEngine) ->
         return b""
 
     running = asyncio.create_task(publish(Connecting(), PublishOptions("t", [node_of(engine)]), read, counts, stopping))
-    while not counts["published"]:
-        await asyncio.sleep(0.01)
+    await wait_for_async("the first message", lambda: counts["published"])
     stopping.ask()
     async with asyncio.timeout(15):
         await running

@@ -13,6 +13,7 @@ import uvloop
 from queue_engine.lookup.options import LookupOptions
 from queue_engine.lookup.server import LookupServer
 from tests.support.processes.ports import free_ports
+from tests.support.waiting import wait_for_async
 
 ANSWER_TIMEOUT_S = 30.0  # for what comes at once, on a machine that may stall
 
@@ -83,7 +84,7 @@ class RunningLookup(LookupApi):
             started.set()
             await stopped.wait()
             server.stop()
-            await asyncio.sleep(0.05)  # the transports close
+            await wait_for_async("the connections' end", lambda: not server._tcp._connections)
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve())
