@@ -259,6 +259,63 @@ class LakeDamagedError(PipelineError):
     """A manifest of the lake is damaged; it is left as it is."""
 
 
+class StorePlaceError(PipelineError):
+    """A place for tables is neither a path nor a URL of a known store; the text says what it can be."""
+
+
+class StoreError(PipelineError):
+    """A store of tables did not do what it was asked for; the text names the place and what to do. A job waits and tries
+    again."""
+
+
+class StoreUnreachableError(StoreError):
+    """No answer came from the store: it is down, the address is wrong, or the network is cut."""
+
+
+class StoreRefusedError(StoreError):
+    """The store refused the credentials, or what they may do; or there is no such bucket."""
+
+
+class StoreBusyError(StoreError):
+    """The store wants fewer requests, or other writers commit to the table all the time."""
+
+
+class StoreFullError(StoreError):
+    """The store or the disk has no room left."""
+
+
+class CommitUnknownError(StoreError):
+    """Whether a commit is in the table could not be found out: the same commit, tried again, finds out."""
+
+
+class TableError(PipelineError):
+    """A table can't be used as it is; nothing was changed. The text names the table and what to do."""
+
+
+class TableDamagedError(TableError):
+    """A commit of the table's log is missing or can't be read, and it is not the last one."""
+
+
+class TableCheckpointError(TableError):
+    """A checkpoint of the table's log is damaged, and the commits that it stands for are gone."""
+
+
+class TableSchemaError(TableError):
+    """The table has other columns, or other partitions, than this version writes."""
+
+
+class TableFormatError(TableError):
+    """Another program has switched on a feature of the table that this version can't write."""
+
+
+class TableTransactionError(TableError):
+    """Another writer has moved the table on: its transaction is neither where this commit begins nor where it ends."""
+
+
+class DataFileMissingError(TableError):
+    """A data file is not there, or not with its size, when it is to be committed or replaced."""
+
+
 class JavaMissingError(PipelineError):
     """There is no Java that Spark can run on; the text says what was found and which command installs one."""
 

@@ -1,0 +1,1 @@
+"""Delta Lake tables on a disk or an object store."""

@@ -1,0 +1,144 @@
+"""Writes data files of a table: Parquet, each at its final name, with the statistics that readers skip files by.
+
+    <table>/date=2026-11-22/part-<uuid>.parquet
+
+There is no staging and no rename: a file counts when a commit names it, and never otherwise. A file that no commit ever
+named (its writer was killed) is removed after an age (housekeeping.py).
+
+Any process that reaches the store may write a file, such as an executor of Spark; it returns a `DataFile`, and one
+process commits them all (`LakeTable.commit`), which also makes them durable.
+"""
+
+import posixpath
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from queue_engine.pipeline.tables.statistics import delta_statistics
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.vocabulary.clock import NS_PER_MS
+
+ROW_GROUP_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file that is written and whose commit is to come.
+
+    path: relative to the table. size: bytes. partition: column → value, as text. statistics: Delta's, JSON
+    (`numRecords`, `minValues`, `maxValues`, `nullCount`; times are ISO 8601 UTC, dates YYYY-MM-DD). modified_ms: Unix ms.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str]
+    statistics: str
+    modified_ms: int
+
+    def encode(self) -> bytes:
+        """JSON, to hand it to another process."""
+        return orjson.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, data: bytes | str) -> "DataFile":
+        return cls(**orjson.loads(data))
+
+
+class DataFileWriter:
+    """Writes one data file of one partition; `close` gives the `DataFile`, `abandon` removes what was written.
+
+    Used as a context, it is abandoned at an error, and else closed.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        table: str,
+        schema: pa.Schema,
+        partition: dict[str, str],
+        *,
+        dictionary: bool | Sequence[str] = True,
+        row_group_rows: int = ROW_GROUP_ROWS,
+    ) -> None:
+        """table: its path in the storage. schema: of the batches: the table's columns in their order, without those of
+        the partition. partition: column → value, such as {"date": "2026-11-22"}. dictionary: the columns whose values
+        are often the same, or all. Raises OSError."""
+        self._storage = storage
+        self._schema = schema
+        self._partition = partition
+        self._row_group_rows = row_group_rows
+        folders = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
+        self.path = posixpath.join(*folders, f"part-{uuid.uuid4()}.parquet")
+        self._whole_path = posixpath.join(table, self.path)
+        self._rows = 0
+        self.file: DataFile | None = None
+        if storage.is_local:
+            storage.make_directory(posixpath.dirname(self._whole_path))
+        self._stream = storage.filesystem.open_output_stream(storage.at_filesystem(self._whole_path))
+        self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", use_dictionary=dictionary)
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Append rows; columns are taken by their place. Raises OSError, pa.ArrowInvalid."""
+        table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        self._writer.write_table(table, row_group_size=self._row_group_rows)
+        self._rows += table.num_rows
+
+    def close(self) -> DataFile:
+        """End the file. It is not durable before its commit. Raises OSError."""
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        self.file = DataFile(
+            path=self.path,
+            size=size,
+            rows=self._rows,
+            partition=self._partition,
+            statistics=delta_statistics(self._writer.writer.metadata, self._schema),
+            modified_ms=time.time_ns() // NS_PER_MS,
+        )
+        return self.file
+
+    def abandon(self) -> None:
+        """Remove what was written, if that is possible."""
+        try:
+            self._writer.close()
+            self._stream.close()
+            self._storage.remove([self._whole_path])
+        except (OSError, pa.ArrowException):
+            pass
+
+    def __enter__(self) -> "DataFileWriter":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is not None:
+            self.abandon()
+        elif self.file is None:
+            self.close()
+
+
+def write_data_file(
+    storage: TableStorage,
+    table: str,
+    schema: pa.Schema,
+    partition: dict[str, str],
+    batches: Iterable[pa.RecordBatch | pa.Table],
+    *,
+    dictionary: bool | Sequence[str] = True,
+    row_group_rows: int = ROW_GROUP_ROWS,
+) -> DataFile:
+    """Write one data file; a failure leaves none, as far as the store lets it. Arguments as of `DataFileWriter`."""
+    with DataFileWriter(
+        storage, table, schema, partition, dictionary=dictionary, row_group_rows=row_group_rows
+    ) as writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.close()

@@ -1,0 +1,180 @@
+"""Where tables lie: a local directory, or a place in an object store.
+
+    /srv/lake                        a directory
+    s3://bucket/prefix               AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or the machine's role;
+                                     AWS_REGION or AWS_DEFAULT_REGION; AWS_ENDPOINT_URL; AWS_ALLOW_HTTP
+    gs://bucket/prefix               GOOGLE_APPLICATION_CREDENTIALS; not tried
+    az://container/prefix            AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY; not tried
+
+Credentials come from the environment, where both libraries, pyarrow and delta-rs, look for them by themselves: they are
+in no attribute, option or argument here. A storage can be pickled; the process that gets it uses its own environment.
+"""
+
+import os
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyarrow import fs
+
+from queue_engine.disk.files import Files
+from queue_engine.pipeline.tables.store_options import delta_options, scheme_of, store_filesystem
+from queue_engine.vocabulary.clock import NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file in a storage. path: relative to the storage's place, with "/". modified_ms: Unix ms."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+class TableStorage:
+    """The place `place`: a local path, or a URL. Every path given to a method is relative to it, "/" between its parts.
+
+    Making one asks nothing of the place; raises StorePlaceError for a URL that is none. The methods raise the OSError of
+    the system, or of pyarrow for an object store; `store_errors.py` makes sentences of them. All may be called by
+    several threads.
+
+    place: as text, for messages; it never has credentials. is_local: whether it is a directory of this machine.
+    """
+
+    def __init__(self, place: str | os.PathLike[str], *, files: Files | None = None) -> None:
+        """files: the seam to the disk, for a local place."""
+        text = os.fspath(place)
+        self._scheme = scheme_of(text)
+        self.is_local = self._scheme == ""
+        self.place = os.path.abspath(text) if self.is_local else text.rstrip("/")
+        self.files = files or Files()
+
+    def __repr__(self) -> str:
+        return f"TableStorage({self.place!r})"
+
+    def __getstate__(self) -> str:
+        return self.place
+
+    def __setstate__(self, place: str) -> None:
+        self.__init__(place)  # type: ignore[misc]
+
+    def below(self, path: str) -> "TableStorage":
+        """The storage of a place below this one."""
+        return TableStorage(self.at(path), files=self.files)
+
+    # For the libraries.
+
+    def at(self, path: str = "") -> str:
+        """The absolute path or URL of `path`, as delta-rs takes it."""
+        return posixpath.join(self.place, path) if path else self.place
+
+    @cached_property
+    def filesystem(self) -> Any:
+        """pyarrow's file system, on which `at_filesystem` names are valid."""
+        return fs.LocalFileSystem() if self.is_local else store_filesystem(self._scheme)
+
+    def at_filesystem(self, path: str = "") -> str:
+        """The name of `path` on `filesystem`: an absolute path, or bucket/key."""
+        return self.at(path) if self.is_local else self.at(path).partition("://")[2]
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        """delta-rs's storage options; without credentials, which it reads from the environment."""
+        return {} if self.is_local else delta_options(self._scheme)
+
+    # Files.
+
+    def size_of(self, path: str) -> int | None:
+        """Bytes of the file at `path`; None when there is none. A symbolic link is no file."""
+        return self.sizes_of([path])[0]
+
+    def sizes_of(self, paths: Iterable[str]) -> list[int | None]:
+        """As `size_of`, for many."""
+        if self.is_local:
+            return [self.files.size_of(self.at(path)) for path in paths]
+        found = self.filesystem.get_file_info([self.at_filesystem(path) for path in paths])
+        return [one.size if one.type == fs.FileType.File else None for one in found]
+
+    def exists(self, path: str) -> bool:
+        return self.size_of(path) is not None
+
+    def list(self, path: str = "") -> Iterator[StoredFile]:
+        """Every file below `path`, in no order; none when there is no such directory."""
+        selector = fs.FileSelector(self.at_filesystem(path), recursive=True, allow_not_found=True)
+        cut = len(self.at_filesystem()) + 1
+        for one in self.filesystem.get_file_info(selector):
+            if one.type == fs.FileType.File:
+                yield StoredFile(one.path[cut:], one.size, one.mtime_ns // NS_PER_MS)
+
+    def directories(self, path: str = "") -> "list[str]":
+        """The names of the directories right below `path`, sorted; none when there is no such directory."""
+        selector = fs.FileSelector(self.at_filesystem(path), recursive=False, allow_not_found=True)
+        infos = self.filesystem.get_file_info(selector)
+        return sorted(one.base_name for one in infos if one.type == fs.FileType.Directory)
+
+    def read(self, path: str, bytes_max: int) -> bytes | None:
+        """The bytes of a small file, at most `bytes_max` of them; None when there is none."""
+        if self.is_local:
+            return self.files.read_whole(self.at(path), bytes_max)
+        try:
+            with self.filesystem.open_input_stream(self.at_filesystem(path)) as stream:
+                return bytes(stream.read(bytes_max))
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace a small file as a whole; it is durable when this returns."""
+        if self.is_local:
+            self.make_directory(posixpath.dirname(path))
+            self.files.replace(self.at(path), data)
+            return
+        with self.filesystem.open_output_stream(self.at_filesystem(path)) as stream:
+            stream.write(data)
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Remove files; those that are gone already are not counted. Returns how many were removed."""
+        removed = 0
+        for path in paths:
+            try:
+                if self.is_local:
+                    self.files.unlink(self.at(path))
+                else:
+                    self.filesystem.delete_file(self.at_filesystem(path))
+                removed += 1
+            except FileNotFoundError:
+                pass
+        return removed
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it, durably; nothing on an object store, which has none."""
+        if not self.is_local or os.path.isdir(self.at(path)):
+            return
+        place = self.at(path)
+        missing = [place]
+        while not os.path.isdir(above := os.path.dirname(missing[-1])):
+            missing.append(above)
+        self.files.make_directory(place)
+        for made in reversed(missing):
+            self.files.sync_directory(os.path.dirname(made))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Make files durable: their bytes, their names, and the names of the directories above them up to the place.
+        Nothing on an object store, which has done so. Raises OSError; a symbolic link is refused."""
+        if not self.is_local:
+            return
+        directories: set[str] = set()
+        for path in paths:
+            fd = self.files.open(self.at(path), os.O_RDONLY)
+            try:
+                self.files.sync(fd)
+            finally:
+                self.files.close_quietly(fd)
+            above = posixpath.dirname(path)
+            while above and above not in directories:
+                directories.add(above)
+                above = posixpath.dirname(above)
+            directories.add("")
+        for directory in sorted(directories, reverse=True):
+            self.files.sync_directory(self.at(directory))
