@@ -80,6 +80,7 @@ MAY_IMPORT = {
     "pipeline.spark": "vocabulary vocabulary.options",
     "pipeline.expression": "vocabulary",
     "pipeline.lake": "vocabulary disk",
+    "pipeline.tables": "vocabulary disk",
     "pipeline.source": "vocabulary wire disk commit_log",
     "pipeline.job": "vocabulary pipeline.lake pipeline.source",
     "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.source pipeline.job",

@@ -264,8 +264,8 @@ class StorePlaceError(PipelineError):
 
 
 class StoreError(PipelineError):
-    """A store of tables did not do what it was asked for; the text names the place and what to do. A job waits and tries
-    again."""
+    """A store of tables did not do what it was asked for; the text names the place and what to do. A job waits and
+    tries again."""
 
 
 class StoreUnreachableError(StoreError):

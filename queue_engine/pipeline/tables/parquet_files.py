@@ -2,20 +2,19 @@
 
     <table>/date=2026-11-22/part-<uuid>.parquet
 
-There is no staging and no rename: a file counts when a commit names it, and never otherwise. A file that no commit ever
-named (its writer was killed) is removed after an age (housekeeping.py).
+There is no staging and no rename: a file counts when a commit names it, and never otherwise.
 
 Any process that reaches the store may write a file, such as an executor of Spark; it returns a `DataFile`, and one
 process commits them all (`LakeTable.commit`), which also makes them durable.
 """
 
 import posixpath
+import re
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
@@ -26,6 +25,8 @@ from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.vocabulary.clock import NS_PER_MS
 
 ROW_GROUP_ROWS = 1 << 17
+# A value stands in the file's path as it is, which Delta would decode.
+_PARTITION_VALUE = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class DataFile:
     """A data file that is written and whose commit is to come.
 
     path: relative to the table. size: bytes. partition: column → value, as text. statistics: Delta's, JSON
-    (`numRecords`, `minValues`, `maxValues`, `nullCount`; times are ISO 8601 UTC, dates YYYY-MM-DD). modified_ms: Unix ms.
+    (`numRecords`, `minValues`, `maxValues`, `nullCount`; times are ISO 8601 UTC, dates YYYY-MM-DD). modified_ms: Unix
+    ms.
     """
 
     path: str
@@ -75,7 +77,10 @@ class DataFileWriter:
         self._schema = schema
         self._partition = partition
         self._row_group_rows = row_group_rows
-        folders = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
+        for column, value in partition.items():
+            if not _PARTITION_VALUE.fullmatch(value):
+                raise ValueError(f"partition {column}={value!r}: a value has letters, digits, dots, - and _ alone")
+        folders = [f"{column}={value}" for column, value in partition.items()]
         self.path = posixpath.join(*folders, f"part-{uuid.uuid4()}.parquet")
         self._whole_path = posixpath.join(table, self.path)
         self._rows = 0

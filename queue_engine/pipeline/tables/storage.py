@@ -34,10 +34,10 @@ class StoredFile:
 
 
 class TableStorage:
-    """The place `place`: a local path, or a URL. Every path given to a method is relative to it, "/" between its parts.
+    """The place `place`: a local path, or a URL. Every path given to a method is relative to it, with "/".
 
-    Making one asks nothing of the place; raises StorePlaceError for a URL that is none. The methods raise the OSError of
-    the system, or of pyarrow for an object store; `store_errors.py` makes sentences of them. All may be called by
+    Making one asks nothing of the place; raises StorePlaceError for a URL that is none. The methods raise the OSError
+    of the system, or of pyarrow for an object store; `store_errors.py` makes sentences of them. All may be called by
     several threads.
 
     place: as text, for messages; it never has credentials. is_local: whether it is a directory of this machine.
@@ -100,7 +100,7 @@ class TableStorage:
     def exists(self, path: str) -> bool:
         return self.size_of(path) is not None
 
-    def list(self, path: str = "") -> Iterator[StoredFile]:
+    def list_files(self, path: str = "") -> Iterator[StoredFile]:
         """Every file below `path`, in no order; none when there is no such directory."""
         selector = fs.FileSelector(self.at_filesystem(path), recursive=True, allow_not_found=True)
         cut = len(self.at_filesystem()) + 1
@@ -108,7 +108,7 @@ class TableStorage:
             if one.type == fs.FileType.File:
                 yield StoredFile(one.path[cut:], one.size, one.mtime_ns // NS_PER_MS)
 
-    def directories(self, path: str = "") -> "list[str]":
+    def directories(self, path: str = "") -> list[str]:
         """The names of the directories right below `path`, sorted; none when there is no such directory."""
         selector = fs.FileSelector(self.at_filesystem(path), recursive=False, allow_not_found=True)
         infos = self.filesystem.get_file_info(selector)

@@ -22,7 +22,9 @@ def scheme_of(place: str) -> str:
     if not separator:
         return ""
     if scheme not in SCHEMES:
-        raise StorePlaceError(f"{place} has the scheme {scheme}: a lake is a path, or begins with s3://, gs:// or az://")
+        raise StorePlaceError(
+            f"{place} has the scheme {scheme}: a lake is a path, or begins with s3://, gs:// or az://"
+        )
     bucket = rest.partition("/")[0]
     if not bucket or "@" in bucket or "?" in rest or "#" in rest:
         raise StorePlaceError(

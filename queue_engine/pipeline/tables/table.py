@@ -17,22 +17,49 @@ Order of a commit on a disk, whatever is cut off where:
     3. delta-rs links the commit under its number, unless another writer has that number: then from the comparison on
     4. the commit and its name are made durable; then it is acknowledged
 
-So a commit that a power cut tore is the last one, and was never acknowledged (log_repair.py moves it aside).
+So a commit that a power cut tore is the last one, and was never acknowledged.
 """
 
 import enum
+import logging
 import posixpath
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import (
+    AddAction,
+    CommitProperties,
+    PostCommitHookProperties,
+    RemoveAction,
+    Transaction,
+)
 
+from queue_engine.pipeline.tables.log_files import LOG, commit_path
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.vocabulary.clock import Clock, SystemClock
+from queue_engine.pipeline.tables.store_errors import is_worth_trying_again, table_error
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock, SystemClock
+from queue_engine.vocabulary.errors import (
+    DataFileMissingError,
+    StoreBusyError,
+    TableSchemaError,
+    TableTransactionError,
+)
+
+logger = logging.getLogger(__name__)
+
+TRIES = 8
+# Between two tries, doubled each time.
+WAIT_S = 0.05
+# In a commit's information: how many actions follow, so that a commit that was cut behind one of them is known.
+ACTIONS_KEY = "penstockActions"
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 class CommitResult(enum.Enum):
@@ -47,8 +74,9 @@ class CommitResult(enum.Enum):
 class TableFile:
     """A data file that counts at the table's version.
 
-    path: relative to the table. size: bytes. partition: column → value, as text. minimum, maximum: column → Python value
-    (int, float, str, datetime with UTC, date), of columns that have one. nulls: column → count. modified_ms: Unix ms.
+    path: relative to the table. size: bytes. partition: column → value, as text. minimum, maximum: column → Python
+    value (int, float, str, datetime with UTC, date), of columns that have one. nulls: column → count. modified_ms: Unix
+    ms.
     """
 
     path: str
@@ -59,3 +87,332 @@ class TableFile:
     maximum: dict[str, Any]
     nulls: dict[str, int]
     modified_ms: int
+
+
+class LakeTable:
+    """One table, as it was at the last refresh. Made by `LakeTables.open`; several threads may use it.
+
+    Methods that reach the store raise StoreError and its classes, and wait between tries as `wait` does; TableError and
+    its classes when the table itself is not as it should be.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        path: str,
+        schema: pa.Schema,
+        partition_by: Sequence[str] = ("date",),
+        *,
+        is_holder: bool = True,
+        clock: Clock | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """path: of the table, in the storage. schema: all columns, those of the partition last; of types that Delta
+        has. is_holder: whether this process holds the lake. wait: sleeps so many seconds."""
+        self.storage = storage
+        self.path = path
+        self.schema = schema
+        self.partition_by = tuple(partition_by)
+        self._delta_schema = Schema.from_arrow(schema)
+        self._is_holder = is_holder
+        self._clock = clock or SystemClock()
+        self._wait = wait
+        self._lock = threading.RLock()
+        self._delta: DeltaTable | None = None
+        # Commits up to this version are durable, their names included.
+        self._durable_version = -1
+
+    @property
+    def place(self) -> str:
+        """The absolute path or URL of the table, for messages."""
+        return self.storage.at(self.path)
+
+    # Reading.
+
+    def exists(self) -> bool:
+        """Whether there is a table: a commit that counts."""
+        with self._lock:
+            return self._delta is not None or self._tried(self._open)
+
+    def refresh(self) -> int:
+        """Take in what others have committed. Returns the version. Raises TableError when there is no table."""
+        with self._lock:
+            self._tried(self._refresh)
+            return self.version
+
+    @property
+    def version(self) -> int:
+        """Of the last refresh or commit."""
+        return self._opened().version()
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version that a commit of this app id carried, on the table as it is now; None when there is none,
+        or no table."""
+        with self._lock:
+            if not self._tried(self._refresh):
+                return None
+            return self._opened().transaction_version(app_id)
+
+    def files(self) -> list[TableFile]:
+        """The data files that count at `version`, by path."""
+        return table_files(self._opened(), self.schema, self.partition_by)
+
+    def files_at(self, version: int) -> list[TableFile]:
+        """The data files that counted at an earlier version, by path. Raises TableError when its log is gone."""
+        found: list[TableFile] = self._tried(
+            lambda: table_files(self._delta_at(version), self.schema, self.partition_by)
+        )
+        return found
+
+    def at(self, file: TableFile | DataFile) -> str:
+        """The absolute path or URL of a data file."""
+        return self.storage.at(posixpath.join(self.path, file.path))
+
+    def at_filesystem(self, file: TableFile | DataFile) -> str:
+        """The name of a data file on `storage.filesystem`."""
+        return self.storage.at_filesystem(posixpath.join(self.path, file.path))
+
+    # Commits.
+
+    def create(self) -> None:
+        """Make the table, durably, unless there is one. Raises TableSchemaError when that has other columns."""
+        with self._lock:
+            if not self.exists():
+                self._tried(self._create)
+
+    def commit(
+        self, files: Iterable[DataFile], app_id: str, version: int, *, after: int | None, remove: Iterable[str] = ()
+    ) -> CommitResult:
+        """Commit data files, durably and exactly once; the table is created when there is none.
+
+        app_id: who writes what, such as "<server>/<number>-<id base>". version: how far it comes with these files.
+        after: the version of app_id that the files begin behind, None for none. remove: paths of files that these
+        replace; all must count. No files at all only move the version.
+
+        When the table has `version` or a higher one, nothing is changed: KNOWN. When it has `after`, the files are
+        committed. Between them or below: another writer has moved on, TableTransactionError. Never remove `files`
+        after KNOWN: this very commit may have made it before its answer was lost; files without a commit are
+        removed by age.
+
+        Raises DataFileMissingError, CommitUnknownError and the errors of the class; after an error the same call may
+        be made again.
+        """
+        added = list(files)
+        removed = list(remove)
+        return self._transact(added, lambda: removed, app_id, version, after)
+
+    def overwrite(
+        self, partition: dict[str, str], files: Iterable[DataFile], app_id: str, version: int, *, after: int | None
+    ) -> CommitResult:
+        """As `commit`, and all files that the partition has at that moment are replaced by these.
+
+        partition: column → value, such as {"date": "2026-11-22"}.
+        """
+        added = list(files)
+        return self._transact(added, lambda: self._paths_in(partition), app_id, version, after)
+
+    # Inside; all with the lock.
+
+    def _transact(
+        self,
+        added: list[DataFile],
+        removed: Callable[[], list[str]],
+        app_id: str,
+        version: int,
+        after: int | None,
+        *,
+        changes_data: bool = True,
+    ) -> CommitResult:
+        with self._lock:
+            self.create()
+            is_prepared = False
+            error: BaseException | None = None
+            for number in range(TRIES):
+                if number:
+                    self._wait(WAIT_S * (1 << (number - 1)))
+                try:
+                    self._refresh()
+                    known = self._opened().transaction_version(app_id)
+                    if known is not None and known >= version:
+                        self._sync_log()
+                        return CommitResult.KNOWN
+                    if known != after:
+                        raise TableTransactionError(
+                            f"{self.place} has transaction {known} of {app_id}, and this commit goes from {after} to"
+                            f" {version}: another writer commits for it; see that only one server archives here"
+                        )
+                    if not is_prepared:
+                        self._prepare(added)
+                        is_prepared = True
+                    self._sync_log()
+                    self._commit_once(added, removed(), app_id, version, changes_data)
+                    return CommitResult.COMMITTED
+                except (CommitFailedError, DeltaError, OSError) as exc:
+                    error = exc
+                    if not isinstance(exc, CommitFailedError) and not is_worth_trying_again(exc):
+                        break
+            assert error is not None
+            if isinstance(error, CommitFailedError):
+                raise StoreBusyError(
+                    f"{self.place}: {TRIES} commits were refused, since other writers committed before each; the next"
+                    " step tries again"
+                ) from error
+            raise table_error(error, self.place) from error
+
+    def _commit_once(
+        self, added: list[DataFile], removed: list[str], app_id: str, version: int, changes_data: bool
+    ) -> None:
+        """Make the next commit, or raise CommitFailedError when somebody else has; then make it durable."""
+        table = self._opened()
+        now_ms = self._clock.time_ns() // NS_PER_MS
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(one.path, one.size, one.partition, one.modified_ms, changes_data, one.statistics) for one in added
+        ]
+        if removed:
+            counting = {one.path: one for one in self.files()}
+            gone = [path for path in removed if path not in counting]
+            if gone:
+                raise DataFileMissingError(
+                    f"{self.place}: {gone[0]} does not count any longer, so nothing can replace it; the work is planned"
+                    " anew"
+                )
+            actions += [
+                RemoveAction(path, changes_data, now_ms, counting[path].size, {**counting[path].partition})
+                for path in removed
+            ]
+        next_version = table.version() + 1
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=self._delta_schema,
+            partition_by=list(self.partition_by),
+            commit_properties=CommitProperties(
+                custom_metadata={ACTIONS_KEY: len(actions) + 1},
+                max_commit_retries=0,
+                app_transactions=[Transaction(app_id, version)],
+            ),
+            post_commithook_properties=_NO_HOOKS,
+        )
+        self._sync_log(next_version)
+        table.update_incremental()
+
+    def _prepare(self, added: list[DataFile]) -> None:
+        """See each file with its size, and make it durable."""
+        paths = [posixpath.join(self.path, one.path) for one in added]
+        for one, size in zip(added, self.storage.sizes_of(paths), strict=True):
+            if size != one.size:
+                found = "is not there" if size is None else f"has {size} bytes"
+                raise DataFileMissingError(
+                    f"{self.at(one)} {found}, and was written with {one.size}: it is not committed; the step is made"
+                    " again"
+                )
+        self.storage.sync(paths)
+
+    def _sync_log(self, version: int | None = None) -> None:
+        """Make the commits up to `version`, by default the loaded one, durable."""
+        last = self._opened().version() if version is None else version
+        if last <= self._durable_version:
+            return
+        self.storage.sync(
+            path
+            for path in (commit_path(self.path, number) for number in range(self._durable_version + 1, last + 1))
+            if self.storage.is_local and self.storage.exists(path)
+        )
+        self._durable_version = last
+
+    def _create(self) -> None:
+        self.storage.make_directory(posixpath.join(self.path, LOG))
+        try:
+            DeltaTable.create(
+                self.place,
+                schema=self._delta_schema,
+                mode="error",
+                partition_by=list(self.partition_by),
+                storage_options=self.storage.options or None,
+                commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except DeltaError:
+            # Another writer was first, or the outcome is unknown.
+            if not self._open():
+                raise
+        self._refresh()
+        self._sync_log()
+
+    def _open(self) -> bool:
+        """Open the table; False when there is none."""
+        try:
+            delta = DeltaTable(self.place, storage_options=self.storage.options or None)
+        except TableNotFoundError:
+            return False
+        self._check(delta)
+        self._delta = delta
+        return True
+
+    def _refresh(self) -> bool:
+        if self._delta is None:
+            return self._open()
+        try:
+            self._delta.update_incremental()
+        except DeltaError:
+            # The log that the next version needs is gone, when this table was not used for long.
+            self._delta = None
+            return self._open()
+        return True
+
+    def _check(self, delta: DeltaTable) -> None:
+        found = pa.schema(delta.schema().to_arrow())
+        if {one.name: one.type for one in found} != {one.name: one.type for one in self.schema} or tuple(
+            delta.metadata().partition_columns
+        ) != self.partition_by:
+            raise TableSchemaError(
+                f"{self.place} has the columns {', '.join(f'{one.name} {one.type}' for one in found)} by"
+                f" {', '.join(delta.metadata().partition_columns) or 'nothing'}, and needs"
+                f" {', '.join(f'{one.name} {one.type}' for one in self.schema)} by {', '.join(self.partition_by)}: move"
+                " it away, or give it these columns"
+            )
+
+    def _opened(self) -> DeltaTable:
+        if self._delta is None and not self.exists():
+            raise TableNotFoundError(f"there is no table {self.place}")
+        assert self._delta is not None
+        return self._delta
+
+    def _delta_at(self, version: int) -> DeltaTable:
+        return DeltaTable(self.place, version=version, storage_options=self.storage.options or None)
+
+    def _paths_in(self, partition: dict[str, str]) -> list[str]:
+        return [one.path for one in self.files() if one.partition == partition]
+
+    def _tried(self, work: Callable[[], Any]) -> Any:
+        """The result of `work`, tried again while the store may do better the next time."""
+        for number in range(TRIES):
+            if number:
+                self._wait(WAIT_S * (1 << (number - 1)))
+            try:
+                return work()
+            except (DeltaError, OSError) as exc:
+                if not is_worth_trying_again(exc) or number == TRIES - 1:
+                    raise table_error(exc, self.place) from exc
+        raise AssertionError
+
+
+def table_files(delta: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[TableFile]:
+    """The data files of a table at its version, by path."""
+    rows = pa.table(delta.get_add_actions(flatten=False)).to_pylist()
+    return sorted(
+        (
+            TableFile(
+                path=row["path"],
+                size=row["size_bytes"],
+                rows=row["num_records"] or 0,
+                partition={name: str(row["partition"][name]) for name in partition_by},
+                minimum={name: value for name, value in (row.get("min") or {}).items() if value is not None},
+                maximum={name: value for name, value in (row.get("max") or {}).items() if value is not None},
+                nulls={name: value for name, value in (row.get("null_count") or {}).items() if value is not None},
+                modified_ms=row["modification_time"],
+            )
+            for row in rows
+        ),
+        key=lambda one: one.path,
+    )

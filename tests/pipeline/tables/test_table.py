@@ -1,0 +1,113 @@
+"""Commits to a table on a disk."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from queue_engine.pipeline.tables.parquet_files import DataFile
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.table import CommitResult, LakeTable
+from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.vocabulary.errors import DataFileMissingError, TableSchemaError, TableTransactionError
+from tests.pipeline.tables.table_places import APP, DATE, PATH, SCHEMA, data_file, offsets_of
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> TableStorage:
+    return TableStorage(tmp_path / "lake")
+
+
+@pytest.fixture
+def table(storage: TableStorage) -> LakeTable:
+    return LakeTables(storage).open(PATH, SCHEMA)
+
+
+def test_no_table_has_no_transaction(table: LakeTable) -> None:
+    assert not table.exists()
+    assert table.transaction(APP) is None
+
+
+def test_a_commit_makes_the_table_and_counts_once(storage: TableStorage, table: LakeTable) -> None:
+    assert table.commit([data_file(storage, 0, 10)], APP, 10, after=None) is CommitResult.COMMITTED
+    assert table.commit([data_file(storage, 0, 10)], APP, 10, after=None) is CommitResult.KNOWN
+    assert table.commit([data_file(storage, 0, 5)], APP, 5, after=None) is CommitResult.KNOWN
+    assert table.transaction(APP) == 10
+    assert offsets_of(table) == list(range(10))
+    again = LakeTables(storage).open(PATH, SCHEMA)
+    assert (again.transaction(APP), again.version, offsets_of(again)) == (10, 1, list(range(10)))
+
+
+def test_two_writers_of_one_step_commit_it_once(storage: TableStorage, table: LakeTable) -> None:
+    other = LakeTables(storage).open(PATH, SCHEMA)
+    table.commit([data_file(storage, 0, 10)], APP, 10, after=None)
+    assert other.transaction(APP) == 10
+    assert table.commit([data_file(storage, 10, 20)], APP, 20, after=10) is CommitResult.COMMITTED
+    assert other.commit([data_file(storage, 10, 20)], APP, 20, after=10) is CommitResult.KNOWN
+    assert offsets_of(other) == list(range(20))
+
+
+def test_a_commit_that_begins_elsewhere_than_the_table_is_refused(storage: TableStorage, table: LakeTable) -> None:
+    table.commit([data_file(storage, 0, 10)], APP, 10, after=None)
+    with pytest.raises(TableTransactionError, match=r"archive/orders has transaction 10 of .* from 5 to 20"):
+        table.commit([data_file(storage, 5, 20)], APP, 20, after=5)
+    assert offsets_of(table) == list(range(10))
+
+
+def test_files_have_their_statistics(storage: TableStorage, table: LakeTable) -> None:
+    written = data_file(storage, 3, 9)
+    table.commit([written], APP, 9, after=None)
+    (file,) = table.files()
+    assert (file.path, file.size, file.rows, file.partition) == (written.path, written.size, 6, {"date": DATE})
+    assert file.minimum == {"offset": 3, "published_at": datetime(1970, 1, 1, 0, 0, 0, 3, UTC)}
+    assert file.maximum == {"offset": 8, "published_at": datetime(1970, 1, 1, 0, 0, 0, 8, UTC)}
+    assert file.nulls == {"offset": 0, "published_at": 0, "body": 0}
+
+
+def test_a_partition_is_replaced_as_a_whole(storage: TableStorage, table: LakeTable) -> None:
+    table.commit([data_file(storage, 0, 5), data_file(storage, 5, 10)], APP, 10, after=None)
+    table.commit([data_file(storage, 10, 20, date="2026-11-23")], APP, 20, after=10)
+    assert table.overwrite({"date": DATE}, [data_file(storage, 0, 9)], "day", 1, after=None) is CommitResult.COMMITTED
+    assert table.overwrite({"date": DATE}, [data_file(storage, 0, 3)], "day", 1, after=None) is CommitResult.KNOWN
+    assert offsets_of(table) == [*range(9), *range(10, 20)]
+    assert len(table.files_at(1)) == 2
+
+
+def test_a_commit_without_files_moves_the_version(table: LakeTable) -> None:
+    assert table.commit([], APP, 7, after=None) is CommitResult.COMMITTED
+    assert (table.transaction(APP), table.files()) == (7, [])
+
+
+def test_a_file_that_is_not_there_is_not_committed(storage: TableStorage, table: LakeTable) -> None:
+    file = data_file(storage, 0, 10)
+    (Path(table.at(file))).unlink()
+    with pytest.raises(DataFileMissingError, match=r"part-.*\.parquet is not there, and was written with \d+"):
+        table.commit([file], APP, 10, after=None)
+    torn = data_file(storage, 0, 10)
+    Path(table.at(torn)).write_bytes(b"PAR1")
+    with pytest.raises(DataFileMissingError, match="has 4 bytes"):
+        table.commit([torn], APP, 10, after=None)
+    assert (table.transaction(APP), table.files()) == (None, [])
+
+
+def test_a_file_that_was_replaced_before_can_not_be_replaced_again(storage: TableStorage, table: LakeTable) -> None:
+    table.commit([data_file(storage, 0, 10)], APP, 10, after=None)
+    (old,) = table.files()
+    table.overwrite({"date": DATE}, [data_file(storage, 0, 10)], "day", 1, after=None)
+    with pytest.raises(DataFileMissingError, match="does not count any longer"):
+        table.commit([data_file(storage, 0, 10)], "merge", 1, after=None, remove=[old.path])
+
+
+def test_a_table_with_other_columns_is_refused(storage: TableStorage, table: LakeTable) -> None:
+    table.create()
+    other = SCHEMA.insert(0, pa.field("server", pa.string()))
+    with pytest.raises(
+        TableSchemaError, match=r"archive/orders has the columns offset int64.* and needs server string"
+    ):
+        LakeTables(storage).open(PATH, other).transaction(APP)
+
+
+def test_a_written_file_goes_through_another_process(storage: TableStorage) -> None:
+    file = data_file(storage, 0, 10)
+    assert DataFile.decode(file.encode()) == file
