@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
+from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
@@ -74,7 +75,7 @@ def drained(server: ServerProcess, topic: str, count: int) -> dict[bytes, int]:
 )
 def test_what_an_act_removed_comes_back_after_kills(tmp_path: Path, act: str) -> None:
     bodies = [b"%d" % number for number in range(COUNT)]
-    with ServerProcess(tmp_path / "data", options=["--sync=always", "--no-pipeline"]) as server:
+    with EngineProcess(tmp_path / "data", options=["--sync=always"]) as server:
         for path in ("/topic/create?topic=orders", "/channel/create?topic=orders&channel=billing"):
             server.http("POST", path)
         publish(server, bodies)

@@ -31,6 +31,11 @@ BOTH: dict[str, Literal["function", "module", "package"]] = {
 # Test, or a file's path below tests/ → the kind it holds for, and why.
 ONLY: dict[str, tuple[str, str]] = {
     "test_what_lost_the_draw_stays_gone_after_a_kill": (LOG, "a disk queue has its messages in memory"),
+    "test_reader_and_writer_come_back_after_a_restart": (
+        LOG,
+        "pynsq waits for 15 seconds; gnsq comes back to both kinds at once",
+    ),
+    "test_touch_keeps_a_message_from_timing_out": (LOG, "deadlines are in memory, and it waits for one"),
     "clients/test_discovery.py": (LOG, "what is acknowledged survives kill -9 there alone"),
     "test_files_keep_their_permissions_and_what_is_there_is_checked": (LOG, "the copying is the same"),
     "test_without_a_server_the_directory_is_copied": (DISK_QUEUE, "the copying is the same"),

@@ -1,0 +1,59 @@
+"""What one process of pytest-xdist runs one after another (a unit), and which units come first.
+
+A unit is a file, but for files that share what is slow to start. With `--dist loadfile` alone the files with few tests
+come last, which may run for a minute each: then one process is done early and the other has them all.
+"""
+
+import re
+from collections.abc import Callable
+
+from xdist.scheduler.loadfile import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+_KIND = re.compile(r"\[(?:.*-)?diskqueue(?:-.*)?\]$")
+
+# A pattern of a test's path → its unit. Each unit has one browser and one server, or one Spark session.
+TOGETHER: dict[re.Pattern[str], Callable[[str], str]] = {
+    re.compile(r"tests/browser/"): lambda node_id: f"browser, {'diskqueue' if _KIND.search(node_id) else 'log'}",
+    re.compile(r"tests/pipeline/(archive|expression|history|replay|source)/"): lambda node_id: "Spark",
+}
+
+# Units that take more than a few seconds on an idle machine, the longest first. Behind them come those with most tests.
+LONG_UNITS: tuple[str, ...] = (
+    "Spark",
+    "browser, log",
+    "tests/pipeline/test_kill_archive.py",
+    "tests/pipeline/test_cluster_run.py",
+    "browser, diskqueue",
+    "tests/pipeline/worker/test_process.py",
+    "tests/pipeline/worker/test_server_kill.py",
+    "tests/faults/test_memory.py",
+    "tests/faults/test_log_kill.py",
+    "tests/faults/test_log_crash_states.py",
+    "tests/clients/test_pynsq.py",
+    "tests/clients/test_gnsq.py",
+)
+_PLACES = {unit: place for place, unit in enumerate(LONG_UNITS)}
+
+
+def unit_of(node_id: str) -> str:
+    """The unit of a test by its id, such as `tests/browser/test_acts.py::test_pause[log]`."""
+    path = node_id.split("::")[0]
+    for pattern, unit in TOGETHER.items():
+        if pattern.match(path):
+            return unit(node_id)
+    return path
+
+
+class UnitScheduling(LoadFileScheduling):
+    """`--dist loadfile` with these units, in this order."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(min(self.workqueue, key=self._place), last=False)
+        super()._assign_work_unit(node)
+
+    def _place(self, unit: str) -> tuple[int, int]:
+        return _PLACES.get(unit, len(_PLACES)), -len(self.workqueue[unit])
