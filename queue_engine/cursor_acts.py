@@ -103,9 +103,8 @@ def stats_of_topic(topic: Topic) -> tuple[CursorStats, ...]:
     if not isinstance(topic.store, LogTopicStore):
         return ()
     store = topic.store
-    return tuple(
-        _stats(store, one) for one in sorted(store.readers.cursors.of_topic(store.number), key=lambda one: one.name)
-    )
+    cursors = store.readers.cursors.of_topic(store.number)
+    return tuple(_stats(store, one) for one in sorted(cursors, key=lambda one: one.name)) if cursors else ()
 
 
 def _cursor(store: LogTopicStore, name: str) -> Cursor:

@@ -26,6 +26,8 @@ class LogSize:
         """Bytes of the log from `position` on, without unused ends of segments and without holes."""
         log = self._log
         listed, first_open = self._segments.list, log.first_open_position
+        if position >= first_open:
+            return max(log.visible_end - position, 0)  # only complete segments have holes
         if self._counted is not listed or self._counted_upto != first_open:
             # Called for each topic and channel every second; the sum changes only with the segments.
             self._counted, self._counted_upto = listed, first_open
@@ -34,7 +36,7 @@ class LogSize:
             self._ends = [one.end for one in complete]
             sizes = accumulate([one.end - one.position for one in reversed(complete)], initial=0)
             self._bytes_behind = list(sizes)[::-1]
-        total = max(log.visible_end - max(position, first_open), 0) - self._holes.bytes_from(position)
+        total = max(log.visible_end - first_open, 0) - self._holes.bytes_from(position)
         index = bisect_right(self._starts, position) - 1
         if index >= 0:
             total += max(self._ends[index] - position, 0)

@@ -14,6 +14,7 @@ from typing import Any
 from queue_engine.daemon.daemon_options import DaemonOptions
 from queue_engine.identity import openness
 from queue_engine.identity.token_file import TokenFile
+from queue_engine.process.interpreter import share_interpreter
 from queue_engine.process.service_manager import ServiceManager, stop_limit_s
 from queue_engine.process.start_report import StartReport
 from queue_engine.process.stop_report import StopReport
@@ -60,6 +61,7 @@ class Serving:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
                 signal.signal(number, self._on_signal)
         raise_limit()  # before the runner shares out the descriptors
+        share_interpreter()
         self._runner = EngineRunner(options)
         self._runner.on_death = self._on_engine_death
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s

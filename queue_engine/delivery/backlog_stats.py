@@ -1,9 +1,10 @@
 """What the backlog of a channel holds, for the channel's stats: read as far as the disk allows.
 
-Reading never fails: a count that can't be read now is the last known one, any other value is None.
+Reading never fails: a count that can't be read now is the last known one, any other value is None. While the backlog's
+`stats_sign` stays, what was read last is returned again: stats ask thousands of channels, of which few change.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from queue_engine.delivery.in_flight import InFlightTable
@@ -37,6 +38,7 @@ class BacklogStatsReader:
         self._in_flight = in_flight
         self._stop = stop
         self._counts = (0, 0, 0, 0)  # the last that could be read
+        self._known: tuple[Hashable, BacklogStats] | None = None  # with the backlog's sign at that time
 
     def waiting_and_deferred(self) -> tuple[int, int]:
         try:
@@ -46,7 +48,25 @@ class BacklogStatsReader:
             return self._counts[0], self._counts[2]
 
     def read(self, unreadable: str) -> BacklogStats:
-        """unreadable: why the disk refuses the channel, as far as the caller knows."""
+        """unreadable: why the disk refuses the channel, as far as the caller knows. The same object as before while
+        nothing changed."""
+        try:
+            sign = None if unreadable else self._backlog.stats_sign()
+        except Exception as exc:
+            self._stop("making its stats", exc)
+            sign = None
+        known = self._known
+        if sign is not None and known is not None and known[0] == sign:
+            return known[1]
+        self._known = None
+        stats = self._read_all(unreadable)
+        # A search for the oldest message that found none, where there are some, goes on at the next look.
+        is_whole = stats.oldest_ns is not None or not (stats.depth or len(self._in_flight))
+        if sign is not None and is_whole and not stats.unreadable and stats.disk_bytes is not None:
+            self._known = sign, stats
+        return stats
+
+    def _read_all(self, unreadable: str) -> BacklogStats:
         backlog = self._backlog
         try:
             counts = backlog.depth, backlog.backend_depth, backlog.deferred_count, backlog.message_count

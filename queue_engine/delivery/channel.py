@@ -102,6 +102,7 @@ class Channel:
         # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
         self._backlog_stats = BacklogStatsReader(backlog, self._in_flight, self.stop)
+        self._known_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
         # Counters since the process started.
         self.finish_count = 0
@@ -576,12 +577,49 @@ class Channel:
         window: LatencyWindow = NO_LATENCIES,
     ) -> ChannelStats:
         """unreadable: why the disk refuses the channel, as far as the caller knows. window: of this moment. Never
-        fails: a value that can't be read now is the last known one, or None."""
+        fails: a value that can't be read now is the last known one, or None. The same object as before while nothing
+        changed."""
         stored = self._backlog_stats.read(unreadable)
         ready_count = 0
         for consumer in self.consumers.values():
             ready_count += consumer.ready_count
-        return ChannelStats(
+        latency = self._latency.lend()
+        held_back = self._limits.reason_to_hold_back() if stored.depth and self.fence is None else ""
+        fenced = "" if self.fence is None else self.fence.reason
+        failures = self._failures.look(
+            self.consumers.values(),
+            self.requeue_count,
+            self.timeout_count,
+            attempts_max=stored.attempts_max,
+            attempts_max_id=stored.attempts_max_id,
+        )
+        # All that the stats are made of. The counts of how long messages were held change with those of `latency`.
+        sign = (
+            stored,
+            latency,
+            window,
+            self.in_flight_count,
+            self.finish_count,
+            self.requeue_count,
+            self.timeout_count,
+            self.disconnect_count,
+            len(self.consumers),
+            ready_count,
+            self.paused,
+            self.pause,
+            self.resume_refused,
+            self.ramp,
+            self.backlog.dropped_count,
+            held_back,
+            fenced,
+            self.redrive,
+            failures,
+            clients,
+        )
+        known = self._known_stats
+        if known is not None and known[0] == sign:
+            return known[1]
+        made = ChannelStats(
             topic_name=self.topic_name,
             channel_name=self.name,
             depth=stored.depth,
@@ -606,25 +644,21 @@ class Channel:
             dropped_count=self.backlog.dropped_count,
             clients=clients,
             number=self.number,
-            latency=self._latency.lend(),
+            latency=latency,
             window=window,
             held=self._latency.held.counts(),
-            held_back=self._limits.reason_to_hold_back() if stored.depth and self.fence is None else "",
-            fenced="" if self.fence is None else self.fence.reason,
+            held_back=held_back,
+            fenced=fenced,
             unreadable=stored.unreadable,
             attempts_max=stored.attempts_max,
             attempts_max_id=stored.attempts_max_id,
             quarantined_count=stored.quarantine.count,
             quarantine=stored.quarantine,
             redrive=self.redrive,
-            failures=self._failures.look(
-                self.consumers.values(),
-                self.requeue_count,
-                self.timeout_count,
-                attempts_max=stored.attempts_max,
-                attempts_max_id=stored.attempts_max_id,
-            ),
+            failures=failures,
         )
+        self._known_stats = sign, made
+        return made
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""

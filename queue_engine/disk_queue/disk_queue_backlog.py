@@ -169,6 +169,9 @@ class DiskQueueBacklog:
         frames = [run.frame_at(index_of[one]) for one in ids]
         return [(unpack_attempts(one, ATTEMPTS_AT)[0], len(one) - FRAME_HEADER_BYTES) for one in frames]
 
+    def stats_sign(self) -> None:
+        return None  # all of it is in memory, and as cheap as a sign
+
     def quarantine_stats(self) -> QuarantineStats:
         return NO_QUARANTINE  # nsqd's files can't say so
 

@@ -14,19 +14,20 @@ from queue_engine.log_store.offset_lines import Range, within
 
 
 class ChannelCursor:
-    """Belongs to the engine's thread. offset: of the next message that the cursor may hand out."""
+    """Belongs to the engine's thread. offset: of the next message that the cursor may hand out. aside_count: messages
+    that are aside."""
 
     def __init__(self, topic: LogTopic, offset: int) -> None:
         self._topic = topic
         self.offset = offset
         self._aside: deque[Range] = deque()  # ascending, all at or beyond the cursor
-        self._aside_count = 0
+        self.aside_count = 0
 
     def start_at(self, offset: int) -> None:
         """Go to `offset`, with nothing aside."""
         self.offset = offset
         self._aside.clear()
-        self._aside_count = 0
+        self.aside_count = 0
 
     @property
     def ahead_count(self) -> int:
@@ -34,7 +35,7 @@ class ChannelCursor:
         topic = self._topic
         if self.offset >= topic.released:
             return 0
-        aside = self._aside_count
+        aside = self.aside_count
         if self._aside and sum(self._aside[-1]) > topic.released:
             # After a start the topic may release an offset again that was handed out, or quarantined.
             parts = [(first, min(first + count, topic.released)) for first, count in self._aside]
@@ -44,7 +45,7 @@ class ChannelCursor:
     def put_aside(self, first: int, count: int) -> None:
         """Pass over these, which lie behind all that is aside already."""
         self._aside.append((first, count))
-        self._aside_count += self._topic.count_between(first, first + count)
+        self.aside_count += self._topic.count_between(first, first + count)
 
     def insert_aside(self, offset: int) -> None:
         """Pass over this one, unless the cursor has passed it."""
@@ -60,7 +61,7 @@ class ChannelCursor:
             if any(first <= offset < first + count for first, count in self._aside):
                 return
             self._aside = deque(sorted([*self._aside, (offset, 1)]))
-        self._aside_count += 1
+        self.aside_count += 1
 
     def put_all_aside(self, offsets: Sequence[int]) -> None:
         """Pass over these, ascending, which it would hand out."""
@@ -72,7 +73,7 @@ class ChannelCursor:
             else:
                 aside.append((first, count))
         self._aside = aside
-        self._aside_count += len(offsets)
+        self.aside_count += len(offsets)
 
     def those_ahead(self, wanted: Sequence[int]) -> set[int]:
         """Those of `wanted`, ascending, that it would hand out; each has a message."""
@@ -84,7 +85,7 @@ class ChannelCursor:
         if not self._aside or self._aside[0][0] > self.offset:
             return False
         first, count = self._aside.popleft()
-        self._aside_count -= self._topic.count_between(first, first + count)
+        self.aside_count -= self._topic.count_between(first, first + count)
         self.offset = max(self.offset, first + count)
         return True
 

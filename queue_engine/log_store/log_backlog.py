@@ -6,7 +6,7 @@ The progress journal has a delivery before the message leaves, and everything el
 latest. An ephemeral channel has no journal.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 
 from queue_engine.commit_log.record import offsets_of, ranges_of
 from queue_engine.log_store.channel_places import ChannelPlaces
@@ -136,6 +136,34 @@ class LogBacklog:
     @property
     def deferred_count(self) -> int:
         return self._due.count
+
+    def stats_sign(self) -> Hashable | None:
+        progress, ages = self.progress, self._ages
+        # Due times, ages behind a due time, the single message that was delivered most often: all may change alone.
+        if (
+            self._journaled.journal is None
+            or self._due.count
+            or self._attempts.made
+            or ages.has_due_times
+            or progress.deferred
+            or progress.quarantined
+        ):
+            return None
+        topic, queue, floor = self._topic, self._topic.queue, progress.floor
+        return (
+            topic.released,
+            queue.end_offset,
+            queue.oldest_offset,
+            topic.released_count,
+            self._cursor.offset,
+            self._cursor.aside_count,
+            self._unsent.count,
+            self._returned.count,
+            floor,  # with nothing deferred or quarantined the oldest message is the first behind it
+            progress.epoch,
+            self.quarantine and self.quarantine.stats(),  # the same object while it is the same
+            self._needed.bytes_from(topic, floor),
+        )
 
     def disk_bytes(self) -> int:
         if self._journaled.journal is None:

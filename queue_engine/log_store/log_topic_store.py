@@ -104,11 +104,14 @@ class LogTopicStore(LogTopic):
         """The same without the trash."""
         if self._is_in_trash:
             return self.queue.end_offset
-        needed = [self.released, *(channel.needed_offset for channel in self._channels.values())]
+        needed = self.released
+        for channel in self._channels.values():
+            if (offset := channel.needed_offset) < needed:
+                needed = offset
         if self._planned_starts:
-            needed += self._planned_starts.values()
+            needed = min(needed, *self._planned_starts.values())
         read = self.readers.least_offset(self.number)
-        return min(needed) if read is None else min(*needed, read)
+        return needed if read is None else min(needed, read)
 
     def needed_position(self, end: int) -> int:
         """The position of the first record that is still needed; `end` when none is. Raises StorageError."""

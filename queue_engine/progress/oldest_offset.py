@@ -104,6 +104,11 @@ class OldestOffset:
 
     # Questions.
 
+    @property
+    def has_due_times(self) -> bool:
+        """Whether the age of a message may run from another time than its publication."""
+        return bool(self._line or self.since)
+
     def first_never_deferred(self) -> int | None:
         """The first offset that is not settled and was never deferred; None when there is none.
 

@@ -124,6 +124,8 @@ class ReaderRegistry(ABC, Generic[R]):
         least = self._least.get(topic_number)
         if least is None:
             both = self._current, self._on_disk
+            if topic_number not in both[0] and topic_number not in both[1]:
+                return None
             needed = [reader.offset for readers in both for reader in readers.get(topic_number, {}).values()]
             if needed:
                 least = self._least[topic_number] = min(needed)

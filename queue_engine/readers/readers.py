@@ -40,8 +40,10 @@ class Readers:
 
     def least_offset(self, topic_number: int) -> int | None:
         """The first offset of a topic that a reader needs; None when there is no reader."""
-        found = [kind.least_offset(topic_number) for kind in self._kinds]
-        return min((offset for offset in found if offset is not None), default=None)
+        lease, cursor = self.leases.least_offset(topic_number), self.cursors.least_offset(topic_number)
+        if lease is None or cursor is None:
+            return cursor if lease is None else lease
+        return min(lease, cursor)
 
     def forget_topic(self, topic_number: int, end_offset: int) -> None:
         """The topic was deleted; it ended at `end_offset`."""

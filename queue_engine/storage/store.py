@@ -5,7 +5,7 @@ channel (storage kind `diskqueue`) or one copy for all (`log`). Delivery sees on
 complete later, when its `Ticket` is done.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -61,6 +61,11 @@ class Backlog(Protocol):
 
     @property
     def deferred_count(self) -> int: ...
+
+    def stats_sign(self) -> Hashable | None:
+        """Another value whenever a count, an age, a due time, the disk's bytes or the most attempts may be another one;
+        cheaper than these are. None: they have to be read. Any exception means the same, and is reported."""
+        ...
 
     def quarantine_stats(self) -> QuarantineStats:
         """What is set aside until an operator redrives it; NO_QUARANTINE for a kind without a quarantine."""

@@ -3,8 +3,9 @@
     python -m tests.benchmarks.stats_reads [--topics 200] [--channels 5] [--seconds 5] [--rounds 5] [--options FLAG …]
 
 A real server without its console. 200 messages a second go through another channel, PUB to the consumer's socket, in
-alternating rounds: alone, and while one client reads /stats in JSON without pause. Wall-clock times: other work of the
-machine disturbs them, both kinds of rounds alike. The processor time of a read is disturbed little.
+alternating rounds: alone; while a client reads /stats in JSON four times a second; and while it reads without pause,
+which the server slows down (`service/http/paced_steps.py`). Wall-clock times: other work of the machine disturbs them,
+all kinds of rounds alike.
 """
 
 import argparse
@@ -22,15 +23,17 @@ from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ServerProcess
 
 READ_MS_MAX = 10.0
+PAUSE_S = 0.25  # between two reads, where they have a pause
 TARGET = "/stats?format=json"
 RATE, BODY_BYTES = 200, 200
 
 
 class Reads:
-    """Reads the stats without pause, from its start to the end of the block."""
+    """Reads the stats from its start to the end of the block. pause_s: between two of them."""
 
-    def __init__(self, server: ServerProcess) -> None:
+    def __init__(self, server: ServerProcess, pause_s: float) -> None:
         self._server = server
+        self._pause_s = pause_s
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.took_ms: list[float] = []
@@ -50,13 +53,15 @@ class Reads:
     def _run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=60)
         try:
-            while not self._is_over.is_set():
+            while True:
                 began_s = time.monotonic()
                 connection.request("GET", TARGET)
                 answer = connection.getresponse()
                 self.bytes = len(answer.read())
                 self.took_ms.append((time.monotonic() - began_s) * 1_000)
                 assert answer.status == 200
+                if self._is_over.wait(self._pause_s):
+                    break
         except BaseException as exc:
             self.error = exc
         finally:
@@ -65,12 +70,15 @@ class Reads:
 
 @dataclass(slots=True)
 class Found:
-    """Milliseconds. alone, beside: (p50, p99) of each round's latencies, PUB to the consumer."""
+    """Milliseconds. read_ms: of reads with a pause between them; looped_ms: without. alone, beside, beside_loop: (p50,
+    p99) of each round's latencies, PUB to the consumer."""
 
     read_ms: list[float] = field(default_factory=list)
+    looped_ms: list[float] = field(default_factory=list)
     read_bytes: int = 0
     alone: list[tuple[float, float]] = field(default_factory=list)
     beside: list[tuple[float, float]] = field(default_factory=list)
+    beside_loop: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def median_read_ms(self) -> float:
@@ -79,14 +87,18 @@ class Found:
     def lines(self) -> list[str]:
         p95_ms = statistics.quantiles(self.read_ms, n=20)[-1]
         read = f"a read of {self.read_bytes / 1e3:,.0f} KB: median {self.median_read_ms:.1f} ms, p95 {p95_ms:.1f} ms"
-        found = [f"{read}, of {len(self.read_ms)} (target {READ_MS_MAX:g})"]
+        found = [
+            f"{read}, of {len(self.read_ms)} (target {READ_MS_MAX:g})",
+            f"without pause: median {statistics.median(self.looped_ms):.1f} ms, of {len(self.looped_ms)}",
+        ]
         for name, at in (("p50", 0), ("p99", 1)):
-            alone, beside = ([one[at] for one in rounds] for rounds in (self.alone, self.beside))
-            ratio = statistics.median(b / a for a, b in zip(alone, beside, strict=True))
-            found.append(
-                f"queue latency {name}: {statistics.median(alone):.2f} ms alone, {statistics.median(beside):.2f} ms "
-                f"while the stats are read without pause, {ratio:.2f} times"
-            )
+            alone, *others = ([one[at] for one in rounds] for rounds in (self.alone, self.beside, self.beside_loop))
+            for kind, beside in zip((f"every {PAUSE_S:g} s", "without pause"), others, strict=True):
+                ratio = statistics.median(b / a for a, b in zip(alone, beside, strict=True))
+                found.append(
+                    f"queue latency {name}: {statistics.median(alone):.2f} ms alone, {statistics.median(beside):.2f} "
+                    f"ms while the stats are read {kind}, {ratio:.2f} times"
+                )
         return found
 
 
@@ -101,11 +113,15 @@ def stats_reads(
             for _ in range(rounds):
                 [report], _ = together([load])
                 found.alone.append(_percentiles(report["latencies_ns"]))
-                with Reads(server) as reads:
-                    [report], _ = together([load])
-                found.beside.append(_percentiles(report["latencies_ns"]))
-                found.read_ms += reads.took_ms
-                found.read_bytes = reads.bytes
+                for pause_s, beside, took_ms in (
+                    (PAUSE_S, found.beside, found.read_ms),
+                    (0.0, found.beside_loop, found.looped_ms),
+                ):
+                    with Reads(server, pause_s) as reads:
+                        [report], _ = together([load])
+                    beside.append(_percentiles(report["latencies_ns"]))
+                    took_ms += reads.took_ms
+                    found.read_bytes = reads.bytes
     return found
 
 

@@ -50,6 +50,7 @@ from queue_engine.delivery.stats import VIA_TIMER, ActRecord
 from queue_engine.identity import openness
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.pipeline.spark.packages import complaint_about_packages
+from queue_engine.process.interpreter import share_interpreter
 from queue_engine.process.service_manager import ServiceManager, stop_limit_s
 from queue_engine.process.start_report import StartReport
 from queue_engine.process.stop_report import StopReport
@@ -66,9 +67,6 @@ from queue_engine.vocabulary.version import VERSION
 logger = logging.getLogger(__name__)
 
 CONSOLE_STOP_TIMEOUT_S = 4.0
-# Python's default is 5 ms. Each time that the engine's thread releases the interpreter for a read or a write, a thread
-# that computes a page may keep it for that long.
-THREAD_SWITCH_INTERVAL_S = 0.0002
 # How long a thread that still computes a page may delay the exit after everything is closed.
 EXIT_TIMEOUT_S = 1.0
 # Who did, in the audit list, what the engine does by itself.
@@ -144,7 +142,7 @@ class Serving:
         signal.signal(signal.SIGINT, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has it ignored
             signal.signal(signal.SIGHUP, self._on_signal)
-        sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+        share_interpreter()
         self._runner.act_gate = _Gate(self._audit_writer)
         self._runner.on_act = self._on_http_act
         self._runner.on_death = self._on_engine_death

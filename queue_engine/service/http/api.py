@@ -6,13 +6,12 @@ about the server itself; `publish.py`, `acts.py` and `reads.py` handle the other
 """
 
 import asyncio
-import logging
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -32,6 +31,7 @@ from queue_engine.service.http.exchange.handler import BodyLimit, Handler
 from queue_engine.service.http.exchange.request import UNIX, RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response, error_response, internal_error
 from queue_engine.service.http.messages import MessageRoutes
+from queue_engine.service.http.paced_steps import PacedSteps
 from queue_engine.service.http.publish import PublishRoutes
 from queue_engine.service.http.query import BOOLEANS, query_of, topic_patterns
 from queue_engine.service.http.reads import ReadRoutes
@@ -53,10 +53,6 @@ from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 WRITE_TIMEOUT_MS = 30_000
 # A refused request's body is read up to this size while its answer waits.
@@ -109,7 +105,9 @@ class HttpApi:
         self._ports = ports
         self.console = console or NoConsole()
         self._answers = AnswerThread()
-        self._steps: deque[Callable[[], bool]] = deque()  # one for each answer being made; the first is at work
+        self._steps = PacedSteps()
+        self._shared_stats: dict[Wanted, list[Callable[[bytes | None], None]]] = {}  # not begun; who gets each
+        self._stats_count = 0  # requests for /stats that are being answered
         self.scrape_count = 0  # requests for /metrics that are being answered
         self._surroundings = SurroundingsReader(options.data_path)
         self._host_check = HostCheck(options.effective_broadcast_address, options.allowed_host)
@@ -259,32 +257,55 @@ class HttpApi:
         answer(Response(200, orjson.dumps(info), JSON))
 
     def _stats(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        if len(self._steps) >= STATS_MAX:
-            detail = f"{len(self._steps)} requests for stats are being answered and that is the most: try again"
+        if self._stats_count >= STATS_MAX:
+            detail = f"{self._stats_count} requests for stats are being answered and that is the most: try again"
             raise Refusal(503, "BUSY", detail)
         query = query_of(head.path, head.raw_query)
-        topic, channel = query.get("topic", ""), query.get("channel", "")
-        include_clients = BOOLEANS.get(query.get("include_clients", ""), True)
         wanted = Wanted(
-            topic,
+            query.get("topic", ""),
+            query.get("channel", ""),
+            is_json=query.get("format") == "json",
+            include_clients=BOOLEANS.get(query.get("include_clients", ""), True),
             include_mem=BOOLEANS.get(query.get("include_mem", ""), True),
             has_buckets=BOOLEANS.get(query.get("include_buckets", ""), False),
-            is_topic_there=topic in self._engine.topics,
         )
-        is_json = query.get("format") == "json"
+
+        def answered(response: Response) -> None:
+            self._stats_count -= 1
+            answer(response)
+
+        def give(body: bytes | None) -> None:
+            if body is None:
+                answered(internal_error())
+                return
+            response = Response(200, body, JSON) if wanted.is_json else Response(200, body)
+            self._answers.compress(head, response, answered)
+
+        self._stats_count += 1
+        self._stats_for(wanted, give)
+
+    def _stats_for(self, wanted: Wanted, give: Callable[[bytes | None], None]) -> None:
+        """Hand the stats to `give`, None for an error. Requests that wait for the same share what is made of them: it
+        is begun after the last of them came."""
+        if (waiting := self._shared_stats.get(wanted)) is not None:
+            waiting.append(give)
+            return
+        receivers = self._shared_stats[wanted] = [give]
 
         def made() -> Generator[None, None, bytes]:
+            del self._shared_stats[wanted]
+            known = replace(wanted, is_topic_there=wanted.topic in self._engine.topics)
             snapshot = yield from self._engine.stats.in_slices(
-                lambda t, c: include_clients, topic=topic, channel=channel
+                lambda t, c: wanted.include_clients, topic=wanted.topic, channel=wanted.channel
             )
             yield
-            return (yield from (stats_json if is_json else stats_text)(snapshot, wanted))
+            return (yield from (stats_json if wanted.is_json else stats_text)(snapshot, known))
 
-        def give(body: bytes) -> None:
-            response = Response(200, body, JSON) if is_json else Response(200, body)
-            self._answers.compress(head, response, answer)
+        def hand_over(body: bytes | None) -> None:
+            for receive in receivers:
+                receive(body)
 
-        self._in_steps(made(), give, answer)
+        self._steps.add(made(), hand_over, lambda: hand_over(None))
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         if self.scrape_count >= SCRAPES_MAX:
@@ -304,45 +325,14 @@ class HttpApi:
             answer(response)
 
         self.scrape_count += 1
-        self._in_steps(
+        self._steps.add(
             self._engine.stats.in_slices(lambda topic, channel: False),
             lambda snapshot: self._answers.make(head, lambda: made(snapshot), answered),
-            answered,
+            lambda: answered(internal_error()),
         )
 
     def _openapi(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         self._answers.compress(head, self._document, answer)
-
-    def _in_steps(self, slices: Generator[None, None, T], then: Callable[[T], None], answer: Answer) -> None:
-        """Do one slice after the other and hand the result to `then`, which answers; behind those that came before."""
-
-        def step() -> bool:
-            try:
-                try:
-                    next(slices)
-                except StopIteration as stop:
-                    then(stop.value)
-                else:
-                    return False
-            except Exception:
-                logger.exception("stats not made")
-                answer(internal_error())
-            return True
-
-        self._steps.append(step)
-        if len(self._steps) == 1:
-            self._next_step()
-
-    def _next_step(self) -> None:
-        """Thousands of channels take a while: other work has its turn between the slices, however many ask at once."""
-        is_done = True  # also when it fails unexpectedly: those behind it go on
-        try:
-            is_done = self._steps[0]()
-        finally:
-            if is_done:
-                self._steps.popleft()
-            if self._steps:
-                asyncio.get_running_loop().call_soon(self._next_step)
 
 
 def _listening(options: Options) -> list[str]:

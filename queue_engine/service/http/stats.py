@@ -60,10 +60,13 @@ def producers_of(snapshot: EngineSnapshot, topic: str) -> list[ClientStats]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request for stats asks for. topic: "" for all; is_topic_there: there is such a topic. has_buckets: whether
-    latencies have their buckets, too."""
+    """What a request for stats asks for. topic, channel: "" for all; is_topic_there: there is such a topic.
+    has_buckets: whether latencies have their buckets, too."""
 
     topic: str = ""
+    channel: str = ""
+    is_json: bool = True
+    include_clients: bool = True
     include_mem: bool = True
     has_buckets: bool = False
     is_topic_there: bool = True

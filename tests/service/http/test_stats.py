@@ -270,6 +270,35 @@ async def test_reads_at_once_are_made_one_after_the_other(tmp_path: Path, monkey
         assert len(set(order)) == 4
 
 
+async def test_reads_that_wait_for_the_same_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they get is begun after the last of them came: a reader that has published sees its message."""
+    async with http_server(tmp_path) as server:
+        populate(server.engine)
+        real, begun, is_free = server.engine.stats.in_slices, 0, False
+
+        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineSnapshot]:
+            nonlocal begun
+            begun += 1
+            while not is_free:
+                yield
+            return (yield from real(*given, **named))
+
+        monkeypatch.setattr(server.engine.stats, "in_slices", in_slices)
+        first = asyncio.create_task(server.request("GET", "/stats?format=json"))
+        await wait_for_async("it to be begun", lambda: begun == 1)
+        targets = ["/stats?format=json"] * 3 + ["/stats?format=json&topic=b"] * 2
+        others = [asyncio.create_task(server.request("GET", target)) for target in targets]
+        await wait_for_async("all to be asked", lambda: server.api._stats_count == 6)
+        server.engine.publish("late#ephemeral", [b"x"])
+        settle(server.engine)
+        is_free = True
+        answers = await asyncio.gather(first, *others)
+        assert begun == 3
+        assert len({answer.body for answer in answers[1:4]}) == 1
+        assert [len(answer.json["topics"]) for answer in answers[4:]] == [1, 1]
+        assert "late#ephemeral" in [topic["topic_name"] for topic in answers[1].json["topics"]]
+
+
 async def test_reads_that_nobody_waits_for_any_more_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +314,7 @@ async def test_reads_that_nobody_waits_for_any_more_are_bounded(
 
         monkeypatch.setattr(server.engine.stats, "in_slices", in_slices)
         waiting = [asyncio.create_task(server.request("GET", "/stats")) for _ in range(2)]
-        await wait_for_async("both to be asked", lambda: len(server.api._steps) == 2)
+        await wait_for_async("both to be asked", lambda: server.api._stats_count == 2)
         refused = await server.request("GET", "/stats")
         assert (refused.status, refused.message) == (503, "BUSY")
         is_free = True

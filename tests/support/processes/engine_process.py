@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from queue_engine.service.runner import EngineRunner
+from queue_engine.process.interpreter import share_interpreter
+from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.options.parsing import parse_option
@@ -50,9 +51,11 @@ def main(arguments: list[str], *, on_start: Callable[[EngineRunner], None] = lam
     options.validate()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     Path(options.data_path).mkdir(parents=True, exist_ok=True)
+    share_interpreter()
     runner = EngineRunner(options)
     runner.start()
     on_start(runner)
+    quiet_collector()
     print("TCP: listening on {}:{}".format(*runner.tcp_address))
     print("HTTP: listening on {}:{}".format(*runner.http_address), flush=True)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

@@ -57,6 +57,9 @@ class ListBacklog:
     can_reread = False
     dropped_count = 0
 
+    def stats_sign(self) -> None:
+        return None
+
     def quarantine_stats(self) -> QuarantineStats:
         return NO_QUARANTINE
 

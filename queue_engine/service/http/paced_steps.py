@@ -1,0 +1,95 @@
+"""Makes long answers on the engine's loop in short slices, one answer after the other, at a share of the loop's time.
+
+    credit  BURST_NS at the most; it grows by SHARE of the time that passes, and shrinks by what slices take of the
+              │     processor
+    credit > 0 ──► the next slice behind what waits in the loop
+    else       ──► a pause, until the credit is enough for a slice
+
+So one read of thousands of channels is made at once, and a client that reads without pause waits, instead of the queue.
+A pause also leaves the interpreter to the threads that sync.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# A message waits for one slice at most.
+SLICE_NS = NS_PER_MS // 2
+# Of the loop's time, once the burst is used up.
+SHARE = 0.2
+# What a read of a thousand channels takes.
+BURST_NS = 15 * NS_PER_MS
+
+
+class PacedSteps:
+    """A line of works, each a generator that yields between steps of a tenth of a millisecond. Belongs to the loop's
+    thread. now_ns: monotonic. cpu_ns: processor time of this thread."""
+
+    def __init__(
+        self, now_ns: Callable[[], int] = time.monotonic_ns, cpu_ns: Callable[[], int] = time.thread_time_ns
+    ) -> None:
+        self._now_ns = now_ns
+        self._cpu_ns = cpu_ns
+        self._line: deque[Callable[[], bool]] = deque()  # each does a step and returns whether it was the last
+        self._credit_ns = float(BURST_NS)
+        self._credited_ns = now_ns()
+
+    def __len__(self) -> int:
+        """Works that are not done."""
+        return len(self._line)
+
+    def add(self, steps: Generator[None, None, T], then: Callable[[T], None], failed: Callable[[], None]) -> None:
+        """Do the steps behind the works that came before, and hand what they return to `then`. failed: called instead
+        when either raises, which is logged."""
+
+        def step() -> bool:
+            try:
+                try:
+                    next(steps)
+                except StopIteration as stop:
+                    then(stop.value)
+                else:
+                    return False
+            except Exception:
+                logger.exception("answer not made")
+                failed()
+            return True
+
+        self._line.append(step)
+        if len(self._line) == 1:
+            self._do_slice()
+
+    def _do_slice(self) -> None:
+        began_ns, cpu_ns = self._now_ns(), self._cpu_ns()
+        self._credit_ns = min(self._credit_ns + (began_ns - self._credited_ns) * SHARE, BURST_NS)
+        self._credited_ns = began_ns
+        try:
+            while self._line:
+                is_done = True  # also when it fails unexpectedly: those behind it go on
+                try:
+                    is_done = self._line[0]()
+                finally:
+                    if is_done:
+                        self._line.popleft()
+                if self._now_ns() - began_ns >= SLICE_NS:
+                    break
+        finally:
+            self._credit_ns -= self._cpu_ns() - cpu_ns
+            if self._line:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._credit_ns > 0:
+            loop.call_soon(self._do_slice)
+        else:
+            loop.call_later((SLICE_NS - self._credit_ns) / SHARE / NS_PER_S, self._do_slice)

@@ -1,0 +1,101 @@
+"""Stats that are kept while nothing changed are those that would be made anew, whatever was done before."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.stats import ChannelStats
+from queue_engine.log_acts import Target
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.errors import PenstockError
+from tests.support.clock import ManualClock
+from tests.support.engine import Client, make_engine, pass_time, settle
+
+ROUNDS, ACTS = 24, 50
+
+
+def made_anew(channel: Channel) -> ChannelStats:
+    known = channel._known_stats, channel._backlog_stats._known
+    channel._known_stats = channel._backlog_stats._known = None
+    made = channel.stats()
+    channel._known_stats, channel._backlog_stats._known = known
+    return made
+
+
+def test_known_stats_are_those_made_anew(tmp_path: Path) -> None:
+    kept = 0
+    for seed in range(ROUNDS):
+        (directory := tmp_path / str(seed)).mkdir()
+        kept += _play(random.Random(seed), directory)
+    assert kept > ROUNDS * ACTS // 2  # it is not always made anew
+
+
+def _play(chance: random.Random, directory: Path) -> int:
+    clock = ManualClock()
+    engine = make_engine(directory, clock)
+    acts = engine.acts
+    for name in ("t", "other"):
+        acts.create_topic(name)
+        settle(engine)
+    for name in ("a", "b"):
+        acts.create_channel("t", name)
+        settle(engine)
+    topic = engine.topics["t"]
+    client = Client(engine, "t", "a", ready=3, msg_timeout_ms=500)
+
+    def held() -> list[bytes]:
+        return [one.id for one in client.sink.received if one.id in client.channel.held]
+
+    def one_held(act: Callable[[bytes], object]) -> None:
+        if ids := held():
+            act(chance.choice(ids))
+
+    def some_offsets() -> list[int]:
+        return [chance.randrange(topic.message_count + 1)]
+
+    always: list[Callable[[], object]] = [
+        lambda: engine.publish("t", [b"x" * chance.randrange(1, 300)]),
+        lambda: engine.publish("other", [b"x"]),
+        lambda: engine.publish("t", [b"y"] * 5),
+        lambda: one_held(client.finish),
+        lambda: client.ready(chance.randrange(4)),
+    ]
+    others: list[Callable[[], object]] = [
+        lambda: engine.publish("t", [b"z"], defer_ms=chance.choice((1, 700))),
+        lambda: one_held(lambda one: client.channel.requeue(client.consumer, one, 0, clock.monotonic_ns())),
+        lambda: one_held(
+            lambda one: client.channel.requeue(client.consumer, one, 300 * NS_PER_MS, clock.monotonic_ns())
+        ),
+        lambda: pass_time(engine, clock, chance.choice((1, 200, 800))),
+        lambda: acts.pause_channel("t", "b"),
+        lambda: acts.unpause_channel("t", "b"),
+        lambda: acts.pause_topic("t"),
+        lambda: acts.unpause_topic("t"),
+        lambda: acts.empty_channel("t", "b"),
+        lambda: acts.rewind_channel("t", "b", target=Target(offset=some_offsets()[0])),
+        lambda: acts.release_deferred("t", "a"),
+        lambda: acts.requeue_channel("t", "a"),
+        lambda: engine.quarantine.set_max_attempts("t", "a", max_attempts=chance.choice((0, 2))),
+        lambda: engine.quarantine.redrive_channel("t", "a", rate=1_000),
+        lambda: engine.message_acts.finish_messages("t", "b", offsets=some_offsets()),
+        lambda: engine.message_acts.quarantine_messages("t", "b", offsets=some_offsets()),
+        lambda: engine.message_acts.redrive_messages("t", "b", offsets=some_offsets()),
+        lambda: engine.message_acts.requeue_messages("t", "b", offsets=some_offsets()),
+    ]
+    moves = always + chance.sample(others, 4)  # what is deferred, for one, would have all of it made anew
+    kept = 0
+    for _ in range(ACTS):
+        before = [channel.stats() for channel in topic.channels.values()]
+        try:
+            chance.choice(moves)()
+        except PenstockError:
+            pass  # it has nothing to act on
+        settle(engine)
+        for old, channel in zip(before, topic.channels.values(), strict=True):
+            stats = channel.stats()
+            assert stats == made_anew(channel)
+            assert stats == old or stats is not old
+            kept += stats is old
+    engine.close()
+    return kept

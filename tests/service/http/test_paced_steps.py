@@ -1,0 +1,107 @@
+"""Long answers on the loop: slices, and a share of the loop's time, with clocks of the test's own."""
+
+import asyncio
+from collections.abc import Generator
+
+import pytest
+
+from queue_engine.service.http import paced_steps
+from queue_engine.service.http.paced_steps import BURST_NS, SHARE, SLICE_NS, PacedSteps
+from tests.support.clock import ManualClock
+
+STEP_NS = SLICE_NS // 4
+
+
+class Pauses:
+    """The loop, as far as `PacedSteps` uses it: time passes where it pauses."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.due: list[object] = []
+        self.slices = 0
+        self.paused_s = 0.0
+
+    def call_soon(self, call: object) -> None:
+        self.due.append(call)
+
+    def call_later(self, delay_s: float, call: object) -> None:
+        self.paused_s += delay_s
+        self._clock.advance(ns=round(delay_s * 1e9))
+        self.due.append(call)
+
+    def run(self) -> None:
+        while self.due:
+            self.slices += 1
+            self.due.pop(0)()  # type: ignore[operator]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def loop(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Pauses:
+    pauses = Pauses(clock)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: pauses)
+    return pauses
+
+
+def work(clock: ManualClock, took_ns: int, result: str = "") -> Generator[None, None, str]:
+    for _ in range(took_ns // STEP_NS):
+        clock.advance(ns=STEP_NS)
+        yield
+    return result
+
+
+def test_one_answer_is_made_without_a_pause_in_slices(clock: ManualClock, loop: Pauses) -> None:
+    steps, made = PacedSteps(clock.monotonic_ns, clock.monotonic_ns), []
+    steps.add(work(clock, BURST_NS // 2, "it"), made.append, pytest.fail)
+    loop.run()
+    assert made == ["it"]
+    assert loop.paused_s == 0
+    assert loop.slices == BURST_NS // 2 // SLICE_NS
+
+
+def test_who_reads_without_pause_gets_a_share_of_the_time(clock: ManualClock, loop: Pauses) -> None:
+    steps, made = PacedSteps(clock.monotonic_ns, clock.monotonic_ns), []
+    began_ns, count, took_ns = clock.monotonic_ns(), 100, BURST_NS // 2
+    for _ in range(count):
+        steps.add(work(clock, took_ns, "it"), made.append, pytest.fail)
+        loop.run()
+    assert made == ["it"] * count
+    passed_ns = clock.monotonic_ns() - began_ns
+    assert count * took_ns <= passed_ns * SHARE * 1.05 + BURST_NS
+
+
+def test_after_a_rest_an_answer_is_made_at_once_again(clock: ManualClock, loop: Pauses) -> None:
+    steps = PacedSteps(clock.monotonic_ns, clock.monotonic_ns)
+    steps.add(work(clock, 3 * BURST_NS), lambda _: None, pytest.fail)
+    loop.run()
+    assert loop.paused_s > 0
+    loop.paused_s = 0
+    clock.advance(ns=round(2 * BURST_NS / SHARE))
+    steps.add(work(clock, BURST_NS // 2), lambda _: None, pytest.fail)
+    loop.run()
+    assert loop.paused_s == 0
+
+
+def test_a_work_that_fails_stops_none_behind_it(
+    clock: ManualClock, loop: Pauses, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing() -> Generator[None, None, str]:
+        yield
+        raise ValueError("on purpose")
+
+    def refusing(_: str) -> None:
+        raise ValueError("on purpose, too")
+
+    steps, told = PacedSteps(clock.monotonic_ns, clock.monotonic_ns), []
+    steps.add(work(clock, SLICE_NS * 2), refusing, lambda: told.append("first"))
+    steps.add(failing(), told.append, lambda: told.append("second"))
+    steps.add(work(clock, SLICE_NS, "third"), told.append, pytest.fail)
+    assert len(steps) == 3
+    loop.run()
+    assert told == ["first", "second", "third"]
+    assert len(steps) == 0
+    assert paced_steps.__name__ in caplog.text
