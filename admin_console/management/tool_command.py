@@ -14,6 +14,7 @@ from admin_console.management.command import PlainCommand
 from admin_console.vocabulary.variables import AUTH_SECRET
 from queue_engine.client.connection import RefusedError
 from queue_engine.tools.connecting import Connecting, checked_addresses, node_of, tls_context, url_of
+from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX
 from queue_engine.tools.running import Stopping, run_tool
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_valid_name
@@ -75,6 +76,24 @@ class ToolCommand(PlainCommand):
             help="how often nsqlookupds are asked for servers (default: 30s)",
         )  # fmt: skip
         self.add_tls_arguments(parser)
+
+    def add_retry_arguments(self, parser: ArgumentParser) -> None:
+        """What becomes of messages that a destination does not take."""
+        parser.add_argument(
+            "--max-attempts",
+            metavar="N",
+            type=_argument(_at_least(0)),
+            default=ATTEMPTS_MAX,
+            help="give up a message that was refused so often; it is logged with its id "
+            f"(default: {ATTEMPTS_MAX}, 0: never)",
+        )
+        parser.add_argument(
+            "--max-backoff-duration",
+            metavar="DURATION",
+            type=_argument(parse_duration_ms),
+            default=int(BACKOFF_S_MAX * 1000),
+            help="the longest rest between attempts while the destination fails (default: 2m, 0: no rest)",
+        )
 
     def add_progress_argument(self, parser: ArgumentParser) -> None:
         parser.add_argument(

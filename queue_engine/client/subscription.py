@@ -88,6 +88,7 @@ class Subscription:
         self._source = source
         self._identity = identity
         self._max_in_flight = max_in_flight
+        self._max_in_flight_given = max_in_flight
         self._poll_s = poll_s
         self._arrived: asyncio.Queue[Delivery | RefusedError | None] = asyncio.Queue()
         self._readers: dict[Node, asyncio.Task[None]] = {}
@@ -150,6 +151,16 @@ class Subscription:
             with contextlib.suppress(DisconnectedError):
                 consumer.set_ready(0)
         self._arrived.put_nowait(None)
+
+    def hold(self, count: int | None) -> None:
+        """Let at most `count` be in flight from now on, 0 for nothing new; None for as many as it was made with.
+
+        What is in flight stays so.
+        """
+        limit = self._max_in_flight_given if count is None else min(count, self._max_in_flight_given)
+        if limit != self._max_in_flight:
+            self._max_in_flight = limit
+            self._share_out()
 
     async def close(self) -> None:
         """End all connections once the servers have every FIN; what is not finished comes again. Repeatable."""

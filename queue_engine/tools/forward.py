@@ -10,7 +10,7 @@ from queue_engine.client.nodes import Node
 from queue_engine.client.producer_pool import NoServerError, ProducerPool
 from queue_engine.client.subscription import Delivery, Subscription
 from queue_engine.tools.connecting import Connecting
-from queue_engine.tools.retries import Retries
+from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, Retries
 from queue_engine.tools.running import Counts, Stopping, together
 
 WORKERS_MAX = 100
@@ -20,7 +20,7 @@ WORKERS_MAX = 100
 class ForwardOptions:
     """destination_topic: "" for the topic that a message came from. required_field: only JSON objects that have it are
     forwarded, and only with required_value where that is not None. kept_fields: the only ones that are forwarded, of
-    JSON objects; () for all, as they are."""
+    JSON objects; () for all, as they are. attempts_max, backoff_s_max: as `Retries` has them."""
 
     topics: Sequence[str]
     channel: str
@@ -30,6 +30,8 @@ class ForwardOptions:
     required_field: str = ""
     required_value: str | None = None
     kept_fields: Sequence[str] = ()
+    attempts_max: int = ATTEMPTS_MAX
+    backoff_s_max: float = BACKOFF_S_MAX
 
 
 class Forward:
@@ -38,16 +40,15 @@ class Forward:
     def __init__(self, connecting: Connecting, options: ForwardOptions) -> None:
         self._connecting = connecting
         self._options = options
-        self.counts = Counts("received", "forwarded", "left out", "requeued")
-        self.retries = Retries()
+        self.counts = Counts("received", "forwarded", "left out", "requeued", "given up")
+        self.retries = Retries(options.attempts_max, options.backoff_s_max)
 
     async def run(self, stopping: Stopping) -> None:
-        """Forward until the stop. A message that no server takes is requeued, and later ones wait longer and longer."""
+        """Forward until the stop. A message that no server takes is requeued, and less comes until one takes some."""
         pool = ProducerPool(self._options.destinations, self._connecting.identity("forward"))
         try:
             async with self._connecting.source() as source:
-                with stopping.calling(self.retries.stop):
-                    await together(self._forward_topic(topic, source, pool, stopping) for topic in self._options.topics)
+                await together(self._forward_topic(topic, source, pool, stopping) for topic in self._options.topics)
         finally:
             await pool.close()
 
@@ -61,7 +62,7 @@ class Forward:
             options.max_in_flight,
             poll_s=self._connecting.poll_s,
         ) as subscription:
-            with stopping.calling(subscription.stop):
+            with stopping.calling(subscription.stop), self.retries.backoff.holding(subscription):
                 workers = min(WORKERS_MAX, options.max_in_flight)
                 await together(self._forward_forever(subscription, pool) for _ in range(workers))
 
@@ -76,12 +77,13 @@ class Forward:
             try:
                 await pool.publish(self._options.destination_topic or delivery.topic, body)
             except (NoServerError, RefusedError) as exc:
-                self.counts.add("requeued")
-                await self.retries.failed(delivery, str(exc))
+                # The pool raises RefusedError for what is wrong with the message, and for nothing else.
+                is_refused = isinstance(exc, RefusedError)
+                self.counts.add(self.retries.failed(delivery, str(exc), is_refused=is_refused))
                 continue
             delivery.finish()
             self.counts.add("forwarded")
-            self.retries.succeeded()
+            self.retries.succeeded(delivery)
 
     def _body_of(self, delivery: Delivery) -> bytes | None:
         """What is forwarded of a message; None for one that is left out."""

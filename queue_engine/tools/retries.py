@@ -1,48 +1,173 @@
-"""What becomes of a message whose destination fails: it is requeued, and the work slows down until something works."""
+"""What becomes of a message whose destination fails: it is requeued, and less comes until something works.
+
+The backoff is go-nsq's: after a failure nothing may be in flight for 2 s; then one message. Each further failure
+doubles the rest, each success halves it, and behind the last rest all that may be in flight comes again.
+
+A destination that refuses a message for what it is, again and again, costs that message: it is given up, which is
+logged with its id. While a destination is down, no message is given up, however often it comes.
+"""
 
 import asyncio
+import contextlib
 import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
+from queue_engine.client.nodes import Node
 from queue_engine.client.subscription import Delivery
 
 logger = logging.getLogger(__name__)
 
-PAUSE_S = (0.5, 60.0)  # at first, at most
 DELAY_MS = 1_000  # after the first attempt; it grows with the square of the attempts
 _DELAY_MS_MAX = 15 * 60_000
+BACKOFF_STEP_S = 1.0  # the first rest is twice as long
+BACKOFF_S_MAX = 120.0
+ATTEMPTS_MAX = 5
+# So many refused messages are counted; beyond them the oldest is forgotten, and tried more often.
+_COUNTED_MAX = 10_000
+
+
+class Held(Protocol):
+    """What a backoff holds back: a subscription."""
+
+    def hold(self, count: int | None) -> None:
+        """Let at most `count` be in flight; None for no limit of the backoff's."""
+
+
+class Backoff:
+    """Holds back the servers' messages while a destination fails. Belongs to one event loop.
+
+    duration_s_max: the longest rest; 0 holds nothing back. call_later: calls something after so many seconds, and
+    returns what has `cancel`; None for the running loop's.
+    """
+
+    def __init__(
+        self, duration_s_max: float, call_later: Callable[[float, Callable[[], None]], Any] | None = None
+    ) -> None:
+        self._duration_s_max = duration_s_max
+        self._call_later = call_later
+        self._level = 0
+        self._timer: Any = None
+        self._held: list[Held] = []
+
+    @contextlib.contextmanager
+    def holding(self, subscription: Held) -> Iterator[None]:
+        """Hold back what comes by this subscription, too."""
+        self._held.append(subscription)
+        self._tell(subscription)
+        try:
+            yield
+        finally:
+            self._held.remove(subscription)
+            if not self._held and self._timer is not None:
+                self._timer.cancel()
+
+    @property
+    def is_resting(self) -> bool:
+        return self._timer is not None
+
+    @property
+    def rest_s(self) -> float:
+        """How long the rest of this level is; 0.0 when nothing is held back."""
+        return min(BACKOFF_STEP_S * 2.0**self._level, self._duration_s_max) if self._level else 0.0
+
+    def failed(self) -> None:
+        """Rest, longer than the last time. What fails during a rest belongs to the failure before it."""
+        if self.is_resting or not self._duration_s_max:
+            return
+        if self.rest_s < self._duration_s_max:
+            self._level += 1
+        self._rest()
+
+    def succeeded(self) -> None:
+        """Rest shorter, or no more."""
+        if self.is_resting or not self._level:
+            return
+        self._level -= 1
+        if self._level:
+            self._rest()
+        else:
+            self._tell_all()
+
+    def _rest(self) -> None:
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        self._timer = call_later(self.rest_s, self._try_one)
+        self._tell_all()
+
+    def _try_one(self) -> None:
+        self._timer = None
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        for subscription in self._held:
+            self._tell(subscription)
+
+    def _tell(self, subscription: Held) -> None:
+        subscription.hold(0 if self.is_resting else 1 if self._level else None)
 
 
 class Retries:
-    """Slows down all workers of a tool while its destinations fail."""
+    """Decides for the messages of a tool. Belongs to one event loop.
 
-    def __init__(self) -> None:
-        self._pause_s = 0.0
-        self._logged_pause_s = -1.0
-        self._stopped = asyncio.Event()
+    attempts_max: how often a message is tried that the destination refuses; 0: for ever.
+    """
 
-    def stop(self) -> None:
-        """Wait no longer: the tool ends."""
-        self._stopped.set()
+    def __init__(self, attempts_max: int = ATTEMPTS_MAX, backoff_s_max: float = BACKOFF_S_MAX) -> None:
+        self.backoff = Backoff(backoff_s_max)
+        self._attempts_max = attempts_max
+        self._refusals: OrderedDict[tuple[str, Node, bytes], int] = OrderedDict()
+        self._is_failing = False
 
-    def succeeded(self) -> None:
-        """The destinations work."""
-        if self._pause_s:
+    def succeeded(self, delivery: Delivery) -> None:
+        """The destination has taken the message."""
+        if self._is_failing:
+            self._is_failing = False
             logger.info("the destination takes messages again")
-        self._pause_s = 0.0
+        if self._refusals:
+            self._refusals.pop(_key(delivery), None)
+        self.backoff.succeeded()
 
-    async def failed(self, delivery: Delivery, reason: str) -> None:
-        """Requeue the message, later the more often it was tried, then wait before the next one."""
-        attempts = min(delivery.message.attempts, 16)
+    def failed(self, delivery: Delivery, reason: str, *, is_refused: bool) -> str:
+        """Requeue the message, later the more often it was tried, or finish it; returns "requeued" or "given up".
+
+        is_refused: the destination answered, and does not take this message.
+        """
+        was_resting = self.backoff.is_resting
+        self.backoff.failed()
+        message = delivery.message
+        if is_refused and self._is_last_refusal(delivery):
+            delivery.finish()
+            logger.warning(
+                "a message is given up topic=%s id=%s attempts=%d reason=%r",
+                delivery.topic,
+                message.id.decode("latin-1"),
+                message.attempts,
+                reason,
+            )
+            return "given up"
+        attempts = min(message.attempts, 16)
         delivery.requeue(min(DELAY_MS * attempts * attempts, _DELAY_MS_MAX))
-        before_s = self._pause_s
-        pause_s = before_s or PAUSE_S[0]
-        if self._logged_pause_s != before_s:
-            self._logged_pause_s = before_s
-            logger.warning("a message is requeued reason=%r next_in_s=%g", reason, pause_s)
-        try:
-            async with asyncio.timeout(pause_s):
-                await self._stopped.wait()
-        except TimeoutError:
-            pass
-        if self._pause_s == before_s:  # once for all workers that failed together
-            self._pause_s = min(pause_s * 2, PAUSE_S[1])
+        # Those that fail together are told of once, and without a backoff only the first one is.
+        if not was_resting and (self.backoff.rest_s or not self._is_failing):
+            logger.warning("a message is requeued reason=%r rest_s=%g", reason, self.backoff.rest_s)
+        self._is_failing = True
+        return "requeued"
+
+    def _is_last_refusal(self, delivery: Delivery) -> bool:
+        """Count the refusal; whether there were as many as may be."""
+        if not self._attempts_max:
+            return False
+        key = _key(delivery)
+        count = self._refusals.pop(key, 0) + 1
+        if count >= self._attempts_max:
+            return True
+        self._refusals[key] = count
+        if len(self._refusals) > _COUNTED_MAX:
+            self._refusals.popitem(last=False)
+        return False
+
+
+def _key(delivery: Delivery) -> tuple[str, Node, bytes]:
+    """Ids are unique within a topic of a server."""
+    return delivery.topic, delivery.node, delivery.message.id

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
@@ -11,13 +12,16 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# `timeout` sends its signal twice, to the program and to its group, and a terminal that closes sends two at once.
+_SAME_REQUEST_S = 1.0
 
 
 class Stopping:
-    """Whether the tool shall end, and what has to know. The first signal asks for it, a second one cuts it short."""
+    """Whether the tool shall end, and what has to know. The first signal asks for it, a later one cuts it short."""
 
     def __init__(self) -> None:
         self.is_asked = False
+        self._signalled_at = math.inf
         self._callbacks: list[Callable[[], None]] = []
 
     def ask(self) -> None:
@@ -26,6 +30,17 @@ class Stopping:
             self.is_asked = True
             for callback in list(self._callbacks):
                 callback()
+
+    def take_signal(self, now: float) -> bool:
+        """Ask for the end, for a signal that came at `now`, seconds; returns whether the tool shall end at once.
+
+        What comes within a second of the first signal belongs to it.
+        """
+        if self.is_asked and now >= self._signalled_at + _SAME_REQUEST_S:
+            return True
+        self._signalled_at = min(self._signalled_at, now)
+        self.ask()
+        return False
 
     @contextlib.contextmanager
     def calling(self, callback: Callable[[], None]) -> Iterator[None]:
@@ -48,10 +63,9 @@ def run_tool(work: Callable[[Stopping], Coroutine[Any, Any, int]]) -> int:
         loop = asyncio.get_running_loop()
 
         def take_signal() -> None:
-            if stopping.is_asked:
+            if stopping.take_signal(loop.time()):
                 logger.warning("stopped at once; messages that are not finished come again")
                 task.cancel()
-            stopping.ask()
 
         for number in _SIGNALS:
             loop.add_signal_handler(number, take_signal)

@@ -12,12 +12,14 @@ from yarl import URL
 
 from queue_engine.client.subscription import Delivery, Subscription
 from queue_engine.tools.connecting import Connecting
-from queue_engine.tools.retries import Retries
+from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, Retries
 from queue_engine.tools.running import Counts, Stopping, together
 
 logger = logging.getLogger(__name__)
 
 ANSWER_BYTES_MAX = 1 << 20
+# Answers from 300 to 499 refuse the message that was sent. These are about who sends, or when, and not about what.
+_NOT_ABOUT_THE_MESSAGE = frozenset((401, 403, 407, 408, 421, 423, 425, 429))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class ToHttpOptions:
     """post, get: URLs, one kind of them; %s in a GET's stands for the message. requests: how many at once.
 
     sample: the share of messages that are sent, above 0 to 1; the others are finished. headers: name and value.
+    attempts_max, backoff_s_max: as `Retries` has them.
     """
 
     topic: str
@@ -37,6 +40,8 @@ class ToHttpOptions:
     content_type: str = "application/octet-stream"
     headers: Sequence[tuple[str, str]] = ()
     timeout_s: float = 20.0
+    attempts_max: int = ATTEMPTS_MAX
+    backoff_s_max: float = BACKOFF_S_MAX
 
     def check(self) -> None:
         """Raises ValueError with a sentence."""
@@ -59,11 +64,11 @@ class ToHttp:
         self._connecting = connecting
         self._options = options
         self._turns = itertools.count()
-        self.counts = Counts("received", "sent", "left out", "requeued")
-        self.retries = Retries()
+        self.counts = Counts("received", "sent", "left out", "requeued", "given up")
+        self.retries = Retries(options.attempts_max, options.backoff_s_max)
 
     async def run(self, stopping: Stopping) -> None:
-        """Send until the stop. A message that no address takes is requeued, and later ones wait longer and longer."""
+        """Send until the stop. A message that no address takes is requeued, and less comes until one takes some."""
         options = self._options
         async with (
             self._connecting.source() as source,
@@ -82,7 +87,7 @@ class ToHttp:
                 poll_s=self._connecting.poll_s,
             ) as subscription,
         ):
-            with stopping.calling(subscription.stop), stopping.calling(self.retries.stop):
+            with stopping.calling(subscription.stop), self.retries.backoff.holding(subscription):
                 workers = min(options.requests, options.max_in_flight)
                 await together(self._send_forever(subscription, session) for _ in range(workers))
 
@@ -93,29 +98,34 @@ class ToHttp:
                 delivery.finish()
                 self.counts.add("left out")
                 continue
-            reason = await self._send(delivery, session)
-            if not reason:
-                delivery.finish()
-                self.counts.add("sent")
-                self.retries.succeeded()
+            try:
+                await self._send(delivery, session)
+            except _NotTakenError as exc:
+                self.counts.add(self.retries.failed(delivery, str(exc), is_refused=exc.is_refused))
                 continue
-            self.counts.add("requeued")
-            await self.retries.failed(delivery, reason)
+            delivery.finish()
+            self.counts.add("sent")
+            self.retries.succeeded(delivery)
 
-    async def _send(self, delivery: Delivery, session: aiohttp.ClientSession) -> str:
-        """Send to each address until one takes it, beginning with another each time; returns why none did, or ""."""
+    async def _send(self, delivery: Delivery, session: aiohttp.ClientSession) -> None:
+        """Send to each address until one takes it, beginning with another each time.
+
+        Raises _NotTakenError: refused when all addresses refuse.
+        """
         urls = self._options.post or self._options.get
         first = next(self._turns)
-        reasons = []
+        reasons, is_refused = [], True
         for step in range(len(urls)):
             url = urls[(first + step) % len(urls)]
-            reason = await self._send_to(url, delivery.message.body, session)
-            if not reason:
-                return ""
-            reasons.append(f"{url} {reason}")
-        return "; ".join(reasons)
+            try:
+                await self._send_to(url, delivery.message.body, session)
+                return
+            except _NotTakenError as exc:
+                reasons.append(f"{url} {exc}")
+                is_refused &= exc.is_refused
+        raise _NotTakenError("; ".join(reasons), is_refused=is_refused)
 
-    async def _send_to(self, url: str, body: bytes, session: aiohttp.ClientSession) -> str:
+    async def _send_to(self, url: str, body: bytes, session: aiohttp.ClientSession) -> None:
         options = self._options
         headers = dict(options.headers)
         try:
@@ -130,8 +140,19 @@ class ToHttp:
                 )
             async with request as response:
                 await response.content.read(ANSWER_BYTES_MAX)
-        except TimeoutError:
-            return f"did not answer within {options.timeout_s:g} s"
+        except TimeoutError as exc:
+            raise _NotTakenError(f"did not answer within {options.timeout_s:g} s") from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
-            return f"can't be reached: {exc}"
-        return "" if 200 <= response.status < 300 else f"answered {response.status}"
+            raise _NotTakenError(f"can't be reached: {exc}") from exc
+        status = response.status
+        if not 200 <= status < 300:
+            is_refused = 300 <= status < 500 and status not in _NOT_ABOUT_THE_MESSAGE
+            raise _NotTakenError(f"answered {status}", is_refused=is_refused)
+
+
+class _NotTakenError(Exception):
+    """Why a message was not taken. is_refused: for what it is; another attempt would hardly help."""
+
+    def __init__(self, reason: str, *, is_refused: bool = False) -> None:
+        super().__init__(reason)
+        self.is_refused = is_refused

@@ -61,13 +61,24 @@ async def test_each_message_reaches_one_of_the_servers(start_engine: StartEngine
 async def test_while_no_server_works_messages_are_requeued_and_none_is_lost(
     start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries_module, "PAUSE_S", (0.01, 0.02))
+    monkeypatch.setattr(retries_module, "BACKOFF_STEP_S", 0.01)
     source = start_engine()
     publish(source, b"a", b"b")
     async with forwarding(source, Node("127.0.0.1", 1)) as tool:
         await wait_for_async("both to be requeued", lambda: tool.counts["requeued"] == 2)
     found = source.channel_stats("t", "c")
     assert (found["depth"] + found["deferred_count"], tool.counts["forwarded"]) == (2, 0)
+
+
+async def test_what_a_server_refuses_is_given_up(start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries_module, "BACKOFF_STEP_S", 0.01)
+    monkeypatch.setattr(retries_module, "DELAY_MS", 0)
+    source, other = start_engine(), start_engine(max_msg_size=10)
+    publish(source, b"too large for it")
+    async with forwarding(source, node_of(other), attempts_max=2) as tool:
+        await wait_for_async("it to be given up", lambda: tool.counts["given up"] == 1)
+    found = source.channel_stats("t", "c")
+    assert (tool.counts["requeued"], found["depth"], found["deferred_count"]) == (1, 0, 0)
 
 
 async def test_only_objects_with_a_field_are_forwarded_and_only_some_of_their_fields(start_engine: StartEngine) -> None:

@@ -85,7 +85,7 @@ async def test_a_get_carries_the_message_in_its_address(engine: RunningEngine) -
 async def test_what_is_not_taken_is_requeued_and_comes_again(
     engine: RunningEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries_module, "PAUSE_S", (0.01, 0.02))
+    monkeypatch.setattr(retries_module, "BACKOFF_STEP_S", 0.01)
     monkeypatch.setattr(retries_module, "DELAY_MS", 0)
     answers = [500, 302, 200]
 
@@ -96,6 +96,46 @@ async def test_what_is_not_taken_is_requeued_and_comes_again(
     async with serving(take) as url, sending(engine, post=[url]) as tool:
         await wait_for_async("it to be taken", lambda: tool.counts["sent"] == 1)
     assert (answers, tool.counts["requeued"]) == ([], 2)
+
+
+async def test_what_every_address_refuses_is_given_up_and_the_others_are_sent(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries_module, "BACKOFF_STEP_S", 0.01)
+    monkeypatch.setattr(retries_module, "DELAY_MS", 0)
+    asked: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        asked.append(body := await request.read())
+        return web.Response(status={b"bad": 422, b"good": 200}[body])
+
+    publish(engine, b"bad", b"good")
+    async with serving(take) as url, sending(engine, post=[url], attempts_max=3) as tool:
+        await wait_for_async("both to be done with", lambda: (tool.counts["given up"], tool.counts["sent"]) == (1, 1))
+    assert (asked.count(b"bad"), tool.counts["requeued"]) == (3, 2)
+    found = engine.channel_stats("t", "c")
+    assert (found["depth"], found["deferred_count"], found["in_flight_count"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("status", [503, 429, 403])
+async def test_an_address_that_does_not_work_costs_no_message_and_gets_no_more_meanwhile(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(retries_module, "BACKOFF_STEP_S", 3_600.0)
+    monkeypatch.setattr(retries_module, "DELAY_MS", 0)
+
+    async def take(request: web.Request) -> web.Response:
+        return web.Response(status=status)
+
+    publish(engine, b"x")
+    async with serving(take) as url, sending(engine, post=[url], attempts_max=1, backoff_s_max=3_600.0) as tool:
+        await wait_for_async("a rest", lambda: tool.retries.backoff.is_resting)
+        await wait_for_async(
+            "the server to hold it",
+            lambda: [one["ready_count"] for one in engine.channel_stats("t", "c")["clients"]] == [0],
+        )
+    assert (tool.counts["given up"], tool.counts["sent"]) == (0, 0)
+    await wait_for_async("it to wait", lambda: engine.channel_stats("t", "c")["depth"] == 1)
 
 
 async def test_an_address_that_is_down_costs_only_a_detour(engine: RunningEngine) -> None:

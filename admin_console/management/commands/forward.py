@@ -32,6 +32,7 @@ class Command(ToolCommand):
         parser.add_argument(
             "--whitelist-json-field", metavar="NAME", action="append", default=[], help="forward these fields alone"
         )
+        self.add_retry_arguments(parser)
         self.add_consumer_arguments(parser, channel="nsq_to_nsq")
         self.add_progress_argument(parser)
 
@@ -54,6 +55,8 @@ class Command(ToolCommand):
                 required_field=given["require_json_field"],
                 required_value=given["require_json_value"],
                 kept_fields=given["whitelist_json_field"],
+                attempts_max=given["max_attempts"],
+                backoff_s_max=given["max_backoff_duration"] / 1000,
             ),
         )
 

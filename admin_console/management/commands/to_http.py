@@ -19,7 +19,7 @@ from queue_engine.tools.to_http import ToHttp, ToHttpOptions
 class Command(ToolCommand):
     help = (
         "Send each message of a topic as an HTTP request. A message is finished when an address has answered 2xx; "
-        "else it is requeued, and the next ones wait longer and longer."
+        "else it is requeued, and less comes until an address takes some."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -70,6 +70,7 @@ class Command(ToolCommand):
             "--http-client-request-timeout", metavar="DURATION", type=duration_argument, default=20_000,
             help="how long an answer may take (default: 20s)",
         )  # fmt: skip
+        self.add_retry_arguments(parser)
         self.add_consumer_arguments(parser, channel="nsq_to_http")
         self.add_progress_argument(parser)
 
@@ -86,6 +87,8 @@ class Command(ToolCommand):
             content_type=given["content_type"],
             headers=[_header_of(text) for text in given["header"]],
             timeout_s=max(given["http_client_request_timeout"], 1) / 1000,
+            attempts_max=given["max_attempts"],
+            backoff_s_max=given["max_backoff_duration"] / 1000,
         )
         try:
             options.check()
