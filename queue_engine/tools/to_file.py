@@ -13,6 +13,7 @@ from queue_engine.client.http_json import UnreachableError
 from queue_engine.client.nodes import LookedUpNodes, NodeSource
 from queue_engine.client.subscription import Delivery, Subscription, finish_all
 from queue_engine.tools.connecting import Connecting
+from queue_engine.tools.left_files import finish_left_files
 from queue_engine.tools.running import Counts, Stopping, together
 from queue_engine.tools.topic_file import FileLayout, TopicFile
 
@@ -50,12 +51,19 @@ class ToFile:
 
     async def run(self, stopping: Stopping) -> None:
         """Write until the stop. Raises OSError when a file can't be written: what is not finished comes again."""
+        for path in await asyncio.to_thread(finish_left_files, self._options.layout, self._is_written):
+            self._tell(f"{path} is finished, which a run left that was killed")
         async with self._connecting.source() as source:
             works = [self._write_topic(topic, source, stopping) for topic in self._options.topics]
             if self._options.topic_pattern:
                 assert isinstance(source, LookedUpNodes)
                 works.append(self._follow_pattern(source, stopping))
             await together(works)
+
+    def _is_written(self, topic: str) -> bool:
+        """Whether this run writes the topic, or would."""
+        pattern = self._options.topic_pattern
+        return topic in self._options.topics or bool(pattern and re.fullmatch(pattern, topic))
 
     async def _follow_pattern(self, source: LookedUpNodes, stopping: Stopping) -> None:
         matches = re.compile(self._options.topic_pattern).fullmatch

@@ -52,13 +52,18 @@ class FileLayout:
         name = self.filename
         for part, text in (
             ("<TOPIC>", topic),
-            ("<HOST>", self.host or socket.gethostname().split(".")[0]),
+            ("<HOST>", self.host_name),
             ("<PID>", str(os.getpid())),
             ("<DATETIME>", began.strftime(self.datetime_format)),
             ("<REV>", f"-{revision:06}" if revision else ""),
         ):
             name = name.replace(part, text)
         return name + ".gz" if self.gzip_level and not name.endswith(".gz") else name
+
+    @property
+    def host_name(self) -> str:
+        """What stands for <HOST>."""
+        return self.host or socket.gethostname().split(".")[0]
 
     @property
     def continues_files(self) -> bool:
@@ -140,7 +145,7 @@ class TopicFile:
             name = self._layout.name(self._topic, now, revision)
             path = os.path.join(directory, name)
             finished = os.path.join(self._layout.output_dir, name)
-            _make_directories(os.path.dirname(path))
+            make_directories(os.path.dirname(path))
             if finished != path and os.path.lexists(finished):
                 continue
             try:
@@ -152,7 +157,7 @@ class TopicFile:
             if not (_is_locked(raw) and _ends_with_a_line(path)):
                 raw.close()
                 continue  # another program writes it, or a kill cut it off: its last line came again
-            _sync_directory(os.path.dirname(path))
+            sync_directory(os.path.dirname(path))
             self._revision = revision
             self._raw, self._path = raw, path
             self._out = self._new_member() if self._layout.gzip_level else raw
@@ -166,13 +171,13 @@ class TopicFile:
     def _move(self, path: str) -> None:
         for revision in range(self._revision, REVISIONS_MAX):
             target = os.path.join(self._layout.output_dir, self._layout.name(self._topic, self._began, revision))
-            _make_directories(os.path.dirname(target))
+            make_directories(os.path.dirname(target))
             try:
                 os.link(path, target)  # never over another file, as rename would
             except FileExistsError:
                 continue
             os.unlink(path)
-            _sync_directory(os.path.dirname(target))
+            sync_directory(os.path.dirname(target))
             return
 
 
@@ -195,11 +200,13 @@ def _ends_with_a_line(path: str) -> bool:
         return file.read(1) == b"\n"
 
 
-def _make_directories(path: str) -> None:
+def make_directories(path: str) -> None:
+    """Have the directory there. Raises OSError."""
     os.makedirs(path, exist_ok=True)
 
 
-def _sync_directory(path: str) -> None:
+def sync_directory(path: str) -> None:
+    """Put the names in it on the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -140,6 +140,26 @@ def test_after_a_kill_no_message_is_missing(start_engine: Callable[..., RunningE
     assert sum(counts.values()) - 40_000 <= 500 + 1
 
 
+async def test_what_a_killed_run_left_in_the_work_directory_is_finished_at_the_start(
+    engine: RunningEngine, tmp_path: Path
+) -> None:
+    work, done = tmp_path / "work", tmp_path / "done"
+    work.mkdir()
+    done.mkdir()
+    (work / "t.h.2026-11-22_07.log").write_bytes(b"old\nnot sync")
+    publish(engine, [b"new"])
+    told: list[str] = []
+    options = ToFileOptions(("t",), "f", FileLayout(str(done), str(work), host="h"), sync_interval_s=0.01)
+    tool, stopping = ToFile(connecting_to(engine), options, told.append), Stopping()
+    running = asyncio.create_task(tool.run(stopping))
+    await wait_for_async("the new one", lambda: tool.counts["finished"] == 1)
+    stopping.ask()
+    await running
+    assert sorted(lines_in(done)) == [b"new", b"old"]
+    assert told == [f"{done}/t.h.2026-11-22_07.log is finished, which a run left that was killed"]
+    assert list(work.iterdir()) == []
+
+
 async def test_topics_that_match_a_pattern_are_written_as_they_come(
     engine: RunningEngine, lookup: RunningLookup, tmp_path: Path
 ) -> None:
