@@ -292,6 +292,10 @@ class TableError(PipelineError):
     """A table can't be used as it is; nothing was changed. The text names the table and what to do."""
 
 
+class TableMissingError(TableError):
+    """There is no table, or not the version of it."""
+
+
 class TableDamagedError(TableError):
     """A commit of the table's log is missing or can't be read, and it is not the last one."""
 

@@ -25,6 +25,9 @@ from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.vocabulary.clock import NS_PER_MS
 
 ROW_GROUP_ROWS = 1 << 17
+# What is not yet written of a row group.
+PENDING_BYTES_MAX = 64 << 20
+DATA_FILE_NAME = re.compile(r"part-[0-9a-f-]{36}\.parquet")
 # A value stands in the file's path as it is, which Delta would decode.
 _PARTITION_VALUE = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -84,6 +87,9 @@ class DataFileWriter:
         self.path = posixpath.join(*folders, f"part-{uuid.uuid4()}.parquet")
         self._whole_path = posixpath.join(table, self.path)
         self._rows = 0
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
         self.file: DataFile | None = None
         if storage.is_local:
             storage.make_directory(posixpath.dirname(self._whole_path))
@@ -91,13 +97,18 @@ class DataFileWriter:
         self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", use_dictionary=dictionary)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Append rows; columns are taken by their place. Raises OSError, pa.ArrowInvalid."""
+        """Append rows, in a piece as small as it comes. Raises OSError, pa.ArrowInvalid for other columns."""
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-        self._writer.write_table(table, row_group_size=self._row_group_rows)
+        self._pending.append(table)
+        self._pending_rows += table.num_rows
+        self._pending_bytes += table.nbytes
         self._rows += table.num_rows
+        if self._pending_rows >= self._row_group_rows or self._pending_bytes >= PENDING_BYTES_MAX:
+            self._flush()
 
     def close(self) -> DataFile:
         """End the file. It is not durable before its commit. Raises OSError."""
+        self._flush()
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
@@ -119,6 +130,11 @@ class DataFileWriter:
             self._storage.remove([self._whole_path])
         except (OSError, pa.ArrowException):
             pass
+
+    def _flush(self) -> None:
+        if self._pending_rows:
+            self._writer.write_table(pa.concat_tables(self._pending), row_group_size=self._row_group_rows)
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def __enter__(self) -> "DataFileWriter":
         return self

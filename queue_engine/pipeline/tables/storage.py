@@ -10,6 +10,7 @@ Credentials come from the environment, where both libraries, pyarrow and delta-r
 in no attribute, option or argument here. A storage can be pickled; the process that gets it uses its own environment.
 """
 
+import errno
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ from pyarrow import fs
 from queue_engine.disk.files import Files
 from queue_engine.pipeline.tables.store_options import delta_options, scheme_of, store_filesystem
 from queue_engine.vocabulary.clock import NS_PER_MS
+
+NAMED_MAX = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class TableStorage:
         self.is_local = self._scheme == ""
         self.place = os.path.abspath(text) if self.is_local else text.rstrip("/")
         self.files = files or Files()
+        # path of a directory → its number, of those whose name is durable.
+        self._named: dict[str, int] = {}
+        # Files whose sync failed.
+        self._failed: set[str] = set()
 
     def __repr__(self) -> str:
         return f"TableStorage({self.place!r})"
@@ -114,6 +121,16 @@ class TableStorage:
         infos = self.filesystem.get_file_info(selector)
         return sorted(one.base_name for one in infos if one.type == fs.FileType.Directory)
 
+    def names(self, path: str) -> list[str]:
+        """The names of the files right in the directory `path`, in no order; none when there is no such directory."""
+        if self.is_local:
+            try:
+                return self.files.listdir(self.at(path))
+            except FileNotFoundError:
+                return []
+        selector = fs.FileSelector(self.at_filesystem(path), recursive=False, allow_not_found=True)
+        return [one.base_name for one in self.filesystem.get_file_info(selector) if one.type == fs.FileType.File]
+
     def read(self, path: str, bytes_max: int) -> bytes | None:
         """The bytes of a small file, at most `bytes_max` of them; None when there is none."""
         if self.is_local:
@@ -129,6 +146,7 @@ class TableStorage:
         if self.is_local:
             self.make_directory(posixpath.dirname(path))
             self.files.replace(self.at(path), data)
+            self._failed.discard(path)
             return
         with self.filesystem.open_output_stream(self.at_filesystem(path)) as stream:
             stream.write(data)
@@ -147,6 +165,11 @@ class TableStorage:
                 pass
         return removed
 
+    def rename(self, path: str, to: str) -> None:
+        """Rename a file of a local place, durably."""
+        self.files.rename(self.at(path), self.at(to))
+        self.files.sync_directory(os.path.dirname(self.at(to)))
+
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it, durably; nothing on an object store, which has none."""
         if not self.is_local or os.path.isdir(self.at(path)):
@@ -158,23 +181,54 @@ class TableStorage:
         self.files.make_directory(place)
         for made in reversed(missing):
             self.files.sync_directory(os.path.dirname(made))
+        if len(self._named) > NAMED_MAX:
+            self._named.clear()
 
     def sync(self, paths: Iterable[str]) -> None:
         """Make files durable: their bytes, their names, and the names of the directories above them up to the place.
-        Nothing on an object store, which has done so. Raises OSError; a symbolic link is refused."""
+        Nothing on an object store, which has done so. Raises OSError, also for a file whose sync has failed before,
+        until it is written anew (`write`); a symbolic link is refused."""
         if not self.is_local:
             return
         directories: set[str] = set()
         for path in paths:
+            if path in self._failed:
+                # The system reports a lost write once: a second sync would succeed, and the bytes be lost.
+                raise OSError(errno.EIO, "an earlier sync of it failed", self.at(path))
             fd = self.files.open(self.at(path), os.O_RDONLY)
             try:
                 self.files.sync(fd)
+            except OSError as exc:
+                self._failed.add(path)
+                exc.filename = exc.filename or self.at(path)
+                raise
             finally:
                 self.files.close_quietly(fd)
+            directories.add(posixpath.dirname(path))
+        for directory in sorted(directories):
+            self.sync_directory(directory)
+
+    def sync_again(self, paths: Iterable[str]) -> None:
+        """As `sync`, of small files that nobody can make anew: one whose sync failed before is written anew."""
+        listed = list(paths)
+        for path in self._failed.intersection(listed):
+            data = self.read(path, self.size_of(path) or 0)
+            self.write(path, data or b"")
+        self.sync(listed)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable, and its own name, with those above it up to the place."""
+        self.files.sync_directory(self.at(path))
+        while path and not self._is_named(path):
             above = posixpath.dirname(path)
-            while above and above not in directories:
-                directories.add(above)
-                above = posixpath.dirname(above)
-            directories.add("")
-        for directory in sorted(directories, reverse=True):
-            self.files.sync_directory(self.at(directory))
+            self.files.sync_directory(self.at(above))
+            self._named[path] = self._number_of(path)
+            path = above
+
+    def _is_named(self, path: str) -> bool:
+        """Whether the directory's name is durable: known by its number, since it may be removed and made anew."""
+        return self._named.get(path) == self._number_of(path)
+
+    def _number_of(self, path: str) -> int:
+        found = self.files.status(self.at(path))
+        return found.st_ino if found else 0

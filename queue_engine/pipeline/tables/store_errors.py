@@ -1,21 +1,123 @@
-"""Makes one sentence of an error of delta-rs, pyarrow or the system about a store."""
+"""Makes one sentence of an error of delta-rs, pyarrow or the system about a place for tables.
+
+delta-rs and pyarrow raise OSError, or errors of their own, whose texts quote the store's answers; some quote an access
+key. A sentence is made from what they say, and has none of it unless it is unknown; credentials are cut out of it.
+"""
 
 import errno
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from queue_engine.vocabulary.errors import PipelineError, StoreError, StoreFullError, TableFormatError
+from queue_engine.vocabulary.errors import (
+    PipelineError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    TableFormatError,
+)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_.*(?:KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|STRING|SAS).*")
+TEXT_LENGTH_MAX = 200
 
-
-def is_worth_trying_again(error: BaseException) -> bool:
-    """Whether the same request may succeed a moment later."""
-    return not isinstance(error, OSError) or error.errno is None
+# The first pattern that matches is taken. {}: the place.
+_KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
+    (
+        re.compile(r"NoSuchBucket|NO_SUCH_BUCKET|ContainerNotFound|The specified bucket does not exist"),
+        lambda place: StoreRefusedError(f"{place}: there is no such bucket; make it, or give --lake another place"),
+    ),
+    (
+        re.compile(r"ExpiredToken|EXPIRED_TOKEN|TokenRefreshRequired|token.{0,40}expired", re.IGNORECASE),
+        lambda place: StoreRefusedError(
+            f"{place}: the credentials have expired; start the server with new ones in its environment"
+        ),
+    ),
+    (
+        re.compile(
+            r"AccessDenied|ACCESS_DENIED|InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SignatureDoesNotMatch"
+            r"|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|InvalidToken|AuthFailure|Unauthenticated|Unauthorized"
+            r"|\b40[13] (?:Forbidden|Unauthorized)|HTTP status code: 40[13]|HTTP response code: 40[13]|credential",
+            re.IGNORECASE,
+        ),
+        lambda place: StoreRefusedError(
+            f"{place}: the store refuses the credentials of the server's environment, or what they may do; reading,"
+            " writing, listing and removing there must be allowed"
+        ),
+    ),
+    (
+        re.compile(r"QuotaExceeded|StorageFull|InsufficientStorage|\b507\b|No space left"),
+        lambda place: StoreFullError(f"{place}: there is no room left; make room, and the job goes on by itself"),
+    ),
+    (
+        re.compile(
+            r"SlowDown|SLOW_DOWN|Throttl|TooManyRequests|ServiceUnavailable|SERVICE_UNAVAILABLE|\b(?:429|503)\b"
+        ),
+        lambda place: StoreBusyError(f"{place}: the store wants fewer requests; the job waits and goes on by itself"),
+    ),
+    (
+        re.compile(
+            r"NETWORK_CONNECTION|curlCode|error sending request|error decoding response"
+            r"|connect(?:ion (?:closed|reset|refused)| error)|dns error"
+            r"|timed out|timeout|body (?:write|read)|incomplete|\b50[0-9]\b|INTERNAL_FAILURE"
+            r"|UNKNOWN \(HTTP status 5|REQUEST_TIMEOUT",
+            re.IGNORECASE,
+        ),
+        lambda place: StoreUnreachableError(
+            f"{place}: no answer came from the store; the job waits and goes on by itself. See AWS_ENDPOINT_URL, the"
+            " network and the store's own log"
+        ),
+    ),
+)
 
 
 def table_error(error: BaseException, place: str) -> PipelineError:
     """The error of `vocabulary/errors.py` for an error about the table or store at `place`."""
-    if isinstance(error, OSError) and error.errno in _FULL:
-        return StoreFullError(f"{place}: there is no room left; make room, and the job goes on by itself")
-    if type(error).__name__ == "DeltaProtocolError":
-        return TableFormatError(f"{place} has features that this version can't write: {error}")
-    return StoreError(f"{place}: {error}")
+    if isinstance(error, PipelineError):
+        return error
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.errno in _FULL:
+            return StoreFullError(f"{place}: there is no room left; make room, and the job goes on by itself")
+        return StoreError(f"{error.filename or place}: the system refused: {error.strerror}")
+    text = str(error)
+    if "://" in place:
+        for pattern, make in _KNOWN:
+            if pattern.search(text):
+                return make(place)
+    if type(error).__name__ == "DeltaProtocolError" or "Unsupported" in text:
+        return TableFormatError(
+            f"{place} has features that this version does not know: {first_line(text)}. Use the program that switched"
+            " them on to switch them off, or move the table away"
+        )
+    return StoreError(f"{place}: {first_line(text)}")
+
+
+def is_worth_trying_again(error: PipelineError) -> bool:
+    """Whether the same request may succeed a moment later."""
+    return isinstance(error, StoreBusyError | StoreUnreachableError)
+
+
+@contextmanager
+def sentences(place: str) -> Iterator[None]:
+    """Errors of an object store at `place`, raised within, become StoreError or one of its classes;
+    FileNotFoundError stays."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        # Not as its cause, either: a log would have the store's own text.
+        raise table_error(exc, place) from None
+
+
+def first_line(text: str) -> str:
+    """The begin of a library's text, without what it quotes and without credentials."""
+    text = re.split(r"\n\s*\d+: <unknown>|<\?xml|<Error", text)[0]
+    for name, value in os.environ.items():
+        if len(value) >= 4 and _SECRET_VARIABLES.fullmatch(name):
+            text = text.replace(value, "…")
+    text = re.sub(r"\x1b\[[0-9;]*m|↳", "", text)
+    return " ".join(text.split())[:TEXT_LENGTH_MAX]

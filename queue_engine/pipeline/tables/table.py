@@ -25,8 +25,8 @@ import logging
 import posixpath
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -40,25 +40,38 @@ from deltalake.transaction import (
     Transaction,
 )
 
-from queue_engine.pipeline.tables.log_files import LOG, commit_path
+from queue_engine.pipeline.tables.log_files import ACTIONS_KEY, LOG, checkpoint_path, commit_path
+from queue_engine.pipeline.tables.log_mending import confirm_checkpoint, mend_log
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.store_errors import is_worth_trying_again, table_error
+from queue_engine.pipeline.tables.store_errors import first_line, is_worth_trying_again, table_error
+from queue_engine.pipeline.tables.table_files import TableFile, table_files
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock, SystemClock
 from queue_engine.vocabulary.errors import (
+    CommitUnknownError,
     DataFileMissingError,
+    PipelineError,
     StoreBusyError,
+    StoreError,
+    StoreUnreachableError,
+    TableMissingError,
     TableSchemaError,
     TableTransactionError,
 )
 
 logger = logging.getLogger(__name__)
 
+# Of commits that other writers come before, and of requests that the store did not answer well; the libraries have
+# tried each of those a few times already.
 TRIES = 8
+STORE_TRIES = 3
 # Between two tries, doubled each time.
 WAIT_S = 0.05
-# In a commit's information: how many actions follow, so that a commit that was cut behind one of them is known.
-ACTIONS_KEY = "penstockActions"
+# Opening reads the commits behind the last checkpoint.
+CHECKPOINT_COMMITS = 50
+MS_PER_HOUR = 3_600_000
+# A file that was written so long before its commit is refused; a vacuum removes leftovers that are twice as old.
+FILE_AGE_MS_MAX = 12 * MS_PER_HOUR
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -68,25 +81,6 @@ class CommitResult(enum.Enum):
 
     COMMITTED = "committed"
     KNOWN = "known"
-
-
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """A data file that counts at the table's version.
-
-    path: relative to the table. size: bytes. partition: column → value, as text. minimum, maximum: column → Python
-    value (int, float, str, datetime with UTC, date), of columns that have one. nulls: column → count. modified_ms: Unix
-    ms.
-    """
-
-    path: str
-    size: int
-    rows: int
-    partition: dict[str, str]
-    minimum: dict[str, Any]
-    maximum: dict[str, Any]
-    nulls: dict[str, int]
-    modified_ms: int
 
 
 class LakeTable:
@@ -108,17 +102,20 @@ class LakeTable:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         """path: of the table, in the storage. schema: all columns, those of the partition last; of types that Delta
-        has. is_holder: whether this process holds the lake. wait: sleeps so many seconds."""
+        has. is_holder: whether this process holds the lake: then it mends what a power cut
+        left (log_mending.py). wait: sleeps so many seconds."""
         self.storage = storage
         self.path = path
         self.schema = schema
         self.partition_by = tuple(partition_by)
         self._delta_schema = Schema.from_arrow(schema)
         self._is_holder = is_holder
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._wait = wait
         self._lock = threading.RLock()
         self._delta: DeltaTable | None = None
+        self._checked_schema = ""
+        self._phase = zlib.crc32(path.encode()) % CHECKPOINT_COMMITS
         # Commits up to this version are durable, their names included.
         self._durable_version = -1
 
@@ -135,7 +132,8 @@ class LakeTable:
             return self._delta is not None or self._tried(self._open)
 
     def refresh(self) -> int:
-        """Take in what others have committed. Returns the version. Raises TableError when there is no table."""
+        """Take in what others have committed. Returns the version. Raises TableMissingError when there is no
+        table."""
         with self._lock:
             self._tried(self._refresh)
             return self.version
@@ -155,14 +153,44 @@ class LakeTable:
 
     def files(self) -> list[TableFile]:
         """The data files that count at `version`, by path."""
-        return table_files(self._opened(), self.schema, self.partition_by)
+        return table_files(self._opened(), self.partition_by)
 
     def files_at(self, version: int) -> list[TableFile]:
-        """The data files that counted at an earlier version, by path. Raises TableError when its log is gone."""
-        found: list[TableFile] = self._tried(
-            lambda: table_files(self._delta_at(version), self.schema, self.partition_by)
-        )
+        """The data files that counted at an earlier version, by path. Raises TableMissingError when its log is gone."""
+
+        def at_version() -> list[TableFile]:
+            try:
+                delta = DeltaTable(self.place, version=version, storage_options=self.storage.options or None)
+            except DeltaError as exc:
+                raise TableMissingError(
+                    f"{self.place} can't be read as of version {version}: its log was cleaned up"
+                    f" ({first_line(str(exc))})"
+                ) from exc
+            return table_files(delta, self.partition_by)
+
+        found: list[TableFile] = self._tried(at_version)
         return found
+
+    def replaced_files(self, retention_ms: int, kept_versions: Collection[int] = ()) -> tuple[set[str], set[str]]:
+        """Paths of data files that do not count any longer: (since more than retention_ms, the others that are known).
+
+        Rounded up to hours. kept_versions: what they name is in neither."""
+        hours = -(-retention_ms // MS_PER_HOUR)
+
+        def expired(since_hours: int) -> set[str]:
+            return set(
+                self._opened().vacuum(
+                    since_hours,
+                    dry_run=True,
+                    enforce_retention_duration=False,
+                    keep_versions=sorted(kept_versions) or None,
+                )
+            )
+
+        with self._lock:
+            found: set[str] = self._tried(lambda: expired(hours))
+            known: set[str] = self._tried(lambda: expired(0))
+            return found, known - found
 
     def at(self, file: TableFile | DataFile) -> str:
         """The absolute path or URL of a data file."""
@@ -181,13 +209,23 @@ class LakeTable:
                 self._tried(self._create)
 
     def commit(
-        self, files: Iterable[DataFile], app_id: str, version: int, *, after: int | None, remove: Iterable[str] = ()
+        self,
+        files: Iterable[DataFile],
+        app_id: str,
+        version: int,
+        *,
+        after: int | None,
+        remove: Iterable[str] = (),
+        changes_data: bool = True,
+        age_ms_max: int | None = FILE_AGE_MS_MAX,
     ) -> CommitResult:
         """Commit data files, durably and exactly once; the table is created when there is none.
 
         app_id: who writes what, such as "<server>/<number>-<id base>". version: how far it comes with these files.
         after: the version of app_id that the files begin behind, None for none. remove: paths of files that these
-        replace; all must count. No files at all only move the version.
+        replace; all must count. No files at all only move the version. changes_data: False when the same rows are in
+        other files. age_ms_max: older files are refused, since a vacuum may just remove them; None for files that have
+        other names than `DataFileWriter` gives.
 
         When the table has `version` or a higher one, nothing is changed: KNOWN. When it has `after`, the files are
         committed. Between them or below: another writer has moved on, TableTransactionError. Never remove `files`
@@ -199,7 +237,9 @@ class LakeTable:
         """
         added = list(files)
         removed = list(remove)
-        return self._transact(added, lambda: removed, app_id, version, after)
+        return self._transact(
+            added, lambda: removed, app_id, version, after, changes_data=changes_data, age_ms_max=age_ms_max
+        )
 
     def overwrite(
         self, partition: dict[str, str], files: Iterable[DataFile], app_id: str, version: int, *, after: int | None
@@ -210,6 +250,17 @@ class LakeTable:
         """
         added = list(files)
         return self._transact(added, lambda: self._paths_in(partition), app_id, version, after)
+
+    def checkpoint(self) -> bool:
+        """Write a checkpoint of the table as it is now, durably. Returns False when there is one of this version, or no
+        table. `commit` does so each CHECKPOINT_COMMITS commits."""
+        with self._lock:
+            if not self._tried(self._refresh):
+                return False
+            if self.storage.exists(checkpoint_path(self.path, self.version)):
+                return False
+            self._tried(self._checkpoint)
+            return True
 
     # Inside; all with the lock.
 
@@ -222,16 +273,19 @@ class LakeTable:
         after: int | None,
         *,
         changes_data: bool = True,
+        age_ms_max: int | None = FILE_AGE_MS_MAX,
     ) -> CommitResult:
         with self._lock:
             self.create()
             is_prepared = False
-            error: BaseException | None = None
+            # Whether a try may have made the commit, though its answer was lost.
+            is_unknown = False
+            error: PipelineError | None = None
             for number in range(TRIES):
                 if number:
                     self._wait(WAIT_S * (1 << (number - 1)))
                 try:
-                    self._refresh()
+                    self._tried(self._refresh)
                     known = self._opened().transaction_version(app_id)
                     if known is not None and known >= version:
                         self._sync_log()
@@ -242,29 +296,36 @@ class LakeTable:
                             f" {version}: another writer commits for it; see that only one server archives here"
                         )
                     if not is_prepared:
-                        self._prepare(added)
+                        self._tried(lambda: self._prepare(added, age_ms_max))
                         is_prepared = True
                     self._sync_log()
                     self._commit_once(added, removed(), app_id, version, changes_data)
+                    self._checkpoint_when_due()
                     return CommitResult.COMMITTED
-                except (CommitFailedError, DeltaError, OSError) as exc:
-                    error = exc
-                    if not isinstance(exc, CommitFailedError) and not is_worth_trying_again(exc):
+                except CommitFailedError as exc:
+                    error = StoreBusyError(
+                        f"{self.place}: {TRIES} commits were refused, since other writers committed before each, or the"
+                        f" store had other reasons ({first_line(str(exc))}); the job waits and goes on by itself"
+                    )
+                except (DeltaError, OSError, StoreError) as exc:
+                    error = table_error(exc, self.place)
+                    is_unknown = is_unknown or isinstance(error, StoreUnreachableError | StoreBusyError)
+                    if not is_worth_trying_again(error) or number >= STORE_TRIES:
                         break
             assert error is not None
-            if isinstance(error, CommitFailedError):
-                raise StoreBusyError(
-                    f"{self.place}: {TRIES} commits were refused, since other writers committed before each; the next"
-                    " step tries again"
-                ) from error
-            raise table_error(error, self.place) from error
+            if is_unknown:
+                raise CommitUnknownError(
+                    f"{self.place}: whether the commit of {app_id} up to {version} is in the table is not known; the"
+                    f" job finds out before it goes on. {error}"
+                )
+            raise error
 
     def _commit_once(
         self, added: list[DataFile], removed: list[str], app_id: str, version: int, changes_data: bool
     ) -> None:
         """Make the next commit, or raise CommitFailedError when somebody else has; then make it durable."""
         table = self._opened()
-        now_ms = self._clock.time_ns() // NS_PER_MS
+        now_ms = self.clock.time_ns() // NS_PER_MS
         actions: list[AddAction | RemoveAction] = [
             AddAction(one.path, one.size, one.partition, one.modified_ms, changes_data, one.statistics) for one in added
         ]
@@ -280,7 +341,6 @@ class LakeTable:
                 RemoveAction(path, changes_data, now_ms, counting[path].size, {**counting[path].partition})
                 for path in removed
             ]
-        next_version = table.version() + 1
         table.create_write_transaction(
             actions,
             mode="append",
@@ -293,11 +353,34 @@ class LakeTable:
             ),
             post_commithook_properties=_NO_HOOKS,
         )
-        self._sync_log(next_version)
         table.update_incremental()
+        self._sync_log()
 
-    def _prepare(self, added: list[DataFile]) -> None:
+    def _checkpoint(self) -> None:
+        self._sync_log()
+        self._opened().create_checkpoint()
+        if self.storage.is_local:
+            confirm_checkpoint(self.storage, self.path, self.version)
+
+    def _checkpoint_when_due(self) -> None:
+        # Not all tables of a round at the same version: the round would take longer each time.
+        if (self.version + self._phase) % CHECKPOINT_COMMITS:
+            return
+        try:
+            self._checkpoint()
+        except (DeltaError, OSError, StoreError) as exc:
+            # The commit stands, and reading goes on without a checkpoint.
+            logger.warning("no checkpoint written table=%s error=%s", self.place, table_error(exc, self.place))
+
+    def _prepare(self, added: list[DataFile], age_ms_max: int | None) -> None:
         """See each file with its size, and make it durable."""
+        oldest_ms = self.clock.time_ns() // NS_PER_MS - (age_ms_max or 0)
+        for one in added:
+            if age_ms_max is not None and one.modified_ms < oldest_ms:
+                raise DataFileMissingError(
+                    f"{self.at(one)} was written more than {age_ms_max // MS_PER_HOUR} hours ago, and may be removed as"
+                    " a leftover: it is not committed; the step is made again"
+                )
         paths = [posixpath.join(self.path, one.path) for one in added]
         for one, size in zip(added, self.storage.sizes_of(paths), strict=True):
             if size != one.size:
@@ -308,16 +391,14 @@ class LakeTable:
                 )
         self.storage.sync(paths)
 
-    def _sync_log(self, version: int | None = None) -> None:
-        """Make the commits up to `version`, by default the loaded one, durable."""
-        last = self._opened().version() if version is None else version
+    def _sync_log(self) -> None:
+        """Make the commits up to the loaded version durable."""
+        last = self._opened().version()
         if last <= self._durable_version:
             return
-        self.storage.sync(
-            path
-            for path in (commit_path(self.path, number) for number in range(self._durable_version + 1, last + 1))
-            if self.storage.is_local and self.storage.exists(path)
-        )
+        if self.storage.is_local:
+            paths = (commit_path(self.path, number) for number in range(self._durable_version + 1, last + 1))
+            self.storage.sync_again(path for path in paths if self.storage.exists(path))
         self._durable_version = last
 
     def _create(self) -> None:
@@ -341,6 +422,8 @@ class LakeTable:
 
     def _open(self) -> bool:
         """Open the table; False when there is none."""
+        if self._is_holder and self.storage.is_local:
+            self._durable_version = mend_log(self.storage, self.path)
         try:
             delta = DeltaTable(self.place, storage_options=self.storage.options or None)
         except TableNotFoundError:
@@ -358,61 +441,49 @@ class LakeTable:
             # The log that the next version needs is gone, when this table was not used for long.
             self._delta = None
             return self._open()
+        self._check(self._delta)
         return True
 
     def _check(self, delta: DeltaTable) -> None:
+        text = delta.schema().to_json()
+        if text == self._checked_schema:
+            return
         found = pa.schema(delta.schema().to_arrow())
-        if {one.name: one.type for one in found} != {one.name: one.type for one in self.schema} or tuple(
-            delta.metadata().partition_columns
-        ) != self.partition_by:
+        parts = tuple(delta.metadata().partition_columns)
+        if {one.name: one.type for one in found} != {one.name: one.type for one in self.schema} or (
+            parts != self.partition_by
+        ):
+            self._delta = None
             raise TableSchemaError(
-                f"{self.place} has the columns {', '.join(f'{one.name} {one.type}' for one in found)} by"
-                f" {', '.join(delta.metadata().partition_columns) or 'nothing'}, and needs"
-                f" {', '.join(f'{one.name} {one.type}' for one in self.schema)} by {', '.join(self.partition_by)}: move"
-                " it away, or give it these columns"
+                f"{self.place} has the columns {_columns(found)} by {', '.join(parts) or 'nothing'}, and needs"
+                f" {_columns(self.schema)} by {', '.join(self.partition_by)}: move it away, or give it these columns"
             )
+        self._checked_schema = text
 
     def _opened(self) -> DeltaTable:
         if self._delta is None and not self.exists():
-            raise TableNotFoundError(f"there is no table {self.place}")
+            raise TableMissingError(f"there is no table at {self.place}")
         assert self._delta is not None
         return self._delta
-
-    def _delta_at(self, version: int) -> DeltaTable:
-        return DeltaTable(self.place, version=version, storage_options=self.storage.options or None)
 
     def _paths_in(self, partition: dict[str, str]) -> list[str]:
         return [one.path for one in self.files() if one.partition == partition]
 
     def _tried(self, work: Callable[[], Any]) -> Any:
         """The result of `work`, tried again while the store may do better the next time."""
-        for number in range(TRIES):
+        for number in range(STORE_TRIES):
             if number:
                 self._wait(WAIT_S * (1 << (number - 1)))
             try:
                 return work()
-            except (DeltaError, OSError) as exc:
-                if not is_worth_trying_again(exc) or number == TRIES - 1:
-                    raise table_error(exc, self.place) from exc
-        raise AssertionError
+            except (DeltaError, OSError, StoreError) as exc:
+                error = table_error(exc, self.place)
+                # The text of a store's answer is not kept as the cause: a log would show it.
+                cause = exc if self.storage.is_local else None
+            if not is_worth_trying_again(error):
+                break
+        raise error from cause
 
 
-def table_files(delta: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[TableFile]:
-    """The data files of a table at its version, by path."""
-    rows = pa.table(delta.get_add_actions(flatten=False)).to_pylist()
-    return sorted(
-        (
-            TableFile(
-                path=row["path"],
-                size=row["size_bytes"],
-                rows=row["num_records"] or 0,
-                partition={name: str(row["partition"][name]) for name in partition_by},
-                minimum={name: value for name, value in (row.get("min") or {}).items() if value is not None},
-                maximum={name: value for name, value in (row.get("max") or {}).items() if value is not None},
-                nulls={name: value for name, value in (row.get("null_count") or {}).items() if value is not None},
-                modified_ms=row["modification_time"],
-            )
-            for row in rows
-        ),
-        key=lambda one: one.path,
-    )
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{one.name} {one.type}" for one in schema)

@@ -17,7 +17,8 @@ KEPT_MAX = 5_000
 class LakeTables:
     """The tables of one storage. Those used last are kept open; several threads may use it.
 
-    is_holder: whether this process holds the lake (lake_lock.py). Others only read, or commit beside the holder.
+    is_holder: whether this process holds the lake (lake_lock.py), and so mends what a power cut left of a table. On a
+    disk all others only read.
     """
 
     def __init__(

@@ -1,0 +1,48 @@
+"""The data files that count at a version of a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file that counts at the table's version.
+
+    path: relative to the table. size: bytes. partition: column → value, as text. minimum, maximum: column → Python
+    value (int, float, str, datetime with UTC, date), of columns that have one. nulls: column → count. modified_ms: Unix
+    ms.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str]
+    minimum: dict[str, Any]
+    maximum: dict[str, Any]
+    nulls: dict[str, int]
+    modified_ms: int
+
+
+def table_files(delta: DeltaTable, partition_by: Sequence[str]) -> list[TableFile]:
+    """The data files of a table at its version, by path."""
+    rows = pa.table(delta.get_add_actions(flatten=False)).to_pylist()
+    return sorted(
+        (
+            TableFile(
+                path=row["path"],
+                size=row["size_bytes"],
+                rows=row["num_records"] or 0,
+                partition={name: str(row["partition"][name]) for name in partition_by},
+                minimum={name: value for name, value in (row.get("min") or {}).items() if value is not None},
+                maximum={name: value for name, value in (row.get("max") or {}).items() if value is not None},
+                nulls={name: value for name, value in (row.get("null_count") or {}).items() if value is not None},
+                modified_ms=row["modification_time"],
+            )
+            for row in rows
+        ),
+        key=lambda one: one.path,
+    )

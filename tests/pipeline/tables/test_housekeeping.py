@@ -1,0 +1,155 @@
+"""Merging small files, vacuum, and cleaning up the log."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from queue_engine.pipeline.tables.housekeeping import MS_PER_HOUR, Compaction, clean_log, compact, vacuum
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.pipeline.tables.table_files import TableFile
+from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.vocabulary.errors import DataFileMissingError, TableError
+from tests.pipeline.tables.table_places import APP, DATE, PATH, SCHEMA, data_file, names_in, offsets_of
+
+DAY_MS = 24 * MS_PER_HOUR
+WEEK_MS = 7 * DAY_MS
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> TableStorage:
+    return TableStorage(tmp_path / "lake")
+
+
+@pytest.fixture
+def table(storage: TableStorage) -> LakeTable:
+    """Ten files of ten offsets each, and one more of another date."""
+    table = LakeTables(storage).open(PATH, SCHEMA)
+    for number in range(10):
+        commit(table, number * 10, number * 10 + 10)
+    commit(table, 100, 110, date="2026-11-23")
+    return table
+
+
+def commit(table: LakeTable, first: int, after: int, *, date: str = DATE) -> None:
+    table.commit([data_file(table.storage, first, after, date=date)], APP, after, after=first or None)
+
+
+def is_of_the_day(file: TableFile) -> bool:
+    return file.partition == {"date": DATE}
+
+
+def merged(table: LakeTable, **values: int) -> Compaction:
+    return compact(table, is_closed=is_of_the_day, order_by=["offset"], **values)
+
+
+def test_small_files_of_a_closed_partition_become_one(table: LakeTable) -> None:
+    before = table.version
+    done = merged(table)
+    assert (done.files_before, done.files_after, done.rows) == (10, 1, 100)
+    assert [(one.partition["date"], one.rows) for one in table.files()] == [(DATE, 100), ("2026-11-23", 10)]
+    assert (table.files()[0].minimum["offset"], table.files()[0].maximum["offset"]) == (0, 99)
+    assert (offsets_of(table), table.transaction(APP)) == (list(range(110)), 110)
+    assert len(table.files_at(before)) == 11
+    assert merged(table) == Compaction()
+
+
+def test_a_merge_ends_at_its_size(table: LakeTable) -> None:
+    size = table.files()[0].size
+    done = merged(table, target_bytes=3 * size)
+    assert (done.files_before, done.files_after) == (10, 4) or (done.files_before, done.files_after) == (9, 3)
+    assert offsets_of(table) == list(range(110))
+
+
+def test_a_merge_whose_file_was_replaced_meanwhile_changes_nothing(storage: TableStorage, table: LakeTable) -> None:
+    other = LakeTables(storage).open(PATH, SCHEMA)
+
+    def is_closed(file: TableFile) -> bool:
+        if other.files()[0].rows == 10:
+            merged(other)
+        return is_of_the_day(file)
+
+    with pytest.raises(TableError):
+        compact(table, is_closed=is_closed, order_by=["offset"])
+    assert offsets_of(table) == list(range(110))
+
+
+def test_a_merge_of_a_file_that_is_gone_says_so(table: LakeTable) -> None:
+    Path(table.at(table.files()[3])).unlink()
+    with pytest.raises(DataFileMissingError, match="counts in the table, and is not there: restore it from a backup"):
+        merged(table)
+    assert len(list(Path(table.place, f"date={DATE}").iterdir())) == 9
+
+
+def test_a_vacuum_removes_what_was_replaced_long_enough_ago(table: LakeTable) -> None:
+    before = table.version
+    merged(table)
+    assert vacuum(table, retention_ms=WEEK_MS, unnamed_age_ms=DAY_MS).replaced == 0
+    assert vacuum(table, retention_ms=0, unnamed_age_ms=DAY_MS, protected_versions=[before]).replaced == 0
+    assert sorted(one.rows for one in table.files_at(before)) == [10] * 11
+    done = vacuum(table, retention_ms=0, unnamed_age_ms=DAY_MS)
+    assert (done.replaced, done.unnamed) == (10, 0)
+    assert done.bytes > 0
+    assert offsets_of(table) == list(range(110))
+
+
+def test_a_vacuum_removes_what_no_commit_named_and_nothing_else(storage: TableStorage, table: LakeTable) -> None:
+    killed = data_file(storage, 200, 210)
+    young = data_file(storage, 210, 220)
+    old_layout = Path(table.place, "7-00000000000f4240", "date=2026-11-22", "g000001-000001-part.parquet")
+    old_layout.parent.mkdir(parents=True)
+    old_layout.write_bytes(b"PAR1")
+    for path in (Path(table.at(killed)), old_layout, *Path(table.place, f"date={DATE}").iterdir()):
+        if path != Path(table.at(young)):
+            os.utime(path, (0, 0))
+    done = vacuum(table, retention_ms=WEEK_MS, unnamed_age_ms=DAY_MS)
+    assert (done.replaced, done.unnamed) == (0, 1)
+    assert not Path(table.at(killed)).exists()
+    assert Path(table.at(young)).exists()
+    assert old_layout.exists()
+    assert offsets_of(table) == list(range(110))
+
+
+def test_a_file_that_a_vacuum_may_remove_is_not_committed(storage: TableStorage, table: LakeTable) -> None:
+    class LaterClock:
+        monotonic_ns = staticmethod(time.monotonic_ns)
+
+        def time_ns(self) -> int:
+            return time.time_ns() + 13 * MS_PER_HOUR * 1_000_000
+
+    late = LakeTables(storage, clock=LaterClock()).open(PATH, SCHEMA)
+    file = data_file(storage, 110, 120)
+    with pytest.raises(DataFileMissingError, match=r"written more than 12 hours ago, .* the step is made again"):
+        late.commit([file], APP, 120, after=110)
+    late.commit([file], APP, 120, after=110, age_ms_max=None)
+
+
+def test_the_log_keeps_what_young_and_protected_versions_need(storage: TableStorage, table: LakeTable) -> None:
+    log = Path(table.place, "_delta_log")
+    table.checkpoint()
+    commit(table, 110, 120)
+    for version in range(12, 15):
+        (log / f"{version:020d}.json#1").touch()
+    assert clean_log(table, keep_ms=DAY_MS) == 0
+    assert clean_log(table, keep_ms=-1000, protected_versions=[5]) == 3
+    assert len(table.files_at(5)) == 5
+    # The checkpoints of versions 11 and 12 stand for the commits before them.
+    assert clean_log(table, keep_ms=-1000, protected_versions=[11]) == 11
+    assert len(table.files_at(11)) == 11
+    assert clean_log(table, keep_ms=-1000) == 2
+    assert names_in(log) == [f"{12:020d}.checkpoint.parquet", f"{12:020d}.json", "_last_checkpoint"]
+    again = LakeTables(storage).open(PATH, SCHEMA)
+    assert (again.transaction(APP), offsets_of(again)) == (120, list(range(120)))
+    with pytest.raises(TableError, match=r"archive/orders can't be read as of version 5: its log"):
+        again.files_at(5)
+
+
+def test_a_table_that_others_cleaned_up_is_taken_in_again(storage: TableStorage, table: LakeTable) -> None:
+    other = LakeTables(storage).open(PATH, SCHEMA)
+    assert other.refresh() == 11
+    for number in range(11, 14):
+        commit(table, number * 10, number * 10 + 10)
+    clean_log(table, keep_ms=-1000)
+    assert (other.transaction(APP), offsets_of(other)) == (140, list(range(140)))
