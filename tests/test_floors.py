@@ -81,6 +81,7 @@ MAY_IMPORT = {
     "pipeline.expression": "vocabulary",
     "pipeline.lake": "vocabulary disk",
     "pipeline.tables": "vocabulary disk",
+    "pipeline.query": "vocabulary vocabulary.options pipeline.tables",
     "pipeline.source": "vocabulary wire disk commit_log",
     "pipeline.job": "vocabulary pipeline.lake pipeline.source",
     "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.source pipeline.job",
@@ -122,7 +123,9 @@ CONSOLE_MAY_IMPORT = {
     "message_views": "vocabulary audit gateway answers messages permissions views",
     "console": "vocabulary accounts audit permissions security live views message_views",
     "management": "vocabulary accounts audit gateway views console",
-    "management.commands": "vocabulary database pacing graphs accounts audit gateway hub console management",
+    "management.commands": (
+        "vocabulary database pacing graphs accounts audit gateway hub permissions console management"
+    ),
 }
 
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}

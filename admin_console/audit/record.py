@@ -189,8 +189,8 @@ def record_event(
     _add(row)
 
 
-def record_command(actor: str, action: str, *, detail: str) -> None:
-    """Write what `penstock user` did; `actor` is the account of the operating system."""
+def record_command(actor: str, action: str, *, detail: str, topic: str = "") -> None:
+    """Write what a command did or is about to read; `actor` is the account of the operating system."""
     row = AuditRow(
         act_id=uuid.uuid4().hex,
         phase=Phase.EVENT,
@@ -198,6 +198,7 @@ def record_command(actor: str, action: str, *, detail: str) -> None:
         actor=actor[:64],
         via=VIA_COMMAND_LINE,
         action=action,
+        topic=topic[:64],
         detail=detail[:200],
         verdict=Verdict.DONE,
     )

@@ -2,7 +2,7 @@
 
 A command that fails, or that is called wrongly, costs one sentence on standard error and status 2. Status 1 is for a
 command that did its work and found damage, and for a server that did not end well. `serve` makes the data directory;
-for the others, but for `pipeline` and `systemd`, it has to be there.
+for the others, but for `pipeline`, `sql` and `systemd`, it has to be there.
 """
 
 import difflib
@@ -35,6 +35,7 @@ COMMANDS = {
     "pipeline": "run a job of the data pipeline by hand, or show what the jobs do",
     "publish": "publish what standard input has, a message a line",
     "serve": "start the queue engine and its console",
+    "sql": "ask the archive, the history and the audit list with SQL, read only",
     "stat": "print the figures of topics and channels, again and again",
     "systemd": "print a unit that runs the server under systemd",
     "tail": "print the messages of topics as they come",
@@ -44,8 +45,8 @@ COMMANDS = {
     "topology": "show, check and repair topology.json",
     "user": "add, list, change and disable the users of the console",
 }
-# `pipeline run` may work on another server's messages, and makes its own files.
-WITHOUT_DATA_DIRECTORY = ("pipeline",)
+# `pipeline run` may work on another server's messages, and makes its own files; `sql` may ask a lake alone.
+WITHOUT_DATA_DIRECTORY = ("pipeline", "sql")
 # `systemd` prints what another account is to run, before there is a directory or beside a running server. The others
 # are clients of servers, wherever these are.
 ABOUT_NO_DATA = ("forward", "import_nsqd", "publish", "stat", "systemd", "tail", "to_file", "to_http")

@@ -33,6 +33,7 @@ _FURTHER_ACTIONS = (
     "set_password",
     "disable_user",
     "enable_user",
+    "query_archive",
     AGEING,
 )
 # Older rows keep the old name of an act: rows are never changed.

@@ -247,6 +247,10 @@ class PipelineError(PenstockError):
     """A job of the data pipeline can't go on; the text says why, where, and how to mend it."""
 
 
+class QueryError(PipelineError):
+    """A query of archive and history was refused or failed; the text says why, with the value and the limit."""
+
+
 class UnreadableSampleError(PipelineError):
     """A message of the samples' topic is not a sample that this version knows."""
 

@@ -151,6 +151,7 @@ ONLY: dict[str, tuple[str, str]] = {
 
 # A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "console/management/test_sql_command.py": "the archive and the audit list are the same",
     "clients/test_console_tls.py": "what lies between a socket and its session",
     "clients/test_wire_layers.py": "what lies between a socket and its session",
     "service/layers/test_compression_layer.py": "what lies between a socket and its session",

@@ -1,0 +1,88 @@
+"""What a query can ask: which views there are, and which tables they are made of.
+
+A view's name is the topic's. SQL does not tell capitals from small letters, topics do: of names that SQL takes for one
+the first has it, and the others get ~2, ~3 … behind them, which no topic's name can have. The fixed names come first.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.vocabulary.errors import QueryError
+from queue_engine.vocabulary.names import is_valid_name
+
+ARCHIVE = "archive"
+ARCHIVE_GAPS = "archive_gaps"
+HISTORY = "history"
+HISTORY_VIEWS = {"history_minutes": "minutes", "history_hours": "hours"}
+AUDIT = "audit"
+FIXED_NAMES = (ARCHIVE_GAPS, *HISTORY_VIEWS, AUDIT)
+
+# What a view selects of its table.
+_OF_ARCHIVE = (
+    '"offset", published_at, message_id, "key", body, try(decode(body)) AS text, '
+    "try_cast(try(decode(body)) AS JSON) AS json, replayed, server, date"
+)
+_OF_HISTORY = 'to_timestamp(t) AS "at", *'
+# The columns that a view has before there is a table: so a question about nothing has an answer without rows.
+_GAPS_COLUMNS = {
+    "topic": "VARCHAR", "server": "VARCHAR", "number": "BIGINT", "id_base": "BIGINT", "first_offset": "BIGINT",
+    "next_offset": "BIGINT", "count": "BIGINT", "reason": "VARCHAR", "at": "TIMESTAMPTZ",
+}  # fmt: skip
+_HISTORY_COLUMNS = {"t": "BIGINT", "node": "VARCHAR", "topic": "VARCHAR", "channel": "VARCHAR"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One view. place, table: the storage of the table, and its path there. select: its columns, as SQL. empty: columns
+    and types, where a missing table has no rows; none where it is an error. topic: the archived topic, or ""."""
+
+    name: str
+    place: str
+    table: str
+    select: str = "*"
+    empty: dict[str, str] = field(default_factory=dict)
+    topic: str = ""
+
+    def is_named_in(self, sql: str) -> bool:
+        """Whether the query can name the view: else its table is not opened."""
+        return self.name.lower() in sql.lower()
+
+
+def views_of(
+    lake: TableStorage, history: TableStorage, *, may_read_bodies: bool, sees_topic: Callable[[str], bool] | None = None
+) -> list[View]:
+    """The views of a lake and of the history at `history`, by name. may_read_bodies: else no topic has a view.
+    sees_topic: which topics do; None for all. Raises QueryError where the lake can't be reached."""
+    found = [View(name, history.place, table, _OF_HISTORY, _HISTORY_COLUMNS) for name, table in HISTORY_VIEWS.items()]
+    found.append(View(ARCHIVE_GAPS, lake.place, ARCHIVE_GAPS, empty=_GAPS_COLUMNS))
+    if may_read_bodies:
+        try:
+            topics = [one for one in lake.directories(ARCHIVE) if is_valid_name(one)]
+        except OSError as exc:
+            raise QueryError(f"The archive in {lake.place} can't be listed: {exc}") from exc
+        found += [
+            View(name, lake.place, f"{ARCHIVE}/{topic}", _OF_ARCHIVE, topic=topic)
+            for topic, name in names_of(topics).items()
+            if sees_topic is None or sees_topic(topic)
+        ]
+    return sorted(found, key=lambda one: one.name)
+
+
+def names_of(topics: Iterable[str]) -> dict[str, str]:
+    """Topic → the name of its view. The names do not depend on what the caller may see."""
+    taken = set(FIXED_NAMES)
+    names = {}
+    for topic in sorted(topics):
+        name, number = topic, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{topic}~{number}"
+        taken.add(name.lower())
+        names[topic] = name
+    return names
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'

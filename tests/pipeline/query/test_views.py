@@ -1,0 +1,103 @@
+"""Which views there are, by which names, and what they leave unread."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_engine.pipeline.query.child import Task, checked_relation, locked_database
+from queue_engine.pipeline.query.views import names_of
+from queue_engine.pipeline.tables.storage import TableStorage
+from tests.pipeline.query.archived_topic import archive_days, views
+
+
+def rows_of(lake: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Without a process of its own."""
+    known = [one for one in views(str(lake)) if one.is_named_in(sql)]
+    task = Task(sql, 0, 256 << 20, 1_000, 2, known)
+    return list(checked_relation(locked_database(task), sql).fetchall())
+
+
+def test_a_view_has_the_name_of_its_topic_and_each_name_is_there_once() -> None:
+    assert names_of(["orders.eu", "Orders", "orders", "audit", "ORDERS"]) == {
+        "ORDERS": "ORDERS",
+        "Orders": "Orders~2",
+        "audit": "audit~2",
+        "orders": "orders~3",
+        "orders.eu": "orders.eu",
+    }
+
+
+def test_without_the_right_to_bodies_no_topic_is_a_view(tmp_path: Path) -> None:
+    archive_days(str(tmp_path), "orders", 1, 1)
+    (tmp_path / "archive" / "not a topic").mkdir()
+    assert [one.name for one in views(str(tmp_path))] == ["archive_gaps", "history_hours", "history_minutes", "orders"]
+    assert [one.name for one in views(str(tmp_path), may_read_bodies=False)] == [
+        "archive_gaps",
+        "history_hours",
+        "history_minutes",
+    ]
+
+
+def test_a_query_reads_a_topic_and_its_bodies_as_text(tmp_path: Path) -> None:
+    archive_days(str(tmp_path), "orders.eu", 2, 3, [b'{"a": "\xc3\xa4"}', b"\xff", b""])
+    found = rows_of(tmp_path, """SELECT "offset", text, json->>'$.a', body FROM "Orders.EU" ORDER BY 1 LIMIT 3""")
+    assert found == [(0, '{"a": "ä"}', "ä", b'{"a": "\xc3\xa4"}'), (1, None, None, b"\xff"), (2, "", None, b"")]
+    assert rows_of(tmp_path, 'SELECT count(*), min(date)::VARCHAR, max(server) FROM "orders.eu"') == [
+        (6, "2026-10-01", "a")
+    ]
+
+
+def test_views_without_a_table_have_no_rows_and_a_topic_without_one_is_named(tmp_path: Path) -> None:
+    assert rows_of(tmp_path, "SELECT * FROM archive_gaps, history_minutes") == []
+    (tmp_path / "archive" / "orders" / "1-0000000000000000").mkdir(parents=True)
+    with pytest.raises(Exception, match=r"orders has no table in .* yet"):
+        rows_of(tmp_path, "SELECT * FROM orders")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "date = '2026-10-17'",
+        "date BETWEEN '2026-10-16' AND '2026-10-18' AND date <> '2026-10-16' AND date < '2026-10-18'",
+        '"offset" BETWEEN 160 AND 169',
+        "published_at >= '2026-10-17' AND published_at < '2026-10-18'",
+        "published_at > TIMESTAMPTZ '2026-10-18 00:00:00+00' - INTERVAL 1 DAY AND published_at < '2026-10-17 02:00+02'",
+        "message_id >= '00000000000000a0' AND message_id <= '00000000000000a9'",
+        "date = '2026-10-17' AND text LIKE '%magnitude%'",
+    ],
+)
+def test_a_condition_leaves_the_files_of_other_days_unopened(tmp_path: Path, condition: str) -> None:
+    files = archive_days(str(tmp_path), "orders", 30, 10)
+    for day, file in enumerate(files):
+        if day != 16:
+            (tmp_path / file).unlink()
+    rows = 10 if "02:00+02" not in condition else 0
+    assert rows_of(tmp_path, f"SELECT count(*), sum(octet_length(body)) FROM orders WHERE {condition}")[0][0] == rows
+    with pytest.raises(Exception, match="No such file"):
+        rows_of(tmp_path, "SELECT count(*) FROM orders")
+
+
+def test_the_last_microsecond_of_a_file_is_found_by_its_time(tmp_path: Path) -> None:
+    """Statistics that were cut to milliseconds would leave the file out."""
+    archive_days(str(tmp_path), "orders", 3, 10)
+    found = rows_of(tmp_path, "SELECT \"offset\" FROM orders WHERE published_at = '2026-10-02 00:00:09.999999+00'")
+    assert found == [(19,)]
+    found = rows_of(tmp_path, "SELECT \"offset\" FROM orders WHERE published_at > '2026-10-03 00:00:09.999998+00'")
+    assert found == [(29,)]
+
+
+def test_a_damaged_table_costs_a_sentence_that_names_it(tmp_path: Path) -> None:
+    archive_days(str(tmp_path), "orders", 1, 1)
+    for one in (tmp_path / "archive" / "orders" / "_delta_log").iterdir():
+        one.write_bytes(b"{")
+    with pytest.raises(Exception, match="orders can't be read: "):
+        rows_of(tmp_path, "SELECT * FROM orders")
+
+
+def test_the_storage_of_a_view_is_known_by_its_place_alone(tmp_path: Path) -> None:
+    """A task is JSON: no object, and no credentials."""
+    known = views(str(tmp_path))
+    task = Task("SELECT 1", 3, 1, 1, 1, known, {"audit": 5}, ["x"])
+    assert Task.decode(task.encode()) == task
+    assert {one.place for one in known} == {TableStorage(tmp_path).place, TableStorage(tmp_path / "history").place}
