@@ -19,7 +19,7 @@ from typing import Any
 
 from queue_engine.pipeline.query.confinement import end_with, forbid_writing, limit_process
 from queue_engine.pipeline.query.limits import COLUMNS_MAX
-from queue_engine.pipeline.query.views import View, quoted
+from queue_engine.pipeline.query.views import View, one_line, quoted
 
 BATCH_ROWS = 500
 _MESSAGE_LENGTH_MAX = 2_000
@@ -150,7 +150,7 @@ def _add(connection: Any, view: View) -> None:
     try:
         dataset = open_dataset(TableStorage(view.place), view.table)
     except Exception as exc:
-        raise RefusedError(f"{view.name} can't be read: {str(exc)[:_MESSAGE_LENGTH_MAX]}") from exc
+        raise RefusedError(f"{view.name} can't be read: {one_line(exc)}") from exc
     if dataset is not None:
         connection.from_arrow(dataset).project(view.select).create_view(view.name)
     elif view.empty:

@@ -22,13 +22,25 @@ _BATCH_ROWS = 8_192
 
 
 class LeanDataset(ds.FileSystemDataset):
-    """A dataset whose scans read little ahead. duckdb calls `scanner` of the class, with columns and a filter."""
+    """A dataset whose scans read little ahead. duckdb calls `scanner` of the class, with columns and a filter.
+
+    is_on_disk: whether its files are on a disk of this machine.
+    """
+
+    is_on_disk = True
 
     def scanner(self, **given: Any) -> Any:
-        given.setdefault("batch_size", _BATCH_ROWS)
-        given.setdefault("batch_readahead", _BATCHES_AHEAD)
-        given.setdefault("fragment_readahead", _FILES_AHEAD)
-        return super().scanner(**given)
+        # A store is asked for all columns of a row group at once; on a disk that would only hold more in memory.
+        options = ds.ParquetFragmentScanOptions(pre_buffer=not self.is_on_disk, use_buffered_stream=self.is_on_disk)
+        return super().scanner(
+            **{
+                "batch_size": _BATCH_ROWS,
+                "batch_readahead": _BATCHES_AHEAD,
+                "fragment_readahead": _FILES_AHEAD,
+                "fragment_scan_options": options,
+                **given,
+            }
+        )
 
 
 def open_dataset(storage: TableStorage, table: str) -> LeanDataset | None:
@@ -40,14 +52,7 @@ def open_dataset(storage: TableStorage, table: str) -> LeanDataset | None:
     except TableNotFoundError:
         return None
     place = fs.SubTreeFileSystem(storage.at_filesystem(table), storage.filesystem)
-    # A store is asked for all columns of a row group at once; on a disk that would only hold more in memory.
-    options = ds.ParquetFragmentScanOptions(
-        pre_buffer=not storage.is_local, use_buffered_stream=storage.is_local, thrift_string_size_limit=64 << 20
-    )
     whole = delta.to_pyarrow_dataset(filesystem=place)
-    form = ds.ParquetFileFormat(default_fragment_scan_options=options)
-    fragments = [
-        form.make_fragment(one.path, filesystem=place, partition_expression=one.partition_expression)
-        for one in whole.get_fragments()
-    ]
-    return LeanDataset(fragments, whole.schema, form, place)
+    lean = LeanDataset(list(whole.get_fragments()), whole.schema, whole.format, place)
+    lean.is_on_disk = storage.is_local
+    return lean

@@ -23,7 +23,7 @@ FILE_SCHEMA = pa.schema(
         pa.field("server", pa.string()),
     ]
 )
-SCHEMA = FILE_SCHEMA.append(pa.field("date", pa.date32()))
+SCHEMA = FILE_SCHEMA.append(pa.field("date", pa.string()))
 BEGIN = datetime(2026, 10, 1, tzinfo=UTC)
 
 
