@@ -145,6 +145,11 @@ def clean_log(table: LakeTable, *, keep_ms: int, protected_versions: Collection[
     """Remove commits and checkpoints that a checkpoint stands for, when they are older than `keep_ms` and no protected
     version needs them; and unfinished files. Writes a checkpoint first. Returns how many files it removed."""
     table.checkpoint()
+    with table.storage.locked(posixpath.join(table.path, LOG)):
+        return _clean_log(table, keep_ms, protected_versions)
+
+
+def _clean_log(table: LakeTable, keep_ms: int, protected_versions: Collection[int]) -> int:
     storage = table.storage
     listed = {posixpath.basename(one.path): one for one in storage.list_files(posixpath.join(table.path, LOG))}
     listing = log_listing(list(listed))
@@ -199,6 +204,7 @@ def _tables_of(table: LakeTable, file: TableFile, schema: pa.Schema) -> Iterator
     """The rows of a data file, in pieces. A column that it does not have yet is null."""
     try:
         with (
+            table.storage.sentences(),
             table.storage.filesystem.open_input_file(table.at_filesystem(file)) as source,
             pq.ParquetFile(source) as parquet,
         ):

@@ -48,9 +48,15 @@ def mend_log(storage: TableStorage, table: str) -> int:
     Returns the version up to which commits are durable: that of the checkpoint which is, -1 for none. Raises
     TableDamagedError, TableCheckpointError, OSError.
     """
-    listing = _list(storage, table)
-    if listing.last < 0:
+    if _list(storage, table).last < 0:
         return -1
+    # Another process may be writing a checkpoint.
+    with storage.locked(posixpath.join(table, LOG)):
+        return _mend(storage, table)
+
+
+def _mend(storage: TableStorage, table: str) -> int:
+    listing = _list(storage, table)
     confirmed = _confirmed_version(storage, table)
     base = _mend_checkpoints(storage, table, listing, confirmed)
     last = listing.last

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from queue_engine.pipeline.tables.statistics import delta_statistics
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.errors import StoreError
 
 ROW_GROUP_ROWS = 1 << 17
 # What is not yet written of a row group.
@@ -75,7 +76,7 @@ class DataFileWriter:
     ) -> None:
         """table: its path in the storage. schema: of the batches: the table's columns in their order, without those of
         the partition. partition: column → value, such as {"date": "2026-11-22"}. dictionary: the columns whose values
-        are often the same, or all. Raises OSError."""
+        are often the same, or all. Its methods raise OSError, and StoreError of an object store."""
         self._storage = storage
         self._schema = schema
         self._partition = partition
@@ -93,11 +94,12 @@ class DataFileWriter:
         self.file: DataFile | None = None
         if storage.is_local:
             storage.make_directory(posixpath.dirname(self._whole_path))
-        self._stream = storage.filesystem.open_output_stream(storage.at_filesystem(self._whole_path))
-        self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", use_dictionary=dictionary)
+        with storage.sentences():
+            self._stream = storage.filesystem.open_output_stream(storage.at_filesystem(self._whole_path))
+            self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", use_dictionary=dictionary)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Append rows, in a piece as small as it comes. Raises OSError, pa.ArrowInvalid for other columns."""
+        """Append rows, in pieces as small as they come. Raises pa.ArrowInvalid for other columns."""
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         self._pending.append(table)
         self._pending_rows += table.num_rows
@@ -107,11 +109,12 @@ class DataFileWriter:
             self._flush()
 
     def close(self) -> DataFile:
-        """End the file. It is not durable before its commit. Raises OSError."""
+        """End the file. It is not durable before its commit."""
         self._flush()
-        self._writer.close()
-        size = self._stream.tell()
-        self._stream.close()
+        with self._storage.sentences():
+            self._writer.close()
+            size = self._stream.tell()
+            self._stream.close()
         self.file = DataFile(
             path=self.path,
             size=size,
@@ -128,12 +131,13 @@ class DataFileWriter:
             self._writer.close()
             self._stream.close()
             self._storage.remove([self._whole_path])
-        except (OSError, pa.ArrowException):
+        except (OSError, StoreError, pa.ArrowException):
             pass
 
     def _flush(self) -> None:
         if self._pending_rows:
-            self._writer.write_table(pa.concat_tables(self._pending), row_group_size=self._row_group_rows)
+            with self._storage.sentences():
+                self._writer.write_table(pa.concat_tables(self._pending), row_group_size=self._row_group_rows)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def __enter__(self) -> "DataFileWriter":

@@ -11,9 +11,11 @@ in no attribute, option or argument here. A storage can be pickled; the process 
 """
 
 import errno
+import fcntl
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,6 +23,7 @@ from typing import Any
 from pyarrow import fs
 
 from queue_engine.disk.files import Files
+from queue_engine.pipeline.tables.store_errors import sentences
 from queue_engine.pipeline.tables.store_options import delta_options, scheme_of, store_filesystem
 from queue_engine.vocabulary.clock import NS_PER_MS
 
@@ -40,8 +43,7 @@ class TableStorage:
     """The place `place`: a local path, or a URL. Every path given to a method is relative to it, with "/".
 
     Making one asks nothing of the place; raises StorePlaceError for a URL that is none. The methods raise the OSError
-    of the system, or of pyarrow for an object store; `store_errors.py` makes sentences of them. All may be called by
-    several threads.
+    of the system; for an object store StoreError and its classes. All may be called by several threads.
 
     place: as text, for messages; it never has credentials. is_local: whether it is a directory of this machine.
     """
@@ -93,6 +95,15 @@ class TableStorage:
 
     # Files.
 
+    @contextmanager
+    def sentences(self) -> Iterator[None]:
+        """For work on `filesystem`: an object store's errors become StoreError and its classes."""
+        if self.is_local:
+            yield
+            return
+        with sentences(self.place):
+            yield
+
     def size_of(self, path: str) -> int | None:
         """Bytes of the file at `path`; None when there is none. A symbolic link is no file."""
         return self.sizes_of([path])[0]
@@ -101,7 +112,8 @@ class TableStorage:
         """As `size_of`, for many."""
         if self.is_local:
             return [self.files.size_of(self.at(path)) for path in paths]
-        found = self.filesystem.get_file_info([self.at_filesystem(path) for path in paths])
+        with sentences(self.place):
+            found = self.filesystem.get_file_info([self.at_filesystem(path) for path in paths])
         return [one.size if one.type == fs.FileType.File else None for one in found]
 
     def exists(self, path: str) -> bool:
@@ -111,15 +123,14 @@ class TableStorage:
         """Every file below `path`, in no order; none when there is no such directory."""
         selector = fs.FileSelector(self.at_filesystem(path), recursive=True, allow_not_found=True)
         cut = len(self.at_filesystem()) + 1
-        for one in self.filesystem.get_file_info(selector):
+        for one in self._selected(selector):
             if one.type == fs.FileType.File:
                 yield StoredFile(one.path[cut:], one.size, one.mtime_ns // NS_PER_MS)
 
     def directories(self, path: str = "") -> list[str]:
         """The names of the directories right below `path`, sorted; none when there is no such directory."""
         selector = fs.FileSelector(self.at_filesystem(path), recursive=False, allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
-        return sorted(one.base_name for one in infos if one.type == fs.FileType.Directory)
+        return sorted(one.base_name for one in self._selected(selector) if one.type == fs.FileType.Directory)
 
     def names(self, path: str) -> list[str]:
         """The names of the files right in the directory `path`, in no order; none when there is no such directory."""
@@ -129,14 +140,21 @@ class TableStorage:
             except FileNotFoundError:
                 return []
         selector = fs.FileSelector(self.at_filesystem(path), recursive=False, allow_not_found=True)
-        return [one.base_name for one in self.filesystem.get_file_info(selector) if one.type == fs.FileType.File]
+        return [one.base_name for one in self._selected(selector) if one.type == fs.FileType.File]
+
+    def _selected(self, selector: Any) -> list[Any]:
+        with sentences(self.place):
+            return list(self.filesystem.get_file_info(selector))
 
     def read(self, path: str, bytes_max: int) -> bytes | None:
         """The bytes of a small file, at most `bytes_max` of them; None when there is none."""
         if self.is_local:
             return self.files.read_whole(self.at(path), bytes_max)
         try:
-            with self.filesystem.open_input_stream(self.at_filesystem(path)) as stream:
+            with (
+                sentences(self.place),
+                self.filesystem.open_input_stream(self.at_filesystem(path)) as stream,
+            ):
                 return bytes(stream.read(bytes_max))
         except FileNotFoundError:
             return None
@@ -148,7 +166,7 @@ class TableStorage:
             self.files.replace(self.at(path), data)
             self._failed.discard(path)
             return
-        with self.filesystem.open_output_stream(self.at_filesystem(path)) as stream:
+        with sentences(self.place), self.filesystem.open_output_stream(self.at_filesystem(path)) as stream:
             stream.write(data)
 
     def remove(self, paths: Iterable[str]) -> int:
@@ -159,7 +177,8 @@ class TableStorage:
                 if self.is_local:
                     self.files.unlink(self.at(path))
                 else:
-                    self.filesystem.delete_file(self.at_filesystem(path))
+                    with sentences(self.place):
+                        self.filesystem.delete_file(self.at_filesystem(path))
                 removed += 1
             except FileNotFoundError:
                 pass
@@ -169,6 +188,19 @@ class TableStorage:
         """Rename a file of a local place, durably."""
         self.files.rename(self.at(path), self.at(to))
         self.files.sync_directory(os.path.dirname(self.at(to)))
+
+    @contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """Hold a directory of a local place, which exists, against other processes and threads that do the same."""
+        if not self.is_local:
+            yield
+            return
+        fd = self.files.open(self.at(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            self.files.close_quietly(fd)
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it, durably; nothing on an object store, which has none."""

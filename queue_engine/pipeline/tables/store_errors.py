@@ -40,12 +40,13 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
         re.compile(
             r"AccessDenied|ACCESS_DENIED|InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SignatureDoesNotMatch"
             r"|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|InvalidToken|AuthFailure|Unauthenticated|Unauthorized"
-            r"|\b40[13] (?:Forbidden|Unauthorized)|HTTP status code: 40[13]|HTTP response code: 40[13]|credential",
+            r"|\b40[13] (?:Forbidden|Unauthorized)|HTTP status code: 40[13]|HTTP response code: 40[13]|credential"
+            r"|HTTP status 40[03]\) during Head",
             re.IGNORECASE,
         ),
         lambda place: StoreRefusedError(
-            f"{place}: the store refuses the credentials of the server's environment, or what they may do; reading,"
-            " writing, listing and removing there must be allowed"
+            f"{place}: the store refuses the credentials of the server's environment: they are wrong, have expired, or"
+            " may not read, write, list and remove there"
         ),
     ),
     (

@@ -61,6 +61,8 @@ def store_filesystem(scheme: str, environment: Mapping[str, str] = os.environ) -
             region=_region(environment),
             endpoint_override=host.rstrip("/") or None,
             scheme=protocol or "https",
+            # A small file is one request.
+            allow_delayed_open=True,
             connect_timeout=CONNECT_TIMEOUT_S,
             request_timeout=REQUEST_TIMEOUT_S,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),

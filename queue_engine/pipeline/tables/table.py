@@ -53,7 +53,6 @@ from queue_engine.vocabulary.errors import (
     PipelineError,
     StoreBusyError,
     StoreError,
-    StoreUnreachableError,
     TableMissingError,
     TableSchemaError,
     TableTransactionError,
@@ -284,6 +283,7 @@ class LakeTable:
             for number in range(TRIES):
                 if number:
                     self._wait(WAIT_S * (1 << (number - 1)))
+                is_committing = False
                 try:
                     self._tried(self._refresh)
                     known = self._opened().transaction_version(app_id)
@@ -299,6 +299,7 @@ class LakeTable:
                         self._tried(lambda: self._prepare(added, age_ms_max))
                         is_prepared = True
                     self._sync_log()
+                    is_committing = True
                     self._commit_once(added, removed(), app_id, version, changes_data)
                     self._checkpoint_when_due()
                     return CommitResult.COMMITTED
@@ -309,7 +310,7 @@ class LakeTable:
                     )
                 except (DeltaError, OSError, StoreError) as exc:
                     error = table_error(exc, self.place)
-                    is_unknown = is_unknown or isinstance(error, StoreUnreachableError | StoreBusyError)
+                    is_unknown = is_unknown or is_committing
                     if not is_worth_trying_again(error) or number >= STORE_TRIES:
                         break
             assert error is not None
@@ -358,9 +359,10 @@ class LakeTable:
 
     def _checkpoint(self) -> None:
         self._sync_log()
-        self._opened().create_checkpoint()
-        if self.storage.is_local:
-            confirm_checkpoint(self.storage, self.path, self.version)
+        with self.storage.locked(posixpath.join(self.path, LOG)):
+            self._opened().create_checkpoint()
+            if self.storage.is_local:
+                confirm_checkpoint(self.storage, self.path, self.version)
 
     def _checkpoint_when_due(self) -> None:
         # Not all tables of a round at the same version: the round would take longer each time.

@@ -1,0 +1,219 @@
+"""Tables on S3: commits once, whatever the network does; one sentence for each trouble, without credentials."""
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from queue_engine.pipeline.tables import store_options
+from queue_engine.pipeline.tables.housekeeping import clean_log, compact, vacuum
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.table import CommitResult, LakeTable
+from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.vocabulary.errors import (
+    CommitUnknownError,
+    PipelineError,
+    StoreBusyError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file, offsets_of
+from tests.support.object_store import BUCKET, KEY_ID, SECRET, Fate, ObjectStore
+
+pytestmark = pytest.mark.slow(reason="each step is some requests to a real S3 server")
+
+_prefixes = count()
+
+
+@pytest.fixture(scope="module")
+def running_store() -> Iterator[ObjectStore]:
+    store = ObjectStore()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(running_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    for name, value in running_store.environment.items():
+        monkeypatch.setenv(name, value)
+    # The libraries' own tries take seconds.
+    monkeypatch.setattr(store_options, "TRIES", 1)
+    running_store.heal()
+    return running_store
+
+
+@pytest.fixture
+def storage(store: ObjectStore) -> TableStorage:
+    return TableStorage(f"s3://{BUCKET}/{next(_prefixes)}")
+
+
+@pytest.fixture
+def table(storage: TableStorage) -> LakeTable:
+    return opened(storage)
+
+
+def opened(storage: TableStorage) -> LakeTable:
+    return LakeTables(storage, wait=lambda seconds: None).open(PATH, SCHEMA)
+
+
+def commit(table: LakeTable, first: int, after: int) -> CommitResult:
+    return table.commit([data_file(table.storage, first, after)], APP, after, after=first or None)
+
+
+def test_a_table_lives_on_s3(storage: TableStorage, table: LakeTable) -> None:
+    assert table.transaction(APP) is None
+    for number in range(5):
+        assert commit(table, number * 10, number * 10 + 10) is CommitResult.COMMITTED
+    assert commit(opened(storage), 40, 50) is CommitResult.KNOWN
+    assert table.checkpoint()
+    assert compact(table, is_closed=lambda file: True, order_by=["offset"]).files_before == 5
+    assert vacuum(table, retention_ms=0, unnamed_age_ms=86_400_000).replaced == 5
+    assert clean_log(table, keep_ms=-86_400_000) == 7
+    again = opened(storage)
+    assert (again.transaction(APP), offsets_of(again), len(again.files())) == (50, list(range(50)), 1)
+    assert storage.directories("archive") == ["orders"]
+    storage.write("small.json", b"{}")
+    assert (storage.read("small.json", 10), storage.read("none.json", 10), storage.exists("none")) == (
+        b"{}",
+        None,
+        False,
+    )
+
+
+def test_of_racing_writers_one_commits(storage: TableStorage, table: LakeTable) -> None:
+    table.create()
+    results: list[CommitResult] = []
+
+    def write() -> None:
+        own = opened(storage)
+        for number in range(4):
+            results.append(commit(own, number * 10, number * 10 + 10))
+
+    threads = [threading.Thread(target=write) for _ in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert (len(results), results.count(CommitResult.COMMITTED)) == (12, 4)
+    assert offsets_of(opened(storage)) == list(range(40))
+
+
+def test_whatever_request_of_a_commit_is_lost_its_rows_count_once(store: ObjectStore, storage: TableStorage) -> None:
+    table = opened(storage)
+    commit(table, 0, 10)
+    store.heal()
+    commit(table, 10, 20)
+    fates = (Fate.LOSE_ANSWER, Fate.CUT, Fate.BUSY)
+    cases = [(place, fates[place % 3]) for place in range(len(store.requests))]
+    (writes,) = (place for place, one in enumerate(store.requests) if one[0] == "PUT" and "_delta_log/" in one[1])
+    cases += [(writes, fate) for fate in fates]
+    first = 20
+    for lost, fate in cases:
+        store.fate = fate_at(lost, fate)
+        file = None
+        try:
+            file = data_file(storage, first, first + 10)
+            table.commit([file], APP, first + 10, after=first)
+        except PipelineError:
+            store.heal()
+            whole = file or data_file(storage, first, first + 10)
+            opened(storage).commit([whole], APP, first + 10, after=first)
+        store.heal()
+        first += 10
+    again = opened(storage)
+    assert (again.transaction(APP), offsets_of(again)) == (first, list(range(first)))
+
+
+def fate_at(place: int, fate: Fate) -> Callable[[str, str], Fate]:
+    """The request number `place` has this fate."""
+    numbers = count()
+    return lambda method, path: fate if next(numbers) == place else Fate.PASS
+
+
+def commits_alone(fate: Fate) -> Callable[[str, str], Fate]:
+    """Commits have this fate, and so has what follows the first."""
+    is_hit = False
+
+    def decide(method: str, path: str) -> Fate:
+        nonlocal is_hit
+        is_hit = is_hit or (method == "PUT" and "_delta_log/" in path)
+        return fate if is_hit else Fate.PASS
+
+    return decide
+
+
+def test_a_store_that_goes_away_in_mid_commit_leaves_it_unknown(store: ObjectStore, table: LakeTable) -> None:
+    commit(table, 0, 10)
+    file = data_file(table.storage, 10, 20)
+    store.fate = commits_alone(Fate.LOSE_ANSWER)
+    with pytest.raises(CommitUnknownError, match=r"up to 20 is in the table is not known; the job finds out"):
+        table.commit([file], APP, 20, after=10)
+    store.heal()
+    assert table.commit([file], APP, 20, after=10) is CommitResult.KNOWN
+    assert offsets_of(table) == list(range(20))
+
+
+TROUBLES = {
+    Fate.CUT: (StoreUnreachableError, r"s3://lake/.*: no answer came from the store; the job waits"),
+    Fate.BUSY: (StoreBusyError, r"s3://lake/.*: the store wants fewer requests"),
+    Fate.EXPIRED: (StoreRefusedError, r"s3://lake/.*: .*the credentials.* have expired"),
+    Fate.DENIED: (StoreRefusedError, r"s3://lake/.*: the store refuses the credentials"),
+}
+
+
+@pytest.mark.parametrize("fate", TROUBLES)
+def test_each_trouble_is_a_sentence(
+    store: ObjectStore, table: LakeTable, fate: Fate, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(table, 0, 10)
+    file = data_file(table.storage, 10, 20)
+    acts: list[Callable[[], object]] = [
+        lambda: table.commit([file], APP, 20, after=10),
+        lambda: table.transaction(APP),
+        lambda: opened(table.storage).refresh(),
+        lambda: table.files_at(1),
+        lambda: data_file(table.storage, 20, 30),
+        lambda: list(table.storage.list_files()),
+        lambda: table.storage.read("small.json", 10),
+        lambda: table.storage.write("small.json", b"{}"),
+    ]
+    kind, sentence = TROUBLES[fate]
+    with caplog.at_level(logging.DEBUG):
+        for act in acts:
+            store.heal()
+            store.fate = lambda method, path: fate
+            with pytest.raises(kind, match=sentence) as caught:
+                act()
+            assert len(store.requests) < 15
+            text = "".join(traceback.format_exception(caught.value))
+            assert SECRET not in text
+            assert KEY_ID not in text
+    assert SECRET not in caplog.text
+    assert KEY_ID not in caplog.text
+    store.heal()
+    assert table.commit([file], APP, 20, after=10) is CommitResult.COMMITTED
+
+
+def test_credentials_are_in_no_representation(table: LakeTable) -> None:
+    commit(table, 0, 10)
+    for text in (repr(table.storage), repr(table.storage.options), table.place, str(table.storage.__getstate__())):
+        assert SECRET not in text
+        assert KEY_ID not in text
+
+
+def test_a_bucket_that_does_not_exist_is_named(store: ObjectStore) -> None:
+    storage = TableStorage("s3://nobucket/lake")
+    for act in (lambda: opened(storage).transaction(APP), lambda: data_file(storage, 0, 10)):
+        with pytest.raises(StoreRefusedError, match=r"s3://nobucket/lake.*: there is no such bucket; make it"):
+            act()
+
+
+def test_no_server_at_all_is_a_sentence(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    storage = TableStorage("s3://lake/none")
+    for act in (lambda: opened(storage).transaction(APP), lambda: data_file(storage, 0, 10)):
+        with pytest.raises(StoreUnreachableError, match="no answer came from the store"):
+            act()
