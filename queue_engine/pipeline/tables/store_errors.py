@@ -23,6 +23,7 @@ from queue_engine.vocabulary.errors import (
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_.*(?:KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|STRING|SAS).*")
 TEXT_LENGTH_MAX = 200
+_NAMES = re.compile(r"\w+://\S+|'[^']*'|\bin [\d.]+\s?(?:ns|µs|ms|s)\b")
 
 # The first pattern that matches is taken. {}: the place.
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
@@ -50,12 +51,13 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
         ),
     ),
     (
-        re.compile(r"QuotaExceeded|StorageFull|InsufficientStorage|\b507\b|No space left"),
+        re.compile(r"QuotaExceeded|StorageFull|Insufficient ?Storage|No space left"),
         lambda place: StoreFullError(f"{place}: there is no room left; make room, and the job goes on by itself"),
     ),
     (
         re.compile(
-            r"SlowDown|SLOW_DOWN|Throttl|TooManyRequests|ServiceUnavailable|SERVICE_UNAVAILABLE|\b(?:429|503)\b"
+            r"SlowDown|SLOW_DOWN|Throttl|TooManyRequests|ServiceUnavailable|SERVICE_UNAVAILABLE"
+            r"|(?:429|503) (?:Too|Service|Slow)|HTTP status (?:429|503)"
         ),
         lambda place: StoreBusyError(f"{place}: the store wants fewer requests; the job waits and goes on by itself"),
     ),
@@ -63,8 +65,8 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
         re.compile(
             r"NETWORK_CONNECTION|curlCode|error sending request|error decoding response"
             r"|connect(?:ion (?:closed|reset|refused)| error)|dns error"
-            r"|timed out|timeout|body (?:write|read)|incomplete|\b50[0-9]\b|INTERNAL_FAILURE"
-            r"|UNKNOWN \(HTTP status 5|REQUEST_TIMEOUT",
+            r"|timed out|timeout|body (?:write|read)|incomplete|INTERNAL_FAILURE"
+            r"|HTTP status 5\d\d|50\d (?:Internal|Bad|Gateway)|REQUEST_TIMEOUT",
             re.IGNORECASE,
         ),
         lambda place: StoreUnreachableError(
@@ -85,8 +87,10 @@ def table_error(error: BaseException, place: str) -> PipelineError:
         return StoreError(f"{error.filename or place}: the system refused: {error.strerror}")
     text = str(error)
     if "://" in place:
+        # Names and durations may have any number in them.
+        said = _NAMES.sub("", text)
         for pattern, make in _KNOWN:
-            if pattern.search(text):
+            if pattern.search(said):
                 return make(place)
     if type(error).__name__ == "DeltaProtocolError" or "Unsupported" in text:
         return TableFormatError(
