@@ -15,6 +15,11 @@ _unpack_size = struct.Struct(">i").unpack
 _unpack_size_from = struct.Struct(">i").unpack_from
 
 
+def mpub_count_refused(count: int, count_max: int) -> str:
+    """Why a body of so many messages is refused."""
+    return f"has {count} messages and the most is {count_max} (--max-mpub-messages)"
+
+
 def split_messages(buffer: bytes, start: int, end: int, max_msg_size: int) -> list[bytes]:
     """The bodies in an MPUB body, | count i32 | count × ( size i32 | body ) |, which is buffer[start:end].
 

@@ -22,7 +22,7 @@ from functools import partial
 
 from queue_engine.protocol.commands import NOP, Auth, Command, Dpub, Fin, Identify, Mpub, Pub
 from queue_engine.protocol.line_commands import LineCommands
-from queue_engine.protocol.mpub_body import mpub_error, split_messages
+from queue_engine.protocol.mpub_body import mpub_count_refused, mpub_error, split_messages
 from queue_engine.protocol.words import invalid, parse_number, quoted, text_of, topic_name
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX
@@ -74,8 +74,17 @@ class Parser:
     `feed` does nothing and `next` returns None.
     """
 
-    def __init__(self, *, max_msg_size: int, max_body_size: int, max_req_timeout_ms: int, max_rdy_count: int) -> None:
-        """Sizes in bytes. max_msg_size: one message's body; max_body_size: the body of MPUB, IDENTIFY and AUTH."""
+    def __init__(
+        self,
+        *,
+        max_msg_size: int,
+        max_body_size: int,
+        max_mpub_messages: int,
+        max_req_timeout_ms: int,
+        max_rdy_count: int,
+    ) -> None:
+        """Sizes in bytes. max_msg_size: one message's body; max_body_size: the body of MPUB, IDENTIFY and AUTH.
+        max_mpub_messages: how many messages one MPUB may have."""
         self.admit: Admit | None = None
         """Called with a verb, known or not, and all words of its line before the parser checks any parameter.
 
@@ -86,6 +95,7 @@ class Parser:
         """Called with the topic of an MPUB before its body is read. It may raise ProtocolError."""
         self._max_msg_size = max_msg_size
         self._max_body_size = max_body_size
+        self._max_mpub_messages = max_mpub_messages
         self._max_req_timeout_ms = max_req_timeout_ms
         # The parser reads _buffer from _position on. Too short a rest moves to _chunks and is joined with later
         # reads when there are enough bytes: once a command, not once a read.
@@ -426,6 +436,8 @@ class Parser:
             # The least a message takes is its size and one byte.
             if not 0 < count <= (self._max_body_size - 4) // 5:
                 raise ProtocolError("E_BAD_BODY", f"{verb} invalid message count {count}")
+            if count > self._max_mpub_messages:
+                raise ProtocolError("E_BAD_BODY", f"{verb} {mpub_count_refused(count, self._max_mpub_messages)}")
         if len(buffer) - at < 4 + size:
             self._needed_bytes = 4 + size
             return None

@@ -66,7 +66,7 @@ def encode_batch(bodies: Sequence[bytes], keys: Sequence[bytes] | None) -> bytes
     return b"".join(parts)
 
 
-def split_batch(data: bytes, message_bytes_max: int) -> tuple[list[bytes], list[bytes]]:
+def split_batch(data: bytes, message_bytes_max: int, count_max: int) -> tuple[list[bytes], list[bytes]]:
     """Bodies and keys of a request's body. Raises BatchFormatError."""
     if len(data) < _COUNT.size:
         raise BatchFormatError(f"{len(data)} bytes hold no message count")
@@ -75,6 +75,8 @@ def split_batch(data: bytes, message_bytes_max: int) -> tuple[list[bytes], list[
         raise BatchFormatError(
             f"the message count is {count}, which {len(data)} bytes can't hold; it must be 1 or more"
         )
+    if count > count_max:
+        raise BatchFormatError(f"it has {count} messages and the most is {count_max} (--max-mpub-messages)")
     bodies: list[bytes] = []
     keys: list[bytes] = []
     at = _COUNT.size

@@ -19,6 +19,7 @@ class Unfinished(Exception):
 class Limits:
     max_msg_size: int = 1000
     max_body_size: int = 5000
+    max_mpub_messages: int = 500
     max_req_timeout_ms: int = 3_600_000
     max_rdy_count: int = 2500
 
@@ -113,6 +114,9 @@ def _command(left: Input, limits: Limits) -> c.Command:
         need(size >= 4, "E_BAD_BODY", "MPUB failed to read message count")
         count = left.size()
         need(0 < count <= (limits.max_body_size - 4) // 5, "E_BAD_BODY", f"MPUB invalid message count {count}")
+        limit = limits.max_mpub_messages
+        why = f"MPUB has {count} messages and the most is {limit} (--max-mpub-messages)"
+        need(count <= limit, "E_BAD_BODY", why)
         return c.Mpub(topic, messages(Input(left.take(size - 4)), count, limits.max_msg_size))
     raise ProtocolError("E_INVALID", f"invalid command {verb}")
 

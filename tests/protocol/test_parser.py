@@ -34,6 +34,7 @@ def new_parser(limits: Limits = LIMITS) -> Parser:
     return Parser(
         max_msg_size=limits.max_msg_size,
         max_body_size=limits.max_body_size,
+        max_mpub_messages=limits.max_mpub_messages,
         max_req_timeout_ms=limits.max_req_timeout_ms,
         max_rdy_count=limits.max_rdy_count,
     )
@@ -266,6 +267,7 @@ REFUSALS: list[tuple[bytes, str]] = [
     (b"MPUB t\n" + size(3), "E_BAD_BODY MPUB failed to read message count"),
     (b"MPUB t\n" + size(40) + size(0), "E_BAD_BODY MPUB invalid message count 0"),
     (b"MPUB t\n" + size(40) + size(-1), "E_BAD_BODY MPUB invalid message count -1"),
+    (b"MPUB t\n" + size(40) + size(501), "E_BAD_BODY MPUB has 501 messages and the most is 500 (--max-mpub-messages)"),
     (b"MPUB t\n" + size(40) + size(1000), "E_BAD_BODY MPUB invalid message count 1000"),
     (
         b"MPUB t\n" + sized(mpub_body(*[b"x"] * 5, b"", b"y")),
@@ -401,7 +403,7 @@ def test_what_is_buffered_and_in_progress_is_visible() -> None:
 
 def test_a_huge_body_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # 5 MB in 64 KiB reads: asking after each read must not touch what is already there.
-    limits = Limits(max_msg_size=1 << 20, max_body_size=5 << 20)
+    limits = Limits(max_msg_size=1 << 20, max_body_size=5 << 20, max_mpub_messages=10_000)
     sent = b"MPUB t\n" + sized(mpub_body(*[b"x" * 1000] * 5000))
     parser = new_parser(limits)
     steps = 0

@@ -9,7 +9,7 @@ BODY = b"\0\0\0\2" + b"\0\0" + b"\0\0\0\1" + b"a" + b"\0\1" + b"\0\0\0\2" + b"k"
 
 def test_a_body_is_these_bytes() -> None:
     assert encode_batch([b"a", b"bc"], [b"", b"k"]) == BODY
-    assert split_batch(BODY, 100) == ([b"a", b"bc"], [b"", b"k"])
+    assert split_batch(BODY, 100, 10) == ([b"a", b"bc"], [b"", b"k"])
 
 
 def test_messages_without_keys_have_empty_ones() -> None:
@@ -19,7 +19,7 @@ def test_messages_without_keys_have_empty_ones() -> None:
 def test_a_body_cut_at_any_byte_is_no_batch() -> None:
     for size in range(len(BODY)):
         with pytest.raises(BatchFormatError):
-            split_batch(BODY[:size], 100)
+            split_batch(BODY[:size], 100, 10)
 
 
 def test_an_answer_is_these_bytes() -> None:

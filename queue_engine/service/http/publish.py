@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from queue_engine.delivery.stats import VIA_HTTP
 from queue_engine.engine import Engine
-from queue_engine.protocol.mpub_body import split_messages
+from queue_engine.protocol.mpub_body import mpub_count_refused, split_messages
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.refused_publishes import reason_of
 from queue_engine.service.http import log_queries
@@ -103,18 +103,31 @@ class PublishRoutes:
         if len(body) < 4 or not 0 < count <= (options.max_body_size - 4) // 5:
             shown = f"the message count is {count}" if len(body) >= 4 else f"{len(body)} bytes hold no message count"
             raise Refusal(413, "BAD_BODY", f"{shown}; it must be 1 to {(options.max_body_size - 4) // 5}")
+        self._check_count(count)
         try:
             return split_messages(body, 0, len(body), options.max_msg_size)
         except ProtocolError as exc:
             raise Refusal(413, exc.code.removeprefix("E_"), exc.description) from exc
 
     def _split_lines(self, body: bytes) -> list[bytes]:
-        bodies = [line for line in body.split(b"\n") if line]
+        # Without empty lines, by loops in C: all of the body may be newlines.
+        while b"\n\n" in body:
+            body = body.replace(b"\n\n", b"\n")
+        body = body.strip(b"\n")
+        if not body:
+            return []
+        self._check_count(body.count(b"\n") + 1)
+        bodies = body.split(b"\n")
         longest = max(map(len, bodies), default=0)
         if longest > self._options.max_msg_size:
             limit = self._options.max_msg_size
             raise Refusal(413, "MSG_TOO_BIG", f"a message has {longest} bytes and the most is {limit} bytes")
         return bodies
+
+    def _check_count(self, count: int) -> None:
+        if count > self._options.max_mpub_messages:
+            why = mpub_count_refused(count, self._options.max_mpub_messages)
+            raise Refusal(413, "BAD_BODY", f"the body {why}")
 
     def _publish(self, head: RequestHead, topic: str, bodies: list[bytes], defer_ms: int, answer: Answer) -> None:
         engine = self._engine
@@ -132,7 +145,7 @@ class PublishRoutes:
         topic = publish_topic(query)
         parameters = log_queries.write_query_of(query)
         try:
-            bodies, keys = split_batch(body, self._options.max_msg_size)
+            bodies, keys = split_batch(body, self._options.max_msg_size, self._options.max_mpub_messages)
         except BatchFormatError as exc:
             raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
 

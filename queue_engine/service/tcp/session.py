@@ -91,6 +91,7 @@ class Session(asyncio.Protocol):
         self._parser = Parser(
             max_msg_size=options.max_msg_size,
             max_body_size=options.max_body_size,
+            max_mpub_messages=options.max_mpub_messages,
             max_req_timeout_ms=options.max_req_timeout_ms,
             max_rdy_count=options.max_rdy_count,
         )

@@ -11,6 +11,7 @@ from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.ticket import DONE, failed
+from queue_engine.wire.batch import encode_batch
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
 from tests.support.stores.delayed_store import DelayedStore
@@ -212,6 +213,24 @@ async def test_a_passed_limit_is_told_with_value_and_limit(server: Server) -> No
 async def test_mpub_takes_lines_and_drops_empty_ones(server: Server) -> None:
     assert (await server.request("POST", "/mpub?topic=t", b"\na\n\nb\nc\nd\n\n")).body == b"OK"
     assert depth(server, "t") == 4
+
+
+async def test_a_batch_of_too_many_messages_is_refused_whole(tmp_path: Path) -> None:
+    async with http_server(tmp_path, max_mpub_messages=3) as server:
+        for target, body in (
+            ("/mpub?topic=t", b"\n\na\nb\n\n\n\nc\nd"),
+            ("/mpub?topic=t&binary=true", binary(b"a", b"b", b"c", b"d")),
+        ):
+            answer = await server.request("POST", target, body)
+            assert (answer.status, answer.message) == (413, "BAD_BODY")
+            assert answer.detail == "the body has 4 messages and the most is 3 (--max-mpub-messages)"
+        batch = encode_batch([b"a", b"b", b"c", b"d"], None)
+        answer = await server.request("POST", f"/log/write?topic=t&batch_key={'0' * 31}1", batch)
+        assert (answer.status, answer.message) == (400, "INVALID_REQUEST")
+        assert answer.detail == "it has 4 messages and the most is 3 (--max-mpub-messages)"
+        assert server.engine.topics == {}
+        assert (await server.request("POST", "/mpub?topic=t", b"\n\na\nb\n\n\n\nc\n\n")).body == b"OK"
+        assert depth(server, "t") == 3
 
 
 async def test_mpub_of_nothing_is_ok_and_makes_the_topic(server: Server) -> None:

@@ -8,7 +8,7 @@ import functools
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -107,6 +107,42 @@ async def test_a_body_in_tiny_chunks_gives_others_a_turn(tmp_path: Path) -> None
         connection.data_received(b"0\r\n\r\n")
         await wait_for_async("the answer", lambda: transport.written.startswith(b"HTTP/1.1 200"))
         connection.connection_lost(None)
+
+
+async def test_a_piece_of_a_body_costs_no_copy_of_what_came_with_it(tmp_path: Path) -> None:
+    copied_bytes = 0
+
+    class Watched(bytearray):
+        def __getitem__(self, which: Any) -> Any:
+            nonlocal copied_bytes
+            got = super().__getitem__(which)
+            copied_bytes += len(got) if isinstance(which, slice) else 0
+            return got
+
+        def __bytes__(self) -> bytes:
+            raise AssertionError(f"all {len(self)} bytes are copied")
+
+    async with http_server(tmp_path) as server:
+        connection, transport = server.api.protocol_factory(), CountedReads()
+        connection.connection_made(cast(asyncio.Transport, transport))
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.data_received(head)
+        connection._http._receive_buffer._data = Watched()
+        pieces = 5_000
+        connection.data_received(b"1\r\nx\r\n" * pieces + b"f4240\r\n" + b"x" * 400_000)
+        await wait_for_async("all pieces to be read", lambda: len(connection._body) >= pieces)
+        assert copied_bytes <= pieces * (HEAD_BYTES_MAX + 100) + 1_000_000
+        connection.connection_lost(None)
+
+
+async def test_what_follows_a_body_in_chunks_is_bounded(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        client = await server.connect()
+        head = b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+        await client.send(head + b"0\r\nX: " + b"x" * HEAD_BYTES_MAX + b"\n\r\n")
+        answer = await client.read_answer()
+        assert (answer.status, answer.body) == (431, b"431 Request Header Fields Too Large")
+        await client.expect_closed()
 
 
 @on_both_loops

@@ -218,13 +218,26 @@ class HttpConnection(asyncio.Protocol):
     def _next_event(self) -> object:
         if self._head is not None and self._head.content_length is not None:
             return self._http.next_event()
-        before = self._http.trailing_data[0]
+        # Of a body not more than what may follow it: it may come in chunks of a byte, and each is an event.
+        unread = self._unread()
+        unread_bytes, before = len(unread), bytes(unread if self._head is None else unread[:HEAD_BYTES_MAX])
         event = self._http.next_event()
         if isinstance(event, h11.Request):
             self._wants_body = event.method != b"HEAD"
         if isinstance(event, h11.Request | h11.EndOfMessage):
-            check_framing(event, before[: len(before) - len(self._http.trailing_data[0])])
+            read_bytes = unread_bytes - len(self._unread())
+            if read_bytes > len(before):
+                raise h11.RemoteProtocolError(
+                    f"what follows a body in chunks has {read_bytes} bytes and the most is {HEAD_BYTES_MAX}",
+                    error_status_hint=431,
+                )
+            check_framing(event, before[:read_bytes])
         return event
+
+    def _unread(self) -> bytearray:
+        """What has come and is not read: h11's own buffer, which its `trailing_data` would copy."""
+        unread: bytearray = self._http._receive_buffer._data
+        return unread
 
     @property
     def _is_waiting(self) -> bool:
@@ -252,7 +265,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _await_head(self) -> None:
         # Entered once: further bytes of the same head do not extend the deadline.
-        has_begun = bool(self._http.trailing_data[0])
+        has_begun = bool(self._unread())
         if self._phase is not _Phase.HEAD:
             self._enter(_Phase.HEAD if has_begun else _Phase.IDLE)
 
@@ -277,7 +290,7 @@ class HttpConnection(asyncio.Protocol):
         if isinstance(begun, BodyLimit) and head.content_length is not None and head.content_length > begun.bytes_max:
             begun = begun.too_big()
             self._handler.body_refused(head, is_crowded=False)
-        here_bytes = len(self._http.trailing_data[0])
+        here_bytes = len(self._unread())
         is_here = head.content_length is not None and head.content_length <= here_bytes
         if isinstance(begun, BodyLimit) and not is_here and self._bodies.is_crowded:
             begun = _CROWDED
@@ -504,7 +517,7 @@ class HttpConnection(asyncio.Protocol):
             self._timer = None
 
     def _reading_took_too_long(self) -> None:
-        if self._http.their_state is h11.IDLE and not self._http.trailing_data[0]:
+        if self._http.their_state is h11.IDLE and not self._unread():
             self._close()  # the client has sent nothing
             return
         detail = f"the request was not complete in time; {len(self._body)} bytes of its body had come"

@@ -19,7 +19,7 @@ PUBLISHING = {
         (parameters.TOPIC.required(), parameters.BINARY),
         body=(
             "a message a line; with binary their count, and each behind its size (4 bytes each, big-endian); "
-            "--max-body-size at most"
+            "--max-body-size bytes and --max-mpub-messages messages at most"
         ),
         errors=(*errors.PUBLISH, errors.MESSAGE_TOO_BIG, errors.BAD_BODY, errors.BAD_MESSAGE),
     ),
