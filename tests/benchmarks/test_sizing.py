@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.benchmarks import sizing
 from tests.benchmarks.sizing import BODY, MIB, of_clients, of_messages, of_topics
 
 # What the README tells operators to plan; the benchmark has the figures themselves.
@@ -11,6 +12,12 @@ RECORD_BYTES_MAX = 90
 CACHE_MIB = 32  # --log-cache-bytes
 
 pytestmark = [pytest.mark.slow(reason="measures real servers"), pytest.mark.timeout(400)]
+
+
+@pytest.fixture(autouse=True)
+def _settled_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits here leave room for what is not settled after a second."""
+    monkeypatch.setattr(sizing, "SETTLE_S", 1.0)
 
 
 def test_a_topic_with_its_channel_takes_no_more_than_planned() -> None:

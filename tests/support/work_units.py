@@ -5,24 +5,18 @@ come last, which may run for a minute each: then one process is done early and t
 """
 
 import re
-from collections.abc import Callable
 
 from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-_KIND = re.compile(r"\[(?:.*-)?diskqueue(?:-.*)?\]$")
-
-# A pattern of a test's path → its unit. Each unit has one browser and one server, or one Spark session.
-TOGETHER: dict[re.Pattern[str], Callable[[str], str]] = {
-    re.compile(r"tests/browser/"): lambda node_id: f"browser, {'diskqueue' if _KIND.search(node_id) else 'log'}",
-    re.compile(r"tests/pipeline/(archive|expression|history|replay|source)/"): lambda node_id: "Spark",
-}
+_ON_DISK_QUEUES = re.compile(r"\[(?:.*-)?diskqueue(?:-.*)?\]$")
+# Tests with the fixture `spark`, whose session lasts as long as the process.
+_WITH_SPARK = re.compile(r"tests/pipeline/(?:(?:archive|expression|history|replay|source)/|test_kill_archive)")
 
 # Units that take more than a few seconds on an idle machine, the longest first. Behind them come those with most tests.
 LONG_UNITS: tuple[str, ...] = (
     "Spark",
     "browser, log",
-    "tests/pipeline/test_kill_archive.py",
     "tests/pipeline/test_cluster_run.py",
     "browser, diskqueue",
     "tests/pipeline/worker/test_process.py",
@@ -39,10 +33,9 @@ _PLACES = {unit: place for place, unit in enumerate(LONG_UNITS)}
 def unit_of(node_id: str) -> str:
     """The unit of a test by its id, such as `tests/browser/test_acts.py::test_pause[log]`."""
     path = node_id.split("::")[0]
-    for pattern, unit in TOGETHER.items():
-        if pattern.match(path):
-            return unit(node_id)
-    return path
+    if path.startswith("tests/browser/"):
+        return "browser, diskqueue" if _ON_DISK_QUEUES.search(node_id) else "browser, log"
+    return "Spark" if _WITH_SPARK.match(path) else path
 
 
 class UnitScheduling(LoadFileScheduling):
