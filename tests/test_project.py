@@ -11,6 +11,7 @@ from admin_console.management.known_variables import KNOWN
 from tests.support.references.all_references import REFERENCES
 from tests.support.references.generated import Reference
 from tests.support.storage_kinds import BOTH, ONCE, ONLY
+from tests.support.work_units import LONG_UNITS, unit_of
 from tests.test_floors import doors, python_modules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -190,6 +191,12 @@ def test_the_table_of_storage_kinds_names_only_what_there_is_each_with_a_reason(
     assert {name for name, reason in named.items() if not reason} == set()
     assert ONLY.keys() & ONCE.keys() == set()
     assert [folder for folder in BOTH if not any(name.startswith(f"{folder}/") for name in known)] == []
+
+
+def test_the_tests_that_come_first_are_there() -> None:
+    names = {f"{name}::test" for name in tracked_files() if re.fullmatch(r"tests/.*test_\w+\.py", name)}
+    units = set(map(unit_of, names)) | {unit_of("tests/browser/test_acts.py::test_pause[log-diskqueue]")}
+    assert set(LONG_UNITS) - units == set()
 
 
 def test_each_slow_test_says_why() -> None:
