@@ -7,6 +7,7 @@ from twisted.internet.interfaces import IOpenSSLContextFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
+from queue_engine.tls.replaceable import MadeOfFiles
 from queue_engine.vocabulary.options.options import Options
 
 _VERSIONS = {
@@ -23,15 +24,22 @@ class _Certificate:
     """Hands Twisted the context."""
 
     def __init__(self, options: Options) -> None:
-        context = SSL.Context(SSL.TLS_SERVER_METHOD)
-        context.set_min_proto_version(_VERSIONS[options.tls_min_version])
-        context.set_options(SSL.OP_NO_COMPRESSION | _NO_RENEGOTIATION)
-        context.use_certificate_chain_file(options.tls_cert)
-        context.use_privatekey_file(options.tls_key)
-        self._context = context
+        self._files = MadeOfFiles(
+            (options.tls_cert, options.tls_key), lambda: _context(options), what="the console's certificate"
+        )
 
     def getContext(self) -> SSL.Context:
-        return self._context
+        return self._files.current()
+
+
+def _context(options: Options) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.set_min_proto_version(_VERSIONS[options.tls_min_version])
+    context.set_options(SSL.OP_NO_COMPRESSION | _NO_RENEGOTIATION)
+    context.use_certificate_chain_file(options.tls_cert)
+    context.use_privatekey_file(options.tls_key)
+    context.check_privatekey()
+    return context
 
 
 def inside_tls(factory: Any, options: Options) -> Any:

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import itertools
 import os
+import stat
 from bisect import bisect_left
 
 from queue_engine.disk.descriptors import DescriptorBudget
@@ -192,12 +193,15 @@ class Files:
         return names[first:last]
 
     def read_whole(self, path: str, size_max: int) -> bytes | None:
-        """The bytes of a small file, at most `size_max` of them; None when there is no such file."""
+        """The bytes of a small file, at most `size_max` of them; None when there is no such file. Raises OSError, also
+        for what is no regular file: reading a FIFO would wait for ever."""
         try:
-            fd = self.open(path, os.O_RDONLY)
+            fd = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file", path)
             # Not size_max at once: the system would have to find memory for it.
             return self.read_at(fd, min(size_max, self.size(fd)), 0)
         except OSError as exc:

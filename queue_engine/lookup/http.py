@@ -4,7 +4,7 @@ An error is `{"message": "CODE"}` with nsqlookupd's code. Web pages of other ori
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
@@ -17,8 +17,9 @@ from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection
 from queue_engine.service.http.exchange.handler import BodyLimit
+from queue_engine.service.http.exchange.paced_steps import PacedSteps
 from queue_engine.service.http.exchange.request import RequestHead
-from queue_engine.service.http.exchange.response import Answer, Response, error_response
+from queue_engine.service.http.exchange.response import Answer, Response, error_response, internal_error
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.names import is_valid_name
@@ -26,6 +27,10 @@ from queue_engine.vocabulary.version import VERSION
 
 BODY_BYTES_MAX = 64 << 10  # no path reads one
 PENDING_BODY_BYTES_MAX = 16 << 20
+# Answers about all registrations that are being made, or wait for each other. Clients that left are among them.
+LONG_ANSWERS_MAX = 64
+_STEP_ROWS = 32
+_STEPS_SHARE = 0.5  # of the loop's time, while all is listed
 LIMITS = ConnectionLimits(idle_timeout_ms=60_000, read_timeout_ms=10_000, write_timeout_ms=30_000)
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -41,7 +46,8 @@ class _RefusedError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Route:
     method: str
-    handle: Callable[[dict[str, str]], Any]  # takes the query; its value becomes JSON, None an empty answer
+    # Takes the query. What it returns becomes JSON, None an empty answer; a generator makes the JSON in steps.
+    handle: Callable[[dict[str, str]], Any]
 
 
 class LookupHttp:
@@ -52,13 +58,14 @@ class LookupHttp:
         self._connections: set[HttpConnection] = set()
         self._refused = RefusedConnections("http", options.max_connections, clock)
         self.bodies = PendingBodies(PENDING_BODY_BYTES_MAX, LIMITS.read_timeout_ms)
+        self._steps = PacedSteps(_STEPS_SHARE, now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
         self._routes = {
             "/ping": _Route("GET", lambda query: b"OK"),
             "/info": _Route("GET", lambda query: {"version": VERSION}),
-            "/topics": _Route("GET", lambda query: {"topics": registrations.topics()}),
+            "/topics": _Route("GET", lambda query: self._topics()),
             "/channels": _Route("GET", lambda query: {"channels": registrations.channels(_topic_given(query))}),
             "/lookup": _Route("GET", self._lookup),
-            "/nodes": _Route("GET", lambda query: {"producers": self._nodes()}),
+            "/nodes": _Route("GET", lambda query: self._nodes()),
             "/debug": _Route("GET", lambda query: self._debug()),
             "/topic/create": _Route("POST", self._create_topic),
             "/topic/delete": _Route("POST", lambda query: registrations.delete_topic(_topic_given(query))),
@@ -102,7 +109,13 @@ class LookupHttp:
         except TooManyRegistrationsError as exc:
             answer(error_response(403, "LIMIT_REACHED", str(exc)))
             return
-        if head.path == "/ping":
+        if isinstance(result, Generator):
+            if len(self._steps) >= LONG_ANSWERS_MAX:
+                detail = f"{len(self._steps)} such requests are being answered and that is the most: try again"
+                answer(error_response(503, "BUSY", detail))
+                return
+            self._steps.add(result, lambda body: answer(Response(200, body, JSON)), lambda: answer(internal_error()))
+        elif head.path == "/ping":
             answer(Response(200, result, nsq_version=False))
         else:
             answer(Response(200, b"") if result is None else Response(200, orjson.dumps(result), JSON))
@@ -116,26 +129,41 @@ class LookupHttp:
         producers = [_fields_of(info) for info in self._registrations.producers(topic)]
         return {"channels": self._registrations.channels(topic), "producers": producers}
 
-    def _nodes(self) -> list[dict[str, Any]]:
-        return [
-            {
+    def _topics(self) -> Generator[None, None, bytes]:
+        return orjson.dumps({"topics": (yield from self._registrations.topics_in_steps())})
+
+    def _nodes(self) -> Generator[None, None, bytes]:
+        parts: list[bytes] = []
+        for info, topics in (yield from self._registrations.nodes_in_steps()):
+            fields = {
                 **_fields_of(info),
                 "tombstones": [one.is_tombstoned for one in topics],
                 "topics": [one.topic for one in topics],
             }
-            for info, topics in self._registrations.nodes()
-        ]
+            parts.append(orjson.dumps(fields))
+            yield
+        return b'{"producers":[%b]}' % b",".join(parts)
 
-    def _debug(self) -> dict[str, list[dict[str, Any]]]:
-        found: dict[str, list[dict[str, Any]]] = {}
+    def _debug(self) -> Generator[None, None, bytes]:
+        parts: list[bytes] = []
+        key = ""
         for row in self._registrations.debug_rows():
+            if row is None:
+                yield
+                continue
             fields = _fields_of(row.peer.info)
             fields["id"] = fields.pop("remote_address")
             fields["last_update"] = row.peer.heard_at_ns
             fields["tombstoned"] = row.tombstoned_at_ns is not None
             fields["tombstoned_at"] = row.tombstoned_at_ns or 0
-            found.setdefault(f"{row.category}:{row.topic}:{row.channel}", []).append(fields)
-        return found
+            before, key = key, f"{row.category}:{row.topic}:{row.channel}"
+            if key == before:
+                parts.append(b"," + orjson.dumps(fields))
+            else:
+                parts.append(b"%b%b:[%b" % (b"]," if before else b"", orjson.dumps(key), orjson.dumps(fields)))
+            if len(parts) % _STEP_ROWS == 0:
+                yield
+        return b"{%b%b}" % (b"".join(parts), b"]" if parts else b"")
 
     # Acts.
 

@@ -9,7 +9,8 @@ channels; only a delete over HTTP removes it. A tombstone hides one producer of 
     peers    each has the names that it registered, so that its end costs no search
 """
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
@@ -88,6 +89,29 @@ class DebugRow:
     channel: str
     peer: Peer
     tombstoned_at_ns: int | None
+
+
+# So many names are sorted, and so many entries listed, in one step: a few milliseconds.
+SORTED_NAMES = 4_096
+STEP_ENTRIES = 256
+
+
+def _all_sorted(names: Iterable[str]) -> Generator[None, None, list[str]]:
+    """Sorts a million names in steps."""
+    unsorted = list(names)
+    parts = []
+    for at in range(0, len(unsorted), SORTED_NAMES):
+        parts.append(sorted(unsorted[at : at + SORTED_NAMES]))
+        if at:
+            yield
+    if len(parts) < 2:
+        return parts[0] if parts else []
+    merged: list[str] = []
+    for name in heapq.merge(*parts):
+        merged.append(name)
+        if len(merged) % STEP_ENTRIES == 0:
+            yield
+    return merged
 
 
 class Registrations:
@@ -214,8 +238,9 @@ class Registrations:
     def peer_count(self) -> int:
         return len(self._peers)
 
-    def topics(self) -> list[str]:
-        return sorted(self._topics)
+    def topics_in_steps(self) -> Generator[None, None, list[str]]:
+        """Yields between short steps, as all that may be long here; what changes meanwhile may be in it or not."""
+        return (yield from _all_sorted(self._topics))
 
     def channels(self, topic: str) -> list[str]:
         """Empty for a topic that is not there."""
@@ -236,32 +261,38 @@ class Registrations:
         ]
         return sorted(found, key=lambda info: (info.broadcast_address, info.tcp_port, info.remote_address))
 
-    def nodes(self) -> list[tuple[PeerInfo, list[NodeTopic]]]:
+    def nodes_in_steps(self) -> Generator[None, None, list[tuple[PeerInfo, list[NodeTopic]]]]:
         """Each active peer with its topics, tombstoned ones included."""
         now_ns = self._clock.monotonic_ns()
         active = [peer for peer in self._peers if self._is_active(peer, now_ns)]
         active.sort(key=lambda peer: (peer.info.broadcast_address, peer.info.tcp_port, peer.info.remote_address))
-        return [
-            (
-                peer.info,
-                [
-                    NodeTopic(topic, self._is_tombstoned(self._topics[topic].producers[peer], now_ns))
-                    for topic in sorted(peer.topics)
-                ],
-            )
-            for peer in active
-        ]
+        nodes = []
+        for peer in active:
+            topics: list[NodeTopic] = []
+            for topic in (yield from _all_sorted(peer.topics)):
+                entry = self._topics.get(topic)
+                producer = None if entry is None else entry.producers.get(peer)
+                if producer is not None:
+                    topics.append(NodeTopic(topic, self._is_tombstoned(producer, now_ns)))
+                if len(topics) % STEP_ENTRIES == STEP_ENTRIES - 1:
+                    yield
+            nodes.append((peer.info, topics))
+            yield
+        return nodes
 
-    def debug_rows(self) -> Iterator[DebugRow]:
-        """Every producer of every registration, inactive ones included."""
-        for peer in self._peers:
+    def debug_rows(self) -> Generator[DebugRow | None, None, None]:
+        """Every producer of every registration, inactive ones included; None where other work may come between."""
+        for peer in list(self._peers):
             yield DebugRow("client", "", "", peer, None)
-        for topic, entry in sorted(self._topics.items()):
-            for producer in entry.producers.values():
+        for topic in (yield from _all_sorted(self._topics)):
+            entry = self._topics.get(topic)
+            if entry is None:
+                continue
+            for producer in list(entry.producers.values()):
                 tombstoned_at_ns = None if producer.tombstoned_ns is None else producer.tombstoned_at_ns
                 yield DebugRow("topic", topic, "", producer.peer, tombstoned_at_ns)
-            for channel, peers in sorted(entry.channels.items()):
-                for peer in peers:
+            for channel in (yield from _all_sorted(entry.channels)):
+                for peer in list(entry.channels.get(channel, ())):
                     yield DebugRow("channel", topic, channel, peer, None)
 
     def _is_active(self, peer: Peer, now_ns: int) -> bool:

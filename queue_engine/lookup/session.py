@@ -4,7 +4,8 @@
                 PING. Behind IDENTIFY's line: size (4 bytes, big-endian) and that many bytes of JSON
     us → peer   size (4 bytes, big-endian) and that many bytes: OK, JSON, or an error such as "E_BAD_TOPIC REGISTER …"
 
-An error ends the conversation. The texts are nsqlookupd's own.
+An error ends the conversation, but for a REGISTER beyond --max-registrations: the nsqd would only connect and register
+anew, again and again, and lose what is registered meanwhile. The texts are nsqlookupd's own.
 """
 
 import logging
@@ -161,7 +162,9 @@ class LookupSession:
             try:
                 self._registrations.register(self._peer, topic, channel)
             except TooManyRegistrationsError as exc:
-                raise ProtocolError("E_INVALID", f"REGISTER refused: {exc}") from exc
+                refusal = ProtocolError("E_INVALID", f"REGISTER refused: {exc}")
+                logger.error("client(%s) - %s", self.remote_address, refusal)
+                return refusal.payload
         logger.info("client(%s) %s topic:%s channel:%s", self.remote_address, command, topic, channel)
         return b"OK"
 

@@ -36,9 +36,9 @@ class Listeners:
         self.http = await self._listen(make_connection, address)
 
     async def open_https(
-        self, make_connection: Callable[[], asyncio.Protocol], address: str, context: ssl.SSLContext
+        self, make_connection: Callable[[], asyncio.Protocol], address: str, context: Callable[[], ssl.SSLContext]
     ) -> None:
-        """As `open_tcp`, HOST:PORT alone."""
+        """As `open_tcp`, HOST:PORT alone. context: for each new connection."""
         self.https = await self._listen(tls_first(make_connection, context), address)
 
     def named(self) -> dict[str, str]:

@@ -39,7 +39,7 @@ from queue_engine.service.monitoring.console_figures import Console
 from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
-from queue_engine.tls.server_context import server_context
+from queue_engine.tls.server_context import server_contexts
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
@@ -288,7 +288,8 @@ class EngineRunner:
         if gate_upkeep.gate.guesses is not None:
             engine.stats.refused_secrets = gate_upkeep.gate.guesses.counts
         bodies = PendingBodies(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
-        tls = server_context(self.options)
+        contexts = server_contexts(self.options)
+        tls = None if contexts is None else contexts.current
         tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies, gate_upkeep.gate, tls=tls)
         http_api = HttpApi(
             engine,

@@ -45,9 +45,12 @@ def _remove_stale(path: str) -> None:
     if not stat.S_ISSOCK(mode):
         raise PenstockError(f"can't listen on {path}: a file is there that is no socket; nothing was changed")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)
-        else:
-            raise PenstockError(f"can't listen on {path}: another process listens there")
+            return
+        except BlockingIOError:
+            pass  # its line is full: a process listens that is stopped, or hangs
+        raise PenstockError(f"can't listen on {path}: another process listens there")

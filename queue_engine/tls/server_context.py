@@ -5,6 +5,7 @@ import warnings
 from dataclasses import dataclass
 from typing import cast
 
+from queue_engine.tls.replaceable import MadeOfFiles
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.options import Options
 
@@ -16,13 +17,19 @@ _VERSIONS = {
 }
 
 
-def server_context(options: Options) -> ssl.SSLContext | None:
-    """The context of NSQ clients and the HTTPS API; None without a certificate.
+def server_contexts(options: Options) -> MadeOfFiles[ssl.SSLContext] | None:
+    """The context of NSQ clients and the HTTPS API, of the files as they are; None without a certificate.
 
     Raises PenstockError, with a sentence that names the file, for one that can't be used.
     """
     if not options.tls_cert:
         return None
+    paths = (options.tls_cert, options.tls_key, options.tls_root_ca_file)
+    return MadeOfFiles(paths, lambda: server_context(options), what="the certificate of TLS")
+
+
+def server_context(options: Options) -> ssl.SSLContext:
+    """The same as the files are now, with a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of the older versions
         context.minimum_version = _VERSIONS[options.tls_min_version]

@@ -4,8 +4,8 @@
 
 A real server without its console. 200 messages a second go through another channel, PUB to the consumer's socket, in
 alternating rounds: alone; while a client reads /stats in JSON four times a second; and while it reads without pause,
-which the server slows down (`service/http/paced_steps.py`). Wall-clock times: other work of the machine disturbs them,
-all kinds of rounds alike.
+which the server slows down (`service/http/exchange/paced_steps.py`). Wall-clock times: other work of the machine
+disturbs them, all kinds of rounds alike.
 """
 
 import argparse

@@ -2,9 +2,12 @@
 
 import random
 
+import orjson
 import pytest
 
+from queue_engine.lookup import registrations
 from queue_engine.lookup.registrations import PeerInfo, Registrations, TooManyRegistrationsError
+from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
 from tests.support.lookup import Lookup
 
@@ -150,9 +153,43 @@ def test_a_registration_beyond_the_limit_changes_nothing() -> None:
         "E_INVALID REGISTER refused: 4 topics, channels and producers are registered and the most is 4"
     )
     assert lookup.get("/debug") == before
+    # It stays connected: else its nsqd would come back and register all of it anew, for ever.
+    assert peer.command("PING") == "OK"
+    assert not peer.session.is_over
+    lookup.post("/channel/delete?topic=orders&channel=billing")
+    assert peer.command("REGISTER orders shipping") == "OK"
     peer.session.closed()
     lookup.post("/topic/delete?topic=orders")
     assert lookup.registrations.entry_count == 0
+
+
+def test_all_registrations_are_listed_in_steps_while_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registrations, "SORTED_NAMES", 16)
+    monkeypatch.setattr(registrations, "STEP_ENTRIES", 8)
+    lookup = Lookup()
+    peers = [lookup.peer().identify() for _ in range(3)]
+    names = [f"t{number:03d}" for number in range(100)]
+    for name in names:
+        for peer in peers:
+            peer.command(f"REGISTER {name} billing")
+    table = lookup.registrations
+    for listed in (lookup.http._topics, lookup.http._nodes, lookup.http._debug):
+        steps, count = listed(), 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found = orjson.loads(stop.value)
+                break
+            count += 1
+            table.delete_channel(names[-count % 50], "billing")
+            table.delete_topic(names[count % 25])
+            peers[0].command(f"REGISTER {names[count % 25]} billing")
+        assert count > 10
+        assert found
+    assert lookup.get("/topics") == {"topics": names}
+    listed_topics = [key for key in lookup.get("/debug") if key.startswith("topic:")]
+    assert listed_topics == sorted(listed_topics)
 
 
 def test_the_count_and_the_peers_lists_agree_with_what_is_registered() -> None:
@@ -182,8 +219,9 @@ def test_the_count_and_the_peers_lists_agree_with_what_is_registered() -> None:
                 table.delete_topic(topic)
         except TooManyRegistrationsError:
             pass
-        rows = [row for row in table.debug_rows() if row.category != "client"]
-        names = len(table.topics()) + sum(len(table.channels(one)) for one in table.topics())
+        rows = [row for row in table.debug_rows() if row is not None and row.category != "client"]
+        topics = whole(table.topics_in_steps())
+        names = len(topics) + sum(len(table.channels(one)) for one in topics)
         assert table.entry_count == names + len(rows), seed
         assert {(row.peer, row.topic) for row in rows} == {(peer, one) for peer in peers for one in peer.topics}, seed
         of_channels = {(row.peer, row.topic, row.channel) for row in rows if row.category == "channel"}

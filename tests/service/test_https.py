@@ -1,9 +1,11 @@
 """HTTPS of the API, plain HTTP where TLS is required, and sockets in the file system."""
 
+import contextlib
 import http.client
 import json
 import os
 import re
+import shutil
 import socket
 import ssl
 import stat
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 from OpenSSL import SSL
 
+from queue_engine.tls import replaceable
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.certificates import Certificates
 from tests.support.nsq_socket import NsqSocket, sized
@@ -123,6 +126,28 @@ def test_https_wants_a_certificate_where_the_policy_does(start_engine: StartEngi
     for pair in (None, certificates.stranger_client):
         with pytest.raises((OSError, http.client.HTTPException)):
             asked(engine, certificates.client_context(pair), "/ping")
+
+
+def test_new_connections_get_a_replaced_certificate_and_open_ones_go_on(
+    start_engine: StartEngine, certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaceable, "LOOK_INTERVAL_NS", 0)
+    files = {"tls_cert": certificates.server.certificate, "tls_key": certificates.server.key}
+    here = {option: Path(shutil.copy(path, tmp_path / option)) for option, path in files.items()}
+    engine = start_engine(**{option: str(path) for option, path in here.items()}, https_address="127.0.0.1:0")
+    old = http.client.HTTPSConnection("127.0.0.1", engine.https_port, timeout=30, context=certificates.client_context())
+    old.connect()
+    names = [("127.0.0.1", engine.https_port)]
+    before = ssl.get_server_certificate(names[0])
+    newer = certificates.authority.issue("renewed", hosts=("127.0.0.1", "localhost"))
+    os.replace(shutil.copy(newer.certificate, tmp_path / "new"), here["tls_cert"])
+    assert ssl.get_server_certificate(names[0]) == before  # its key is still to come
+    os.replace(shutil.copy(newer.key, tmp_path / "new"), here["tls_key"])
+    assert ssl.get_server_certificate(names[0]).strip() == newer.certificate.read_text().strip() != before.strip()
+    assert asked(engine, certificates.client_context(), "/ping") == (200, b"OK")
+    old.request("GET", "/ping")
+    assert old.getresponse().read() == b"OK"
+    old.close()
 
 
 def test_plain_bytes_on_https_are_cut(start_engine: StartEngine, certificates: Certificates) -> None:
@@ -269,5 +294,16 @@ def test_what_is_no_stale_socket_stays_and_the_start_is_refused(tmp_path: Path) 
         with pytest.raises(PenstockError, match="another process listens there"):
             RunningEngine(tmp_path / "data", tcp_address=str(path)).__enter__()
         assert path.exists()
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other, ExitStack() as stack:
+        other.bind(str(path))
+        other.listen(0)
+        for _ in range(4):  # it accepts none: its line is full
+            waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(str(path))
+        with pytest.raises(PenstockError, match="another process listens there"):
+            RunningEngine(tmp_path / "data", tcp_address=str(path)).__enter__()
     with pytest.raises(PenstockError, match="can't listen on"):
         RunningEngine(tmp_path / "data", tcp_address=str(tmp_path / ("long" * 30))).__enter__()

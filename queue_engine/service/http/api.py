@@ -28,10 +28,10 @@ from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection
 from queue_engine.service.http.exchange.handler import BodyLimit, Handler
+from queue_engine.service.http.exchange.paced_steps import PacedSteps
 from queue_engine.service.http.exchange.request import UNIX, RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response, error_response, internal_error
 from queue_engine.service.http.messages import MessageRoutes
-from queue_engine.service.http.paced_steps import PacedSteps
 from queue_engine.service.http.publish import PublishRoutes
 from queue_engine.service.http.query import BOOLEANS, query_of, topic_patterns
 from queue_engine.service.http.reads import ReadRoutes

@@ -8,13 +8,15 @@ from typing import cast
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS, TlsLayer
 
 
-def tls_first(make_protocol: Callable[[], asyncio.Protocol], context: ssl.SSLContext) -> Callable[[], asyncio.Protocol]:
-    """Makes the protocol of each new connection: one that `make_protocol` makes, inside TLS.
+def tls_first(
+    make_protocol: Callable[[], asyncio.Protocol], context: Callable[[], ssl.SSLContext]
+) -> Callable[[], asyncio.Protocol]:
+    """Makes the protocol of each new connection: one that `make_protocol` makes, inside TLS of the context of now.
 
     It is told of its connection before the handshake, so that limits and deadlines hold from the first moment. A
     handshake that takes longer than HANDSHAKE_TIMEOUT_MS is cut.
     """
-    return lambda: _TlsEntry(make_protocol(), context)
+    return lambda: _TlsEntry(make_protocol(), context())
 
 
 class _TlsEntry(asyncio.Protocol):

@@ -64,7 +64,8 @@ class LookupConversation:
     """Makes what is sent, takes what comes. Belongs to the engine's thread.
 
     info: None until IDENTIFY is answered. channel_count: channels that it was told of. pinged_at_ns: wall time of the
-    last PING that was answered; 0: none was.
+    last PING that was answered; 0: none was. refusal: why it does not take some of the names, "" when it takes all;
+    they are registered anew with each PING.
     """
 
     def __init__(self, clock: Clock, identity: Mapping[str, Any], names: Names) -> None:
@@ -72,11 +73,13 @@ class LookupConversation:
         self.info: LookupdInfo | None = None
         self.pinged_at_ns = 0
         self.channel_count = 0
+        self.refusal = ""
         self._clock = clock
         self._identity = identity
         self._names = names
         self._received = bytearray()
         self._changed: dict[str, None] = {}
+        self._refused: dict[str, None] = {}  # topics of which it did not take all
         self._told: dict[str, TopicNumbers] = {}
         self._unsent: deque[str] = deque()  # commands of one topic
         self._awaited: deque[str] = deque()  # commands without their reply
@@ -91,7 +94,7 @@ class LookupConversation:
     @property
     def is_up_to_date(self) -> bool:
         """Whether it has answered everything that there was to say."""
-        return self.info is not None and not (self._changed or self._unsent or self._awaited)
+        return self.info is not None and not (self._changed or self._unsent or self._awaited or self._refused)
 
     def begin(self) -> bytes:
         """The first bytes."""
@@ -114,6 +117,7 @@ class LookupConversation:
             self._ping_at_ns = self._clock.monotonic_ns() + PING_INTERVAL_NS
             lines.append("PING")
             self._await("PING")
+            self._try_refused_again()
         while len(self._awaited) < AHEAD_MAX:
             if self._unsent:
                 command = self._unsent.popleft()
@@ -159,10 +163,22 @@ class LookupConversation:
         if command == "IDENTIFY":
             self.info = _read_info(reply)
             self._changed = dict.fromkeys(self._names.all_topics())
+        elif reply.startswith(b"E_INVALID REGISTER refused") and command.startswith("REGISTER "):
+            # It has no room. To connect anew would take its time, and what it has of ours.
+            self.refusal = f"{command} was answered: {_shown(reply)}"
+            self._refused[command.split(" ")[1]] = None
         elif reply != b"OK":
             raise LookupdError(f"{command} was answered: {_shown(reply)}")
         elif command == "PING":
             self.pinged_at_ns = self._clock.time_ns()
+
+    def _try_refused_again(self) -> None:
+        self.refusal = ""
+        for topic in self._refused:
+            told = self._told.pop(topic, None)
+            self.channel_count -= len(told.channels) if told is not None else 0
+            self._changed[topic] = None
+        self._refused.clear()
 
     def _commands_for(self, topic: str) -> list[str]:
         """Commands that lead from what it was told of a topic to what there is."""

@@ -65,7 +65,7 @@ class LookupPeer:
             address=self.address,
             is_connected=info is not None,
             since_ns=self._since_at_ns,
-            error=self._error,
+            error=self._error or (conversation.refusal if conversation is not None else ""),
             pinged_at_ns=self._pinged_at_ns,
             topic_count=conversation.topic_count if conversation is not None else 0,
             channel_count=conversation.channel_count if conversation is not None else 0,

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 
 from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate
@@ -28,20 +29,25 @@ class TcpServer:
         connections_max: int,
         bodies: PendingBodies,
         gate: Gate | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """gate: decides what clients may do; None lets everybody do everything. tls: for clients that ask for it."""
+        """gate: decides what clients may do; None lets everybody do everything. tls: for each
+        client that asks for it."""
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
         self.pubs = turns.pubs
         self.bodies = bodies
         self.gate = gate or Gate()
-        self.tls = tls
+        self._tls = tls
         bodies.on_crowded.append(self._hold_reading)
         self._connections_max = connections_max
         self._refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)
         self._sessions: dict[Session, None] = {}
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        return None if self._tls is None else self._tls()
 
     def make_session(self) -> Session:
         """The protocol of a new connection."""

@@ -60,7 +60,9 @@ class SessionOwner(Protocol):
     pubs: PubGroups
     bodies: PendingBodies
     gate: Gate
-    tls: ssl.SSLContext | None
+
+    @property
+    def tls(self) -> ssl.SSLContext | None: ...
 
     def opened(self, session: "Session") -> str:
         """Count a new connection; returns why it is refused, or ""."""

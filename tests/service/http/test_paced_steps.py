@@ -5,8 +5,8 @@ from collections.abc import Generator
 
 import pytest
 
-from queue_engine.service.http import paced_steps
-from queue_engine.service.http.paced_steps import BURST_NS, SHARE, SLICE_NS, PacedSteps
+from queue_engine.service.http.exchange import paced_steps
+from queue_engine.service.http.exchange.paced_steps import BURST_NS, SHARE, SLICE_NS, PacedSteps
 from tests.support.clock import ManualClock
 
 STEP_NS = SLICE_NS // 4
@@ -55,7 +55,7 @@ def work(clock: ManualClock, took_ns: int, result: str = "") -> Generator[None, 
 
 
 def test_one_answer_is_made_without_a_pause_in_slices(clock: ManualClock, loop: Pauses) -> None:
-    steps, made = PacedSteps(clock.monotonic_ns, clock.monotonic_ns), []
+    steps, made = PacedSteps(now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns), []
     steps.add(work(clock, BURST_NS // 2, "it"), made.append, pytest.fail)
     loop.run()
     assert made == ["it"]
@@ -64,7 +64,7 @@ def test_one_answer_is_made_without_a_pause_in_slices(clock: ManualClock, loop: 
 
 
 def test_who_reads_without_pause_gets_a_share_of_the_time(clock: ManualClock, loop: Pauses) -> None:
-    steps, made = PacedSteps(clock.monotonic_ns, clock.monotonic_ns), []
+    steps, made = PacedSteps(now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns), []
     began_ns, count, took_ns = clock.monotonic_ns(), 100, BURST_NS // 2
     for _ in range(count):
         steps.add(work(clock, took_ns, "it"), made.append, pytest.fail)
@@ -75,7 +75,7 @@ def test_who_reads_without_pause_gets_a_share_of_the_time(clock: ManualClock, lo
 
 
 def test_after_a_rest_an_answer_is_made_at_once_again(clock: ManualClock, loop: Pauses) -> None:
-    steps = PacedSteps(clock.monotonic_ns, clock.monotonic_ns)
+    steps = PacedSteps(now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
     steps.add(work(clock, 3 * BURST_NS), lambda _: None, pytest.fail)
     loop.run()
     assert loop.paused_s > 0
@@ -96,7 +96,7 @@ def test_a_work_that_fails_stops_none_behind_it(
     def refusing(_: str) -> None:
         raise ValueError("on purpose, too")
 
-    steps, told = PacedSteps(clock.monotonic_ns, clock.monotonic_ns), []
+    steps, told = PacedSteps(now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns), []
     steps.add(work(clock, SLICE_NS * 2), refusing, lambda: told.append("first"))
     steps.add(failing(), told.append, lambda: told.append("second"))
     steps.add(work(clock, SLICE_NS, "third"), told.append, pytest.fail)

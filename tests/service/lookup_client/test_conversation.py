@@ -192,3 +192,25 @@ def test_an_nsqlookupd_without_an_address_is_no_error(lookup: Lookup, node: Node
     conversation.receive(sized(b'{"http_port":"x","version":null}'))
     assert conversation.info is not None
     assert (conversation.info.broadcast_address, conversation.info.http_port) == ("", 0)
+
+
+def test_a_name_for_which_there_is_no_room_is_tried_again_without_a_new_connection(node: Node) -> None:
+    lookup = Lookup(max_registrations=4)
+    node.has("orders", 1, billing=2)
+    node.has("returns", 3, billing=4)
+    talk = Talk(lookup, node)
+    assert talk.conversation.refusal.startswith("REGISTER returns billing was answered: E_INVALID REGISTER refused: 4 ")
+    assert not talk.conversation.is_up_to_date
+    assert lookup.producers("orders") == ["node-1"]
+    lookup.clock.advance(ms=15_000)
+    assert talk.go_on() == ["PING", "REGISTER returns billing"]
+    assert talk.conversation.refusal
+    del node.names["orders"]
+    talk.change("orders")
+    lookup.post("/topic/delete?topic=orders")
+    lookup.clock.advance(ms=15_000)
+    assert talk.go_on() == ["PING", "REGISTER returns billing"]
+    assert talk.conversation.refusal == ""
+    assert talk.conversation.is_up_to_date
+    assert (talk.conversation.topic_count, talk.conversation.channel_count) == (1, 1)
+    assert lookup.producers("returns") == ["node-1"]

@@ -55,7 +55,7 @@ class Bench:
         return self.stores[name]
 
     def client(self, *, magic: bytes = b"  V2", bodies: PendingBodies | None = None) -> MemorySession:
-        tls = server_context(self.engine.options)
+        tls = server_context(self.engine.options) if self.engine.options.tls_cert else None
         return MemorySession(self.engine, self.clock, self.turns, magic=magic, bodies=bodies, tls=tls)
 
     def known_topic(self, topic: str) -> DelayedStore:

@@ -1,12 +1,14 @@
 """What `Files` makes of the system's calls: replacing a file whole, writing on after a short write, listing once."""
 
 import errno
+import os
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from queue_engine.disk.descriptors import DescriptorBudget
+from queue_engine.disk.files import Files
 from tests.support.disks.files import FaultyFiles
 
 
@@ -96,3 +98,12 @@ def test_a_small_file_takes_memory_for_what_is_in_it(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert most < 1 << 20
     assert FaultyFiles().read_whole(str(tmp_path / "file"), 10) == b"x" * 10
+
+
+@pytest.mark.timeout(30)
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    for name in ("fifo", "folder"):
+        with pytest.raises(OSError, match="it is no regular file"):
+            Files().read_whole(str(tmp_path / name), 100)

@@ -1,6 +1,6 @@
 """Makes long answers on the engine's loop in short slices, one answer after the other, at a share of the loop's time.
 
-    credit  BURST_NS at the most; it grows by SHARE of the time that passes, and shrinks by what slices take of the
+    credit  BURST_NS at the most; it grows by a share of the time that passes, and shrinks by what slices take of the
               │     processor
     credit > 0 ──► the next slice behind what waits in the loop
     else       ──► a pause, until the credit is enough for a slice
@@ -32,11 +32,16 @@ BURST_NS = 15 * NS_PER_MS
 
 class PacedSteps:
     """A line of works, each a generator that yields between steps of a tenth of a millisecond. Belongs to the loop's
-    thread. now_ns: monotonic. cpu_ns: processor time of this thread."""
+    thread. share: of the loop's time. now_ns: monotonic. cpu_ns: processor time of this thread."""
 
     def __init__(
-        self, now_ns: Callable[[], int] = time.monotonic_ns, cpu_ns: Callable[[], int] = time.thread_time_ns
+        self,
+        share: float = SHARE,
+        *,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
+        self._share = share
         self._now_ns = now_ns
         self._cpu_ns = cpu_ns
         self._line: deque[Callable[[], bool]] = deque()  # each does a step and returns whether it was the last
@@ -70,7 +75,7 @@ class PacedSteps:
 
     def _do_slice(self) -> None:
         began_ns, cpu_ns = self._now_ns(), self._cpu_ns()
-        self._credit_ns = min(self._credit_ns + (began_ns - self._credited_ns) * SHARE, BURST_NS)
+        self._credit_ns = min(self._credit_ns + (began_ns - self._credited_ns) * self._share, BURST_NS)
         self._credited_ns = began_ns
         try:
             while self._line:
@@ -92,4 +97,4 @@ class PacedSteps:
         if self._credit_ns > 0:
             loop.call_soon(self._do_slice)
         else:
-            loop.call_later((SLICE_NS - self._credit_ns) / SHARE / NS_PER_S, self._do_slice)
+            loop.call_later((SLICE_NS - self._credit_ns) / self._share / NS_PER_S, self._do_slice)
