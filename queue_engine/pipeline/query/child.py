@@ -19,7 +19,8 @@ from typing import Any
 
 from queue_engine.pipeline.query.confinement import end_with, forbid_writing, limit_process
 from queue_engine.pipeline.query.limits import COLUMNS_MAX
-from queue_engine.pipeline.query.views import View, one_line, quoted
+from queue_engine.pipeline.query.views import View, quoted
+from queue_engine.pipeline.tables.store_errors import table_error, without_credentials
 
 BATCH_ROWS = 500
 _MESSAGE_LENGTH_MAX = 2_000
@@ -150,7 +151,7 @@ def _add(connection: Any, view: View) -> None:
     try:
         dataset = open_dataset(TableStorage(view.place), view.table)
     except Exception as exc:
-        raise RefusedError(f"{view.name} can't be read: {one_line(exc)}") from exc
+        raise RefusedError(f"{view.name} can't be read: {table_error(exc, view.place)}") from exc
     if dataset is not None:
         connection.from_arrow(dataset).project(view.select).create_view(view.name)
     elif view.empty:
@@ -194,7 +195,7 @@ def _failure(error: Exception) -> Outcome:
     import duckdb
     import pyarrow as pa
 
-    text = str(error)
+    text = without_credentials(str(error))
     if isinstance(error, duckdb.OutOfMemoryException | pa.ArrowMemoryError) or "bad_alloc" in text:
         return Outcome(needs_memory=True)
     lines = text.strip().splitlines()

@@ -4,7 +4,6 @@ A view's name is the topic's. SQL does not tell capitals from small letters, top
 the first has it, and the others get ~2, ~3 … behind them, which no topic's name can have. The fixed names come first.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -19,7 +18,6 @@ HISTORY_VIEWS = {"history_minutes": "minutes", "history_hours": "hours"}
 AUDIT = "audit"
 FIXED_NAMES = (ARCHIVE_GAPS, *HISTORY_VIEWS, AUDIT)
 
-_MESSAGE_LENGTH_MAX = 500
 # What a view selects of its table.
 _OF_ARCHIVE = (
     '"offset", published_at, message_id, "key", body, try(decode(body)) AS text, '
@@ -55,14 +53,14 @@ def views_of(
     lake: TableStorage, history: TableStorage, *, may_read_bodies: bool, sees_topic: Callable[[str], bool] | None = None
 ) -> list[View]:
     """The views of a lake and of the history at `history`, by name. may_read_bodies: else no topic has a view.
-    sees_topic: which topics do; None for all. Raises QueryError where the lake can't be reached."""
+    sees_topic: which topics do; None for all. Raises QueryError, StoreError where the lake can't be listed."""
     found = [View(name, history.place, table, _OF_HISTORY, _HISTORY_COLUMNS) for name, table in HISTORY_VIEWS.items()]
     found.append(View(ARCHIVE_GAPS, lake.place, ARCHIVE_GAPS, empty=_GAPS_COLUMNS))
     if may_read_bodies:
         try:
             topics = [one for one in lake.directories(ARCHIVE) if is_valid_name(one)]
         except OSError as exc:
-            raise QueryError(f"The archive in {lake.place} can't be listed: {one_line(exc)}") from exc
+            raise QueryError(f"The archive in {lake.place} can't be listed: {exc}") from exc
         found += [
             View(name, lake.place, f"{ARCHIVE}/{topic}", _OF_ARCHIVE, topic=topic)
             for topic, name in names_of(topics).items()
@@ -88,9 +86,3 @@ def names_of(topics: Iterable[str]) -> dict[str, str]:
 def quoted(name: str) -> str:
     """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def one_line(error: BaseException) -> str:
-    """What an error of delta-rs or of a store says, on one line: it may have many, with colours."""
-    text = re.sub("\x1b\\[[0-9;]*m", "", str(error)).replace("↳", "")
-    return " ".join(text.split())[:_MESSAGE_LENGTH_MAX]

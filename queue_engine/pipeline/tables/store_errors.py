@@ -120,9 +120,14 @@ def sentences(place: str) -> Iterator[None]:
 
 def first_line(text: str) -> str:
     """The begin of a library's text, without what it quotes and without credentials."""
-    text = re.split(r"\n\s*\d+: <unknown>|<\?xml|<Error", text)[0]
+    text = without_credentials(re.split(r"\n\s*\d+: <unknown>|<\?xml|<Error", text)[0])
+    text = re.sub(r"\x1b\[[0-9;]*m|↳", "", text)
+    return " ".join(text.split())[:TEXT_LENGTH_MAX]
+
+
+def without_credentials(text: str) -> str:
+    """A library's text without what this process's environment has to log in to a store."""
     for name, value in os.environ.items():
         if len(value) >= 4 and _SECRET_VARIABLES.fullmatch(name):
             text = text.replace(value, "…")
-    text = re.sub(r"\x1b\[[0-9;]*m|↳", "", text)
-    return " ".join(text.split())[:TEXT_LENGTH_MAX]
+    return text

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from queue_engine.vocabulary.errors import QueryError
 from tests.pipeline.query.archived_topic import archive_days, ask, views
-from tests.pipeline.query.s3_server import BUCKET, s3_server
+from tests.support.object_store import BUCKET, KEY_ID, SECRET, Fate, ObjectStore
 
 pytestmark = pytest.mark.slow(reason="an S3 server, Spark, and processes of queries")
 
@@ -31,8 +32,8 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             archive_days(place, "orders", 4, 7)
             yield place
             return
-        with s3_server() as environment:
-            for name, value in environment.items():
+        with closing(ObjectStore()) as store:
+            for name, value in store.environment.items():
                 patch.setenv(name, value)
             place = f"s3://{BUCKET}/prefix"
             archive_days(place, "orders", 4, 7)
@@ -69,16 +70,23 @@ def test_a_query_reads_a_lake_in_a_store(lake: str) -> None:
     assert ask(sql, known) == [{"date": day, "n": count} for day, count in DAYS]
 
 
-def test_a_store_that_is_gone_is_a_sentence_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    with s3_server() as environment:
-        for name, value in environment.items():
+def test_a_store_that_refuses_is_a_sentence_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(ObjectStore()) as store:
+        for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
         place = f"s3://{BUCKET}/prefix"
         archive_days(place, "orders", 1, 1)
         known = views(place)
-    with pytest.raises(QueryError) as caught:
-        ask("SELECT * FROM orders", known)
-    said = str(caught.value)
-    assert said.startswith("orders can't be read: ")
-    assert said.isprintable()
-    assert "secret" not in said
+        store.fate = lambda method, path: Fate.DENIED
+        with pytest.raises(QueryError) as caught:
+            ask("SELECT * FROM orders", known)
+        assert str(caught.value).startswith(
+            "orders can't be read: s3://lake/prefix: the store refuses the credentials of the server's environment"
+        )
+        # In mid-query, where the text is pyarrow's.
+        store.fate = lambda method, path: Fate.DENIED if path.endswith(".parquet") else Fate.PASS
+        with pytest.raises(QueryError) as caught:
+            ask("SELECT * FROM orders", known)
+        assert "ACCESS_DENIED" in str(caught.value) or "HTTP status" in str(caught.value)
+        assert SECRET not in str(caught.value)
+        assert KEY_ID not in str(caught.value)
