@@ -103,7 +103,8 @@ async def test_pynsq(server: ServerProcess, certificates: Certificates, features
     check_wire(tap, features)
 
 
-@pytest.mark.parametrize("features", FEATURES, ids=lambda features: name_of("gnsq", features))
+# The server's side of each combination is pynsq's test; a gnsq takes seconds to start.
+@pytest.mark.parametrize("features", [FEATURES[2], FEATURES[3]], ids=lambda features: name_of("gnsq", features))
 def test_gnsq(server: ServerProcess, certificates: Certificates, features: dict[str, Any]) -> None:
     topic = name_of("gnsq", features)
     options: dict[str, Any] = dict(features)

@@ -62,19 +62,21 @@ def test_help_makes_nothing_and_looks_at_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(tmp_path: Path, command: str) -> None:
-    asked, told = penstock("help", command, directory=tmp_path), penstock(command, "--help", directory=tmp_path)
-    assert asked.returncode == told.returncode == 0
-    assert asked.stdout == told.stdout
-    assert f"manage.py {command}" in asked.stdout
+    told = penstock(command, "--help", directory=tmp_path)
+    assert told.returncode == 0
+    assert f"manage.py {command}" in told.stdout
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow(reason="starts processes")
-@pytest.mark.parametrize("arguments", [("-h", "serve"), ("--help", "serve"), ("serve", "-h")])
-def test_help_of_a_command_is_reached_in_each_order(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = penstock(*arguments, directory=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "manage.py serve" in done.stdout
+def test_help_of_a_command_is_the_same_in_each_order(tmp_path: Path) -> None:
+    told = penstock("user", "--help", directory=tmp_path)
+    for arguments in (("help", "user"), ("-h", "user"), ("--help", "user"), ("user", "-h")):
+        done = penstock(*arguments, directory=tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+        assert "manage.py user" in done.stdout
+        assert done.stdout == told.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow(reason="starts processes")

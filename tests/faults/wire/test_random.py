@@ -16,7 +16,7 @@ from tests.faults.wire_random import run
 
 pytestmark = [pytest.mark.slow(reason="starts and kills real servers"), pytest.mark.timeout(300)]
 
-RUNS = [("log", 3), ("log", 24), ("diskqueue", 2), ("diskqueue", 5)]
+RUNS = [("log", 3), ("diskqueue", 2)]  # `python -m tests.faults.wire_random --forever` goes on
 STEPS = 60
 MUTANT_SEEDS = {
     "lost": ("log", 3),
