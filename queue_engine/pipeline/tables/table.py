@@ -113,6 +113,8 @@ class LakeTable:
         self._wait = wait
         self._lock = threading.RLock()
         self._delta: DeltaTable | None = None
+        # Of the opened table, about; None while it is closed.
+        self.file_count: int | None = None
         self._checked_schema = ""
         self._phase = zlib.crc32(path.encode()) % CHECKPOINT_COMMITS
         # Commits up to this version are durable, their names included.
@@ -122,6 +124,17 @@ class LakeTable:
     def place(self) -> str:
         """The absolute path or URL of the table, for messages."""
         return self.storage.at(self.path)
+
+    def close(self) -> bool:
+        """Give the memory of the opened table back; the next use opens it again. False while it is being used."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._delta = None
+            self.file_count = None
+            return True
+        finally:
+            self._lock.release()
 
     # Reading.
 
@@ -355,6 +368,7 @@ class LakeTable:
             post_commithook_properties=_NO_HOOKS,
         )
         table.update_incremental()
+        self.file_count = (self.file_count or 0) + len(added) - len(removed)
         self._sync_log()
 
     def _checkpoint(self) -> None:
@@ -432,6 +446,7 @@ class LakeTable:
             return False
         self._check(delta)
         self._delta = delta
+        self.file_count = len(delta.file_uris())
         return True
 
     def _refresh(self) -> bool:
@@ -463,10 +478,11 @@ class LakeTable:
         self._checked_schema = text
 
     def _opened(self) -> DeltaTable:
-        if self._delta is None and not self.exists():
-            raise TableMissingError(f"there is no table at {self.place}")
-        assert self._delta is not None
-        return self._delta
+        with self._lock:
+            if self._delta is None and not self.exists():
+                raise TableMissingError(f"there is no table at {self.place}")
+            assert self._delta is not None
+            return self._delta
 
     def _paths_in(self, partition: dict[str, str]) -> list[str]:
         return [one.path for one in self.files() if one.partition == partition]

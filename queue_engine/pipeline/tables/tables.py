@@ -1,8 +1,8 @@
 """The tables of a lake, opened once and kept while they are used."""
 
+import random
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -11,11 +11,19 @@ from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.vocabulary.clock import Clock
 
-KEPT_MAX = 5_000
+# What the opened tables may have in memory, as far as that can be told: measured with deltalake 1.6.
+KEPT_BYTES_MAX = 256 << 20
+TABLE_BYTES = 35_000
+FILE_BYTES = 500
+# So many calls of `open` come between two counts.
+COUNTED_EACH = 100
 
 
 class LakeTables:
-    """The tables of one storage. Those used last are kept open; several threads may use it.
+    """The tables of one storage, kept open as far as memory allows; several threads may use it.
+
+    When they have more than `kept_bytes_max`, some of them are closed, by chance: a round goes through all tables in
+    one order, so the one that was not used for longest would always be the next. A closed table opens itself again.
 
     is_holder: whether this process holds the lake (lake_lock.py), and so mends what a power cut left of a table. On a
     disk all others only read.
@@ -28,23 +36,27 @@ class LakeTables:
         is_holder: bool = True,
         clock: Clock | None = None,
         wait: Callable[[float], None] = time.sleep,
-        kept_max: int = KEPT_MAX,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
     ) -> None:
-        """wait: sleeps so many seconds. kept_max: tables that are kept open."""
+        """wait: sleeps so many seconds. kept_bytes_max: of all opened tables."""
         self.storage = storage
         self._is_holder = is_holder
         self._clock = clock
         self._wait = wait
-        self._kept_max = kept_max
+        self._kept_bytes_max = kept_bytes_max
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, LakeTable] = OrderedDict()
+        self._tables: dict[str, LakeTable] = {}
+        self._calls = 0
 
     def open(self, path: str, schema: pa.Schema, partition_by: Sequence[str] = ("date",)) -> LakeTable:
         """The table at `path` in the storage, there or not: its first commit creates it. schema: as of `LakeTable`.
 
         Asks nothing of the store yet."""
         with self._lock:
-            table = self._kept.pop(path, None)
+            self._calls += 1
+            if self._calls % COUNTED_EACH == 0:
+                self._make_room()
+            table = self._tables.get(path)
             if table is None or table.schema != schema or table.partition_by != tuple(partition_by):
                 table = LakeTable(
                     self.storage,
@@ -55,7 +67,25 @@ class LakeTables:
                     clock=self._clock,
                     wait=self._wait,
                 )
-            self._kept[path] = table
-            while len(self._kept) > self._kept_max:
-                self._kept.popitem(last=False)
+                self._tables[path] = table
             return table
+
+    def kept_bytes(self) -> int:
+        """About what the opened tables have in memory."""
+        return sum(_bytes_of(one) for one in self._tables.values())
+
+    def _make_room(self) -> None:
+        too_much = self.kept_bytes() - self._kept_bytes_max
+        opened = [one for one in self._tables.values() if one.file_count is not None] if too_much > 0 else []
+        random.shuffle(opened)
+        for table in opened:
+            if too_much <= 0:
+                break
+            size = _bytes_of(table)
+            if table.close():
+                too_much -= size
+
+
+def _bytes_of(table: LakeTable) -> int:
+    count = table.file_count
+    return 0 if count is None else TABLE_BYTES + FILE_BYTES * count
