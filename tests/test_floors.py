@@ -84,15 +84,18 @@ MAY_IMPORT = {
     "pipeline.query": "vocabulary vocabulary.options pipeline.tables",
     "pipeline.source": "vocabulary wire disk commit_log",
     "pipeline.job": "vocabulary pipeline.lake pipeline.source",
-    "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.source pipeline.job",
+    "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.tables pipeline.source pipeline.job",
     "pipeline.archive": "vocabulary wire disk pipeline.lake pipeline.source pipeline.job",
     "pipeline.replay": "vocabulary disk pipeline.expression pipeline.lake pipeline.job pipeline.archive",
     "pipeline": (
         "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
         " pipeline.replay"
     ),
+    "pipeline.convert": "vocabulary pipeline pipeline.lake pipeline.history",
     "nsqd_import": "vocabulary disk disk_queue topology pipeline.source",
-    "pipeline.worker": "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job",
+    "pipeline.worker": (
+        "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history"
+    ),
 }
 
 # The same of admin_console; "console" is admin_console itself.

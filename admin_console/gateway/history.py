@@ -36,20 +36,18 @@ class HistorySource(Protocol):
 
 
 class LakeHistory:
-    """The history in the lake at `lake_path`."""
+    """The history in the pipeline's directory `path`."""
 
-    def __init__(self, lake_path: str) -> None:
-        self._files = HistoryFiles(lake_path)
+    def __init__(self, path: str) -> None:
+        self._files = HistoryFiles(path)
         self.directory = self._files.directory
 
     def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
         try:
             found = self._files.files(level, first_s, end_s)
-            # Only a file at the end of the closed days may begin with windows that a compacted file replaces.
-            cut_s = self._files.closed_until_s()
-            for path, _ in found:
-                refuse_link(path)
-            return [(str(path), cut_s if from_s == cut_s else 0) for path, from_s in found]
+            for one in found:
+                refuse_link(one.path)
+            return [(one.path, one.from_s) for one in found]
         except (PenstockError, OSError) as exc:
             raise HistoryUnreadableError(f"The history can't be read: {exc}.") from exc
 

@@ -2,7 +2,7 @@
 
 One connection in the process, one query at a time. It may read the history's directory and nothing else, loads no
 extension, and its settings are locked before the first query. Values from outside are parameters, always; what is
-written into SQL are names of columns from tables of this package. Files are those that the manifest names.
+written into SQL are names of columns from tables of this package. Files are those that count in the history's tables.
 
 A query runs in the thread that asks, without the interpreter's lock while duckdb works: columns leave it as arrays.
 """
@@ -90,7 +90,7 @@ class HistoryStore:
                 query = f"SELECT {what} FROM ({' UNION ALL '.join(reads)}) {behind}"  # noqa: S608 - names of our own
                 rows = self._run(query, asked)
             except (duckdb.Error, UnicodeDecodeError) as exc:
-                # A file that a newer manifest has replaced may be gone between the two.
+                # A file that a newer commit has replaced may be gone between the two.
                 if is_last_try or not isinstance(exc, duckdb.IOException):
                     logger.error("history not read directory=%s error=%s", self.directory, exc)
                     # After a failure of its own duckdb answers nothing any more on this connection.
@@ -167,7 +167,7 @@ def _sentence(error: duckdb.Error | UnicodeDecodeError) -> str:
     first_line = str(error).partition("\n")[0].strip()
     if isinstance(error, duckdb.IOException) and "No files found" in first_line:
         path = first_line.rpartition("pattern ")[2].strip('"')
-        return f"A file of the history is missing: its manifest names {path}, which is not there."
+        return f"A file of the history is missing: its table names {path}, which is not there."
     return f"The history can't be read: {first_line}."
 
 

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ from queue_engine.pipeline.variables import (
 )
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
-from queue_engine.vocabulary.errors import PenstockError, PipelineError
+from queue_engine.vocabulary.errors import NotConvertedError, PenstockError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +58,8 @@ ARCHIVE_GATHER_S = 30.0
 ARCHIVE_GATHER_MESSAGES = 20_000
 # A day is compacted some minutes after its end, so that late samples count; nothing waits for it.
 COMPACT_INTERVAL_S = 120.0
+# Replaced files stay for an hour.
+CLEAN_INTERVAL_S = 3600.0
 # Java is slow at first, and two jobs that begin together each take half as long again. So the archive begins alone;
 # the rollups are minutes behind in any case.
 ROLLUP_BEGINS_AFTER_S = 10.0
@@ -205,6 +207,8 @@ def _run_rollup(context: JobContext, _: str, once: bool) -> None:
 
     if not once and context.stop.wait(ROLLUP_BEGINS_AFTER_S):
         return
+    if not _is_history_converted(context, JobState("rollup", WAITING, unit="samples"), once):
+        return
     # New samples come all the time: with once, the stream reads those that exist at its start.
     query = start_rollup_stream(context, trigger={"availableNow": True} if once else None)
     progress = RollupProgress(context)
@@ -226,6 +230,22 @@ def _run_rollup(context: JobContext, _: str, once: bool) -> None:
         query.stop()
 
 
+def _is_history_converted(context: JobContext, state: JobState, once: bool) -> bool:
+    """Waits for the job's end while the history is one of an earlier version: the command that converts it runs when no
+    worker does. Raises NotConvertedError instead with `once`."""
+    from queue_engine.pipeline.history.history_tables import HistoryTables
+
+    try:
+        HistoryTables(context.lake).check_converted()
+    except NotConvertedError as exc:
+        if once:
+            raise
+        context.report(replace(state, error=str(exc)))
+        context.stop.wait()
+        return False
+    return True
+
+
 def _wait_for_batch(query: Any, clock: Clock) -> None:
     """Give the running batch a moment to end: then the next run need not do it again."""
     until_ns = clock.monotonic_ns() + int(ROLLUP_BATCH_ENDS_WITHIN_S * NS_PER_S)
@@ -236,9 +256,16 @@ def _wait_for_batch(query: Any, clock: Clock) -> None:
 
 def _run_compact(context: JobContext, _: str, once: bool) -> None:
     from queue_engine.pipeline.history.compaction import compact
+    from queue_engine.pipeline.history.history_tables import HistoryTables
 
+    if not _is_history_converted(context, JobState("compact", WAITING, unit="windows"), once):
+        return
+    clean_ns = 0
     while True:
         did_something = compact(context, context.clock.time_ns() // NS_PER_S)
+        if not did_something and context.clock.monotonic_ns() >= clean_ns:
+            HistoryTables(context.lake).clean_up()
+            clean_ns = context.clock.monotonic_ns() + int(CLEAN_INTERVAL_S * NS_PER_S)
         context.report(JobState("compact", WAITING, unit="windows"))
         if context.stop.is_set() or (once and not did_something):
             return

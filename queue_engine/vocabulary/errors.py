@@ -263,6 +263,10 @@ class LakeDamagedError(PipelineError):
     """A manifest of the lake is damaged; it is left as it is."""
 
 
+class NotConvertedError(PipelineError):
+    """Archive or history were written by an earlier version, and wait for the command that the text names."""
+
+
 class StorePlaceError(PipelineError):
     """A place for tables is neither a path nor a URL of a known store; the text says what it can be."""
 

@@ -10,6 +10,7 @@ and `api` and `page` on a real server of its own, whose figures are of requests 
 import argparse
 import json
 import random
+import shutil
 import statistics
 import tempfile
 import time
@@ -22,8 +23,13 @@ from admin_console.gateway.history import LakeHistory
 from admin_console.history.ranges import Range, range_of
 from admin_console.history.series import channel_history, overview_history
 from admin_console.history.store import Part, store_of
-from queue_engine.pipeline.history.writer import ROW_GROUP_ROWS
-from tests.support.lakes.history_lake import COUNTERS, GAUGES, HistoryLake
+from queue_engine.pipeline.history.day_files import ROW_GROUP_ROWS
+from queue_engine.pipeline.history.files import HistoryFiles
+from queue_engine.pipeline.history.levels import WINDOW_S, date_of
+from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, HISTORY_ROWS
+from queue_engine.pipeline.tables.parquet_files import DataFile, existing_data_file
+from queue_engine.pipeline.tables.storage import TableStorage
+from tests.support.lakes.history_lake import HistoryLake
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
 
@@ -53,24 +59,28 @@ def main() -> None:
 
 
 def make_lake(data_path: Path, *, days: int, channels: int) -> int:
-    """Closed days in files of a day, and of today hours' files and minutes' ones, up to three minutes ago.
+    """Tables of closed days in files of a day, and of today hours' files and minutes' ones, up to three minutes ago.
 
     Returns where it ends, Unix seconds. Every fourth channel has latencies, in twelve buckets a minute.
     """
     lake = HistoryLake(data_path)
     now_s = int(time.time())
     today_s = now_s // DAY_S * DAY_S
-    lake.closed_until_s = today_s
     end_s = now_s // 60 * 60 - 120
     hour_s = end_s // HOUR_S * HOUR_S
-    spans = [("minutes", "day", day_s, day_s + DAY_S, 60) for day_s in range(today_s - days * DAY_S, today_s, DAY_S)]
-    spans += [("hours", "day", day_s, day_s + DAY_S, HOUR_S) for day_s in range(today_s - days * DAY_S, today_s, DAY_S)]
-    spans += [("minutes", "fresh", at, at + HOUR_S, 60) for at in range(today_s, hour_s, HOUR_S)]
-    spans += [("minutes", "fresh", at, at + 60, 60) for at in range(max(hour_s, today_s), end_s, 60)]
+    days_s = range(today_s - days * DAY_S, today_s, DAY_S)
+    spans = [("minutes", day_s, day_s + DAY_S, 60) for day_s in days_s]
+    spans += [("hours", day_s, day_s + DAY_S, HOUR_S) for day_s in days_s]
+    spans += [("minutes", at, at + HOUR_S, 60) for at in range(today_s, hour_s, HOUR_S)]
+    spans += [("minutes", at, at + 60, 60) for at in range(max(hour_s, today_s), end_s, 60)]
     names = 1 + channels + -(-channels // CHANNELS_A_TOPIC)
+    files: dict[str, list[DataFile]] = {level: [] for level in WINDOW_S}
+    storage = TableStorage(str(lake.directory))
     with duckdb.connect(config={"threads": 2}) as connection:
-        for level, kind, first_s, last_s, step_s in spans:
-            path = lake.directory / level / f"{kind}-{first_s}-{last_s}.parquet"
+        for level, first_s, last_s, step_s in spans:
+            partition = {"date": date_of(first_s // DAY_S * DAY_S)}
+            name = f"date={partition['date']}/part-{first_s}-{last_s}.parquet"
+            path = lake.directory / level / name
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 rows = _rows(first_s, step_s, (last_s - first_s) // step_s, names)
@@ -80,7 +90,11 @@ def make_lake(data_path: Path, *, days: int, channels: int) -> int:
                     f"COPY ({rows}) TO '{made}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
                 )
                 made.rename(path)
-            lake.name(path, level, kind, first_s, last_s, names * (last_s - first_s) // step_s)
+            files[level].append(existing_data_file(storage, level, name, HISTORY_ROWS, partition))
+    for level, made_files in files.items():
+        # Of an earlier run in the same directory.
+        shutil.rmtree(lake.directory / level / "_delta_log", ignore_errors=True)
+        lake.commit(level, made_files)
     return end_s
 
 
@@ -133,7 +147,10 @@ def measure_queries(
     def overview(asked: Range) -> Callable[[], object]:
         return lambda: overview_history(source, None, asked)
 
+    files = HistoryFiles(data_path / "pipeline")
     works: dict[str, Callable[[], object]] = {
+        "list_first": lambda: HistoryFiles(data_path / "pipeline").files("minutes", end_s - DAY_S, end_s),
+        "list_again": lambda: files.files("minutes", end_s - DAY_S, end_s),
         "duckdb_24h_closed_days": lambda: store.windows(*channel_of(rng, channels), COLUMNS, closed),
         "duckdb_24h_closed_days_one_line": lambda: store.windows(
             *channel_of(rng, channels), ("samples", "depth_avg"), closed

@@ -1,6 +1,7 @@
 """Ranges of the past on the real server: files of days gone by, the picker, zooming, "back", and the live edge."""
 
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -35,13 +36,12 @@ def lake(server: ServerProcess) -> Iterator[HistoryLake]:
 
     made.add("hours", rows(day_s - 10 * DAY_S, day_s, HOUR_S))
     made.add("minutes", rows(day_s - 2 * DAY_S, day_s, 60))
-    made.closed_until_s = day_s
     if now_s - 180 > day_s:
-        made.add("minutes", rows(day_s, now_s // 60 * 60 - 120, 60), kind="fresh")
+        made.add("minutes", rows(day_s, now_s // 60 * 60 - 120, 60))
     create_channel(server, "past", "line")
     server.http("POST", "/mpub?topic=past", b"1\n2\n3")
     yield made
-    (made.directory / "manifest.json").unlink()
+    shutil.rmtree(made.directory)
 
 
 def line(page: Page, graph: str, name: str) -> dict[str, Any] | None:

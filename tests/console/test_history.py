@@ -1,7 +1,8 @@
-"""The past of the graphs: real Parquet files by their manifest, joined to real live seconds."""
+"""The past of the graphs: real tables, joined to real live seconds."""
 
 import math
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,21 +229,12 @@ def test_paused_windows_are_spans(lake: HistoryLake, source: LakeHistory) -> Non
 # Files and levels.
 
 
-def test_fresh_files_count_only_from_where_days_are_closed(lake: HistoryLake, source: LakeHistory) -> None:
-    day_s = NOW_S // DAY_S * DAY_S
-    lake.add("minutes", [window(t, *ORDERS, depth=1.0) for t in range(day_s - 600, day_s, 60)])
-    lake.add("minutes", [window(t, *ORDERS, depth=2.0) for t in range(day_s - 600, day_s + 600, 60)], kind="fresh")
-    lake.closed_until_s = day_s
-    lake.write_manifest()
-    found = values(shown(source, between(day_s - 1200, day_s + 1200)), "depth")
-    assert found == {t: 1.0 if t < day_s else 2.0 for t in range(day_s - 600, day_s + 600, 60)}
-
-
-def test_a_file_that_no_manifest_names_is_not_read(lake: HistoryLake, source: LakeHistory) -> None:
+def test_a_file_that_no_commit_names_is_not_read(lake: HistoryLake, source: LakeHistory) -> None:
     lake.add("minutes", [window(NOW_S - 600, *ORDERS, depth=1.0)])
-    lake.add("minutes", [window(NOW_S - 300, *ORDERS, depth=2.0)])
-    lake.files.pop()
-    lake.write_manifest()
+    gone = lake.add("minutes", [window(NOW_S - 300, *ORDERS, depth=2.0)])
+    assert list(values(shown(source, "1h"), "depth")) == [NOW_S - 600, NOW_S - 300]
+    lake.commit("minutes", remove=[gone])
+    assert gone.exists()
     assert list(values(shown(source, "1h"), "depth")) == [NOW_S - 600]
 
 
@@ -299,9 +291,9 @@ def test_duckdb_reads_the_history_and_nothing_else(lake: HistoryLake, source: La
     assert (settings["threads"], settings["autoload_known_extensions"]) == ("1", "false")
 
 
-def test_a_manifest_that_changed_under_the_query_is_read_again(lake: HistoryLake, source: LakeHistory) -> None:
+def test_a_table_that_changed_under_the_query_is_read_again(lake: HistoryLake, source: LakeHistory) -> None:
     """Compaction replaces fresh files while somebody reads: the second look finds the new ones."""
-    old = lake.add("minutes", [window(NOW_S - 60, *ORDERS, depth=1.0)], kind="fresh")
+    old = lake.add("minutes", [window(NOW_S - 60, *ORDERS, depth=1.0)])
 
     class Late(LakeHistory):
         looks = 0
@@ -310,8 +302,8 @@ def test_a_manifest_that_changed_under_the_query_is_read_again(lake: HistoryLake
             self.looks += 1
             if self.looks == 1:
                 before = super().files(level, first_s, end_s)
+                lake.commit("minutes", remove=[old])
                 old.unlink()
-                lake.files.clear()
                 lake.add("minutes", [window(NOW_S - 60, *ORDERS, depth=2.0)])
                 return before
             return super().files(level, first_s, end_s)
@@ -326,25 +318,24 @@ def test_a_manifest_that_changed_under_the_query_is_read_again(lake: HistoryLake
 def test_a_file_that_is_gone_for_good_is_told_by_its_name(lake: HistoryLake, source: LakeHistory) -> None:
     path = lake.add("minutes", [window(NOW_S - 60, *ORDERS)])
     path.unlink()
-    with pytest.raises(HistoryUnreadableError, match=f"missing: its manifest names .*{path.name}"):
+    with pytest.raises(HistoryUnreadableError, match=f"missing: its table names .*{path.name}"):
         shown(source, "1h")
 
 
-def test_a_damaged_file_and_a_damaged_manifest_are_told(lake: HistoryLake, source: LakeHistory) -> None:
+def test_a_damaged_file_and_a_damaged_commit_are_told(lake: HistoryLake, source: LakeHistory) -> None:
     path = lake.add("minutes", [window(NOW_S - 60, *ORDERS)])
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(HistoryUnreadableError, match=r"can't be read: .*parquet"):
         shown(source, "1h")
+    lake.commit("minutes", remove=[path])
     # A name that is no text: duckdb tells of it in words that are none.
     path = lake.add("minutes", [window(NOW_S - 60, *ORDERS)])
     path.write_bytes(path.read_bytes().replace(b"depth_avg", b"\xb8epth_avg"))
-    lake.files = lake.files[1:]
-    lake.write_manifest()
     with pytest.raises(HistoryUnreadableError, match="can't be read"):
         shown(source, "1h")
-    manifest = lake.directory / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes().replace(b"minutes", b"minutez", 1))
-    with pytest.raises(HistoryUnreadableError, match="manifest"):
+    (newest,) = (lake.directory / "minutes" / "_delta_log").glob("*00003.json")
+    newest.with_name(f"{4:020d}.json").write_bytes(newest.read_bytes()[:-9])
+    with pytest.raises(HistoryUnreadableError, match=r"the table .*minutes can't be read: "):
         shown(source, "1h")
 
 
@@ -515,7 +506,7 @@ def test_api_refuses_what_is_no_range_and_tells_what_is_missing(lake: HistoryLak
     }
     assert viewer.post("/api/history/orders/").status_code in (403, 405)
     recent(lake)
-    for path in lake.directory.glob("minutes/*"):
+    for path in lake.directory.glob("minutes/*/*.parquet"):
         path.unlink()
     missing = viewer.get("/api/history/orders/billing/", {"range": "1h"})
     assert missing.status_code == 503
@@ -562,7 +553,6 @@ def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: C
     assert '<td class="number" data-label="Depth">1,234</td>' in row
     assert '<td class="number" data-label="Received">2/s</td>' in row
     assert '<td class="number" data-label="Median latency">5 ms</td>' in row
-    lake.files.clear()
-    (lake.directory / "manifest.json").unlink()
+    shutil.rmtree(lake.directory)
     empty = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
     assert "History is written by the pipeline, which has not run yet" in empty

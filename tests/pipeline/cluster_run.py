@@ -21,8 +21,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.history.manifest import read_history
-from queue_engine.pipeline.history.schema import MINUTES
+from queue_engine.pipeline.history.history_tables import HistoryTables
+from queue_engine.pipeline.history.levels import MINUTES
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.jobs import JOBS
 from queue_engine.pipeline.lake.lake import Lake
@@ -204,7 +204,7 @@ def archived(lake: Lake, messages: int) -> dict[str, pa.Table]:
 
 def history(lake: Lake) -> tuple[dict[Key, Row], int]:
     """Rows of minutes, and the end of the last minute that is there."""
-    return read_rows(lake, MINUTES), read_history(lake).end_s(MINUTES)
+    return read_rows(lake, MINUTES), HistoryTables(lake).end_s()
 
 
 def check_history(one: Lake, later: Lake) -> None:

@@ -1,6 +1,7 @@
-"""`penstock pipeline run JOB | worker | status`: the data pipeline by hand.
+"""`penstock pipeline run JOB | worker | convert | status`: the data pipeline by hand.
 
-`run` and `worker` put another program in the place of this process: no process of Django's ever imports Spark.
+`run`, `worker` and `convert` put another program in the place of this process: no process of Django's ever imports
+Spark.
 """
 
 import os
@@ -22,7 +23,11 @@ from queue_engine.vocabulary.errors import PenstockError
 
 # The directory that holds our packages.
 _CODE = Path(__file__).resolve().parents[3]
-_MODULES = {"run": "queue_engine.pipeline.jobs", "worker": "queue_engine.pipeline.worker.worker"}
+_MODULES = {
+    "run": "queue_engine.pipeline.jobs",
+    "worker": "queue_engine.pipeline.worker.worker",
+    "convert": "queue_engine.pipeline.convert.convert",
+}
 # As `python -m` does. Ctrl-C while modules are imported, which takes seconds, ends the process without a traceback; the
 # modules have their own way once they run.
 _RUN = (
@@ -36,7 +41,8 @@ _HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", 
 class Command(PlainCommand):
     help = (
         "run JOB runs one job (rollup, compact, archive, replay-ID; --help after it lists its options); worker runs "
-        "all of them, as serve does; status prints what each of them is doing."
+        "all of them, as serve does; convert takes over what earlier versions wrote; status prints what each job is "
+        "doing."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

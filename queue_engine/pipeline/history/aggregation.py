@@ -7,8 +7,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from queue_engine.pipeline.history.latency_sums import sum_lists
+from queue_engine.pipeline.history.levels import WINDOW_S
 from queue_engine.pipeline.history.sample_rows import sample_rows
-from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, KEYS, WINDOW_S
+from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, KEYS
 
 # The stream does not wait for samples that are older than this against the newest one; the compaction adds them.
 WATERMARK = "2 minutes"

@@ -1,68 +1,156 @@
 """Finds the files that have the history of a range of time, for readers without the lock and without Spark.
 
-Minutes reach from the beginning of their retention to some minutes ago. Hours reach to the last closed day
-(`closed_until_s`); readers sum later hours from minutes, those of one day at most. A file stays in place for a minute
-after the manifest has dropped it; a reader that finds a file missing reads the list again.
+Minutes reach from the beginning of their retention to some minutes ago. Hours reach to the last closed day; readers sum
+later hours from minutes, those of one day at most. A file stays in place for an hour after its table has dropped it; a
+reader that finds a file missing reads the list again.
+
+deltalake is imported when a table is read for the first time. Until an earlier version's history is converted, its
+manifest gives the list.
 """
 
 import os
-from pathlib import Path
+import threading
+from dataclasses import dataclass
+from typing import Any
 
-from queue_engine.pipeline.history.manifest import FRESH, History, read_history
-from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
+from queue_engine.disk.no_follow import LinkRefusedError
+from queue_engine.pipeline.history.levels import CONVERTED, DIRECTORY, MINUTES, WINDOW_S
+from queue_engine.pipeline.history.old_manifest import OLD_MANIFEST, OldHistory, has_old_history, read_old_history
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """A Parquet file of the history. path: absolute, or relative to the process's directory. Windows in [first_s,
+    end_s), Unix seconds; those that start before from_s do not count."""
+
+    path: str
+    first_s: int
+    end_s: int
+    from_s: int = 0
 
 
 class HistoryFiles:
-    """The history of the lake in directory `lake_path`. Any thread.
+    """The history in the pipeline's directory `path`. Any thread.
 
-    The manifest is read again only when it was replaced: a page reads the list a dozen times, and reading the manifest
-    takes some milliseconds. All methods raise LakeDamagedError and OSError. directory: all files are in it.
+    A table's files are listed again only when it has another version: a page reads the list a dozen times. All methods
+    raise PipelineError and OSError. directory: all files are in it.
     """
 
-    def __init__(self, lake_path: str | os.PathLike[str]) -> None:
-        self._lake = Lake(os.fspath(lake_path))
-        self.directory = self._lake.within("history")
-        self._known: tuple[tuple[int, int, int] | None, History] | None = None
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._lake = Lake(os.fspath(path))
+        self.directory = self._lake.within(DIRECTORY)
+        self._tables = {level: _Table(f"{self.directory}/{level}", WINDOW_S[level]) for level in WINDOW_S}
+        self._old: tuple[tuple[int, int, int], OldHistory] | None = None
 
-    def files(self, level: str, first_s: int, end_s: int) -> list[tuple[Path, int]]:
+    def files(self, level: str, first_s: int, end_s: int) -> list[HistoryFile]:
         """Files with rows of `level` ("minutes" or "hours") whose windows start in [first_s, end_s), by time.
 
-        (path, from_s) each: of this file only rows with t ≥ from_s count. No window is in two of them. A file may
-        hold rows outside of the range, and none in it.
+        No window is in two of them. A file may hold rows outside of the range, and none in it.
         """
-        history = self._history()
-        found = []
-        for one in history.of(level):
-            from_s = max(one.first_s, history.closed_until_s) if one.kind == FRESH else one.first_s
-            if max(from_s, first_s) < min(one.end_s, end_s):
-                found.append((Path(self._lake.within(f"history/{one.path}")), from_s))
-        return found
-
-    def closed_until_s(self) -> int:
-        """The end of the last closed day, up to which there are hours; 0 before a day was closed."""
-        return self._history().closed_until_s
-
-    def end_s(self) -> int:
-        """The end of the last minute; 0 without any."""
-        return self._history().end_s("minutes")
+        return [one for one in self._files(level) if max(one.first_s, one.from_s, first_s) < min(one.end_s, end_s)]
 
     def extent(self, level: str) -> tuple[int, int] | None:
         """The begin and end of a level's files, Unix seconds; None when there are none."""
-        files = self._history().of(level)
-        return (files[0].first_s, max(one.end_s for one in files)) if files else None
+        files = self._files(level)
+        return (min(one.first_s for one in files), max(one.end_s for one in files)) if files else None
 
-    def _history(self) -> History:
-        # The sign is taken before the manifest is read: a change in between is noticed by the next call.
-        sign = self._sign()
-        known = self._known
+    def _files(self, level: str) -> tuple[HistoryFile, ...]:
+        old = self._old_history()
+        if old is not None and not self._tables[MINUTES].read().is_converted:
+            return tuple(
+                HistoryFile(f"{self.directory}/{one.path}", one.first_s, one.end_s, one.from_s) for one in old.of(level)
+            )
+        return self._tables[level].read().files
+
+    def _old_history(self) -> OldHistory | None:
+        if not has_old_history(self._lake):
+            return None
+        found = os.lstat(self._lake.within(OLD_MANIFEST))
+        # They differ between a manifest and its successor, which is another file.
+        sign = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = self._old
         if known is None or known[0] != sign:
-            known = self._known = (sign, read_history(self._lake))
+            old = read_old_history(self._lake)
+            if old is None:
+                return None
+            known = self._old = (sign, old)
         return known[1]
 
-    def _sign(self) -> tuple[int, int, int] | None:
-        """Inode, time and size: they differ between a manifest and its successor, which is another file."""
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """What is read of a table. is_converted: whether it has an earlier version's files."""
+
+    number: int
+    files: tuple[HistoryFile, ...]
+    is_converted: bool
+
+
+_NONE = _Version(-1, (), False)
+
+
+class _Table:
+    """The newest version of the table in directory `path`."""
+
+    def __init__(self, path: str, window_s: int) -> None:
+        self._path = path
+        self._log = f"{path}/_delta_log"
+        self._window_s = window_s
+        self._lock = threading.Lock()
+        self._table: Any = None
+        self._sign: tuple[int, int] | None = None
+        self._version = _NONE
+
+    def read(self) -> _Version:
+        with self._lock:
+            try:
+                # The sign is taken before the log is read: a commit in between is noticed by the next call.
+                found = os.stat(self._log)
+            except FileNotFoundError:
+                self._table, self._version = None, _NONE
+                return _NONE
+            sign = (found.st_ino, found.st_mtime_ns)
+            if self._table is None or sign != self._sign or self._has_next():
+                self._version = self._read(is_same_log=self._sign is not None and sign[0] == self._sign[0])
+                self._sign = sign
+            return self._version
+
+    def _has_next(self) -> bool:
+        """Whether there is a commit behind the version: two within one tick of the directory's time look the same."""
+        return os.path.lexists(f"{self._log}/{self._version.number + 1:020d}.json")
+
+    def _read(self, *, is_same_log: bool) -> _Version:
         try:
-            found = os.stat(self._lake.within(HISTORY_MANIFEST))
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            from deltalake import DeltaTable
+            from deltalake.exceptions import DeltaError
+        except ModuleNotFoundError as exc:
+            raise PipelineError("deltalake is not installed; install penstock[pipeline]") from exc
+        with os.scandir(self._log) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise LinkRefusedError(entry.path)
+        table, self._table = self._table, None
+        try:
+            if table is None or not is_same_log:
+                table = DeltaTable(self._path)
+            else:
+                table.update_incremental()
+            number = table.version()
+            version = _Version(number, self._files(table), table.transaction_version(CONVERTED) is not None)
+        except (DeltaError, OSError, ValueError) as exc:
+            raise LakeDamagedError(f"the table {self._path} can't be read: {str(exc).strip():.300}") from exc
+        self._table = table
+        return version
+
+    def _files(self, table: Any) -> tuple[HistoryFile, ...]:
+        actions = table.get_add_actions(flatten=True)
+        if not actions.num_rows:
+            return ()
+        columns = [actions.column(name).to_pylist() for name in ("path", "min.t", "max.t")]
+        found = (
+            HistoryFile(f"{self._path}/{path}", first_s, last_s + self._window_s)
+            for path, first_s, last_s in zip(*columns, strict=True)
+        )
+        return tuple(sorted(found, key=lambda one: (one.first_s, one.end_s)))

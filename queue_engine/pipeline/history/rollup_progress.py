@@ -4,9 +4,9 @@ from typing import Any
 
 import orjson
 
+from queue_engine.pipeline.history.checkpoint import samples_offset
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, JobState
-from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST
 from queue_engine.pipeline.source.wanted_range import synced_messages
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 
@@ -24,8 +24,7 @@ class RollupProgress:
         topic = self._context.engine.topic(SAMPLES_TOPIC)
         done_to = _end_offset_of(progress)
         if done_to is None:
-            history = self._context.lake.read_manifest(HISTORY_MANIFEST) or {}
-            done_to = history.get("samples_offset")
+            done_to = samples_offset(self._context.lake)
         if done_to is None:
             done_to = topic.oldest_offset
         if self._at is not None:

@@ -6,14 +6,6 @@ A history row is one node's window of a minute or an hour: of all topics (topic 
 
 import pyarrow as pa
 
-MINUTES = "minutes"
-HOURS = "hours"
-# Level → seconds of a window.
-WINDOW_S = {MINUTES: 60, HOURS: 3600}
-# Level → seconds that its rows are kept.
-RETENTION_S = {MINUTES: 35 * 86_400, HOURS: 400 * 86_400}
-DAY_S = 86_400
-
 # Column → what it is, at the moment of a sample.
 GAUGES = {
     "waiting": "messages not yet in flight; of a topic with those of its channels",
@@ -84,3 +76,6 @@ HISTORY_ROWS = pa.schema(
     ]
 )
 """One row a window, node, and topic or channel."""
+
+TABLE_ROWS = HISTORY_ROWS.append(_column("date", pa.date32(), "the day of t (UTC), by which the table is partitioned"))
+"""The columns of a table of the history."""

@@ -52,15 +52,16 @@ _DATA_NAME = re.compile(r"g(\d{6,})-.+")
 class Lake:
     """The lake in directory `path`. Every path given to a method is relative to it.
 
-    generation: of this holder; 0 in a process that only reads. changes: a lock; a job holds it from reading a manifest
-    until its successor is written, since the jobs of one process run at the same time.
+    generation: of this holder; 0 in a process that only reads. files: the seam to the disk. changes: a lock; a job
+    holds it from reading a manifest or a table until its successor is written, since the jobs of one process run at the
+    same time.
     """
 
     def __init__(self, path: str, *, files: Files | None = None, clock: Clock | None = None) -> None:
         self.path = os.fspath(path)
         self.generation = 0
         self.changes = threading.Lock()
-        self._files = files or Files()
+        self.files = self._files = files or Files()
         self._clock = clock or SystemClock()
         self._names = itertools.count()
         self._known_directories: set[str] = set()

@@ -167,3 +167,22 @@ def write_data_file(
         for batch in batches:
             writer.write(batch)
         return writer.close()
+
+
+def existing_data_file(
+    storage: TableStorage, table: str, path: str, schema: pa.Schema, partition: dict[str, str]
+) -> DataFile:
+    """A file that lies below the table already, as one to be committed. path: relative to the table; the other
+    arguments are those of `DataFileWriter`. Raises OSError, pa.ArrowException."""
+    whole_path = posixpath.join(table, path)
+    with storage.filesystem.open_input_file(storage.at_filesystem(whole_path)) as stream:
+        size = stream.size()
+        metadata = pq.read_metadata(stream)
+    return DataFile(
+        path=path,
+        size=size,
+        rows=metadata.num_rows,
+        partition=partition,
+        statistics=delta_statistics(metadata, schema),
+        modified_ms=time.time_ns() // NS_PER_MS,
+    )

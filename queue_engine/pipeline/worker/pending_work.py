@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from queue_engine.pipeline.history.levels import CONVERT_COMMAND, SUMMARY
 from queue_engine.pipeline.job.requests import has_requests
 from queue_engine.pipeline.job.state import PLAN_PREFIX, REPLAY_PREFIX, RUNNING, STOPPED, WAITING, read_states
-from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
+from queue_engine.pipeline.lake.status_file import read_status_file
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PipelineError
 
@@ -17,6 +18,7 @@ HISTORY_LAG_MAX_S = 300
 # have fifteen minutes in memory, and of those three are left to start a worker and write the history.
 HISTORY_GATHER_S = 720
 HISTORY_IS_BEHIND = "the history is behind"
+SUMMARY_BYTES_MAX = 1 << 12
 
 
 class PendingWork:
@@ -54,7 +56,10 @@ class PendingWork:
         stopped = {state.job for state in states.values() if state.state == STOPPED}
         if "archive" not in stopped and self._archive_depth():
             return "messages wait to be archived"
-        if "rollup" not in stopped and self._is_history_late():
+        rollup = states.get("rollup")
+        # An earlier version's history waits for the operator once the job has said so.
+        waits_for_operator = rollup is not None and CONVERT_COMMAND in rollup.error and not self._has_summary()
+        if "rollup" not in stopped and not waits_for_operator and self._is_history_late():
             return HISTORY_IS_BEHIND
         return ""
 
@@ -62,13 +67,7 @@ class PendingWork:
         up_s = (self._clock.monotonic_ns() - self._began_ns) / NS_PER_S
         if up_s < HISTORY_LAG_MAX_S or not self._has_samples():
             return False
-        try:
-            manifest = Lake(str(self._lake_path)).read_manifest(HISTORY_MANIFEST)
-        except (PipelineError, OSError):
-            # The job reads the same file, and its state will say what is wrong.
-            return True
-        end_s = max((int(file["end_s"]) for file in (manifest or {}).get("files", ())), default=0)
-        lag_s = self._clock.time_ns() / NS_PER_S - end_s
+        lag_s = self._clock.time_ns() / NS_PER_S - self._history_end_s()
         if lag_s > self._history_lag_max_s:
             # From now on it is late until a worker has brought it up to date.
             self._history_lag_max_s = HISTORY_LAG_MAX_S
@@ -77,3 +76,14 @@ class PendingWork:
         if lag_s <= HISTORY_LAG_MAX_S:
             self._history_lag_max_s = HISTORY_GATHER_S
         return False
+
+    def _has_summary(self) -> bool:
+        return (self._lake_path / SUMMARY).exists()
+
+    def _history_end_s(self) -> float:
+        """0 when it is not known: the job writes it when it starts."""
+        try:
+            found = read_status_file(self._lake_path / SUMMARY, SUMMARY_BYTES_MAX).get("end_s")
+        except (FileNotFoundError, PipelineError):
+            return 0
+        return found if isinstance(found, int | float) else 0

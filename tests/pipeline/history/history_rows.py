@@ -77,9 +77,9 @@ def job_context(spark: Any, lake: Lake) -> JobContext:
 def read_rows(lake: Lake, level: str) -> dict[Key, Row]:
     """All rows of a level that count, as `minutes_of` gives them; none may be there twice."""
     found: dict[Key, Row] = {}
-    for path, from_s in HistoryFiles(lake.path).files(level, 0, END_OF_TIME_S):
-        for row in pq.ParquetFile(path).read().to_pylist():
-            if row["t"] >= from_s:
+    for file in HistoryFiles(lake.path).files(level, 0, END_OF_TIME_S):
+        for row in pq.ParquetFile(file.path).read().to_pylist():
+            if row["t"] >= file.from_s:
                 row["latency"] = [(pair["b"], pair["n"]) for pair in row["latency"]]
                 key = (row["t"], row["node"], row["topic"], row["channel"])
                 assert key not in found, f"{key} twice"

@@ -16,10 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from queue_engine.pipeline.history.checkpoint import checkpoint_id
 from queue_engine.pipeline.history.compaction import EARLY_S, compact
-from queue_engine.pipeline.history.manifest import FRESH, read_history
+from queue_engine.pipeline.history.history_tables import HistoryTables
+from queue_engine.pipeline.history.levels import DAY_S, HOURS, MINUTES
 from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
-from queue_engine.pipeline.history.schema import DAY_S, HISTORY_ROWS, HOURS, MINUTES
+from queue_engine.pipeline.history.schema import HISTORY_ROWS
 from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
 from tests.pipeline.history.history_rows import SampleFiles, job_context, read_rows
@@ -112,19 +114,20 @@ def test_minutes_are_exact_as_far_as_they_came_in_time_and_all_of_them_after_com
         for file in files[:2]:
             samples.add(file)
         run(spark, lake, samples)
-        # The process ended behind the manifest, and before Spark heard that the batch was done.
+        # The process ended behind the commit, and before Spark heard that the batch was done.
         commits = Path(lake.within("checkpoints/rollup/commits"))
         last = max(int(one.name) for one in commits.iterdir() if one.name.isdigit())
-        assert read_history(lake).batch == last
+        assert HistoryTables(lake).last_batch(checkpoint_id(lake)) == last
         for name in (f"{last}", f".{last}.crc"):
             (commits / name).unlink()
     with lake.lock():
         # Stopped in the middle of it, twice.
         for file in files[2:4]:
             samples.add(file)
-            step = read_history(lake).step
+            tables, checkpoint = HistoryTables(lake), checkpoint_id(lake)
+            last = tables.last_batch(checkpoint)
             query = start_rollup_stream(job_context(spark, lake), samples=samples, trigger=AT_ONCE)
-            while read_history(lake).step < step + 1:
+            while tables.last_batch(checkpoint) == last:
                 query.awaitTermination(0.05)
                 assert query.exception() is None
             query.stop()
@@ -141,11 +144,10 @@ def test_minutes_are_exact_as_far_as_they_came_in_time_and_all_of_them_after_com
         complete = minutes_of(story.on_time + story.late)
         late_keys = {key for key in expected if expected[key] != complete[key]}
         assert late_keys
-        for one in read_history(lake).of(MINUTES):
-            assert one.kind == FRESH
-            footer = pq.ParquetFile(lake.within(f"history/{one.path}"))
+        tables = HistoryTables(lake)
+        for one in tables.files(MINUTES):
+            footer = pq.ParquetFile(tables.path_of(MINUTES, one.path))
             assert [field.name for field in footer.schema_arrow] == HISTORY_ROWS.names
-            assert footer.metadata.num_rows == one.rows
             assert footer.metadata.row_group(0).column(0).compression == "ZSTD"
         counted = [record.args for record in caplog.records if record.message.startswith("samples unreadable")]
         # Batches that were told again are counted again.
@@ -161,22 +163,21 @@ def test_minutes_are_exact_as_far_as_they_came_in_time_and_all_of_them_after_com
         compact(context, MIDNIGHT_S + 599, samples=samples)
         assert read_rows(lake, MINUTES) == fresh
         assert compact(context, MIDNIGHT_S + 600, samples=samples)
-        history = read_history(lake)
-        assert history.closed_until_s == MIDNIGHT_S
+        assert [tables.closed_until_s(level) for level in (MINUTES, HOURS)] == [MIDNIGHT_S] * 2
+        written = [tables.files(level) for level in (MINUTES, HOURS)]
         first_day, second_day = MIDNIGHT_S - DAY_S, MIDNIGHT_S
         found = read_rows(lake, MINUTES)
         assert of_day(found, first_day) == of_day(complete, first_day)
         assert of_day(found, second_day) == of_day(expected, second_day)
         assert not compact(context, MIDNIGHT_S + 7200, samples=samples)
-        assert read_history(lake) == history
+        assert [tables.files(level) for level in (MINUTES, HOURS)] == written
 
         # The stream goes on behind a closed day, and the next one is closed, too.
         assert compact(context, MIDNIGHT_S + DAY_S + 600, samples=samples)
         assert read_rows(lake, MINUTES) == complete
-        assert [(one.level, one.kind, one.day, one.source) for one in read_history(lake).files] == [
-            (level, "day", day, "raw") for day in ("2027-01-15", "2027-01-16") for level in (MINUTES, HOURS)
-        ]
-        ordered = pq.ParquetFile(lake.within(f"history/{read_history(lake).of(MINUTES)[0].path}")).read()
+        for level in (MINUTES, HOURS):
+            assert [one.day_s for one in tables.files(level)] == [first_day, second_day]
+        ordered = pq.ParquetFile(tables.path_of(MINUTES, tables.files(MINUTES)[0].path)).read()
         keys = [(row["topic"], row["channel"], row["t"], row["node"]) for row in ordered.to_pylist()]
         assert keys == sorted(keys)
         check_hours(read_rows(lake, HOURS), complete)
@@ -215,7 +216,10 @@ def check_counters_and_percentiles(rows: dict[Key, Row], story: Story, *, window
     assert checked > 20
 
 
-def test_a_day_whose_raw_samples_are_gone_is_made_of_what_the_stream_wrote(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_day_whose_raw_samples_are_gone_is_made_of_what_the_stream_wrote(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "queue_engine")
     engine = EngineModel("n1", {"orders": ["billing"]}, seed=9)
     taken = [engine.sample(at_s * 1000) for at_s in range(MIDNIGHT_S - 1800, MIDNIGHT_S + DAY_S + 1800, 120)]
     samples = SampleFiles(spark, tmp_path / "samples")
@@ -235,7 +239,8 @@ def test_a_day_whose_raw_samples_are_gone_is_made_of_what_the_stream_wrote(spark
         assert found == {
             key: fresh[key] if key[0] < gone_before_s else row for key, row in complete.items() if key in fresh
         }
-        assert [(one.day, one.source) for one in read_history(lake).of(MINUTES, "day")] == [
+        computed = [record.args for record in caplog.records if record.message.startswith("day computed")]
+        assert [args[:2] for args in computed if isinstance(args, tuple)] == [
             ("2027-01-15", "fresh"),
             ("2027-01-16", "raw and fresh"),
         ]
@@ -250,8 +255,10 @@ def test_the_days_before_a_server_was_there_are_closed_without_a_word(tmp_path: 
     with lake.lock():
         context = replace(job_context(None, lake), report=said.append)
         assert compact(context, MIDNIGHT_S + 3 * EARLY_S, samples=samples)
-        history = read_history(lake)
-        assert (history.closed_until_s, history.step, history.files) == (MIDNIGHT_S, 1, ())
+        tables = HistoryTables(lake)
+        assert [(tables.closed_until_s(level), tables.files(level)) for level in (MINUTES, HOURS)] == [
+            (MIDNIGHT_S, [])
+        ] * 2
         assert not compact(context, MIDNIGHT_S + 3 * EARLY_S, samples=samples)
     assert said == []
 

@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.history import aggregation
-from queue_engine.pipeline.history.rollup_stream import CHECKPOINT, samples_offset, start_rollup_stream
+from queue_engine.pipeline.history.checkpoint import CHECKPOINT, samples_offset
+from queue_engine.pipeline.history.levels import MINUTES
+from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
 from queue_engine.pipeline.history.samples_topic import SamplesTopic
-from queue_engine.pipeline.history.schema import MINUTES
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.vocabulary.clock import NS_PER_S
@@ -71,7 +72,7 @@ def test_samples_of_a_real_engine_become_minutes(spark: SparkSession, engine: En
             query = start_rollup_stream(context, samples=samples, trigger={"availableNow": True})
             query.awaitTermination()
             assert query.exception() is None
-            offset = samples_offset(lake, 0)
+            offset = samples_offset(lake)
             assert offset is not None
             assert offset >= count
 

@@ -11,7 +11,7 @@ from tests.support.processes.server import ROOT
 
 pytestmark = pytest.mark.slow(reason="starts processes")
 
-FOREIGN = ("pyspark", "py4j", "pyarrow", "pandas")
+FOREIGN = ("pyspark", "py4j", "pyarrow", "pandas", "deltalake")
 
 
 PROGRAMS = (

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from admin_console.rings.rings import SECONDS
+from queue_engine.pipeline.history.levels import CONVERT_COMMAND, SUMMARY
 from queue_engine.pipeline.job.requests import put_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
-from queue_engine.pipeline.lake.lake import HISTORY_MANIFEST, Lake
+from queue_engine.pipeline.lake.status_file import write_status_file
 from queue_engine.pipeline.worker.pending_work import HISTORY_GATHER_S, HISTORY_LAG_MAX_S, PendingWork
 from tests.support.clock import ManualClock
 
@@ -39,9 +40,7 @@ def seconds(clock: ManualClock) -> int:
 
 
 def write_history(lake_path: Path, end_s: int) -> None:
-    lake = Lake(str(lake_path))
-    with lake.lock():
-        lake.write_manifest(HISTORY_MANIFEST, {"version": 1, "files": [{"path": "minutes/a.parquet", "end_s": end_s}]})
+    write_status_file(lake_path / SUMMARY, {"end_s": end_s})
 
 
 def test_a_server_that_lives_for_a_moment_has_no_work(work: PendingWork, clock: ManualClock) -> None:
@@ -108,9 +107,19 @@ def test_a_damaged_history_is_work_for_the_job_that_can_tell(
     work: PendingWork, clock: ManualClock, tmp_path: Path
 ) -> None:
     clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
-    (tmp_path / "history").mkdir()
-    (tmp_path / "history" / "manifest.json").write_text("{broken")
+    (tmp_path / SUMMARY).write_text("{broken")
     assert work.find() == "the history is behind"
+
+
+def test_history_of_an_earlier_version_waits_for_the_operator_once_the_job_has_said_so(
+    work: PendingWork, clock: ManualClock, tmp_path: Path
+) -> None:
+    clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
+    assert work.find() == "the history is behind"
+    write_state(tmp_path, JobState("rollup", "waiting", error=f"the history … run {CONVERT_COMMAND}, please"))
+    assert work.find() == ""
+    write_history(tmp_path, seconds(clock) - HISTORY_LAG_MAX_S - 1)
+    assert work.find() == "the history is behind", "it was converted"
 
 
 def test_messages_to_archive_are_work_unless_somebody_stopped_the_archive(

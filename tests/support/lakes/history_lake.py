@@ -1,29 +1,20 @@
-"""History as the pipeline leaves it: Parquet files in a lake, named by their manifest."""
+"""History as the pipeline leaves it: two Delta tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from queue_engine.disk.checked_line import encode_line
+from queue_engine.pipeline.history.day_files import write_batches
+from queue_engine.pipeline.history.levels import DAY_S
+from queue_engine.pipeline.history.schema import HISTORY_ROWS, TABLE_ROWS
+from queue_engine.pipeline.tables.parquet_files import DataFile
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.tables import LakeTables
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "clients", "disk_bytes", "oldest_age_ms")
 COUNTERS = ("messages", "message_bytes", "finished", "requeued", "timeouts", "disconnects")
-SCHEMA = pa.schema(
-    [
-        pa.field("t", pa.int64(), nullable=False),
-        ("node", pa.string()),
-        ("topic", pa.string()),
-        ("channel", pa.string()),
-        ("samples", pa.int32()),
-        *((f"{gauge}_{kind}", pa.float64()) for gauge in GAUGES for kind in ("min", "max", "avg", "last")),
-        *((counter, pa.int64()) for counter in COUNTERS),
-        ("paused_samples", pa.int32()),
-        ("latency", pa.list_(pa.struct([("b", pa.int32()), ("n", pa.int64())]))),
-    ]
-)
 
 
 def window(t: int, topic: str = "", channel: str = "", **given: Any) -> dict[str, Any]:
@@ -40,45 +31,25 @@ def window(t: int, topic: str = "", channel: str = "", **given: Any) -> dict[str
 
 
 class HistoryLake:
-    """A lake below a data directory, which the pipeline need not hold."""
+    """The history's tables below a data directory, which the pipeline need not hold."""
 
     def __init__(self, data_path: Path) -> None:
         self.directory = data_path / "pipeline" / "history"
-        self.files: list[dict[str, Any]] = []
-        self.closed_until_s = 0
+        self._storage = TableStorage(str(self.directory))
+        tables = LakeTables(self._storage)
+        self._tables = {level: tables.open(level, TABLE_ROWS) for level in ("minutes", "hours")}
 
-    def add(self, level: str, rows: Sequence[dict[str, Any]], *, kind: str = "day") -> Path:
-        """Write a file of these rows, sorted as they are to be, and name it in the manifest."""
-        (self.directory / level).mkdir(parents=True, exist_ok=True)
-        path = self.directory / level / f"g000001-{len(self.files):06d}-{kind}.parquet"
-        ordered = sorted(rows, key=lambda row: (row["topic"], row["channel"], row["t"]))
-        pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), path, compression="zstd", row_group_size=65_536)
-        window_s = 60 if level == "minutes" else 3_600
-        self.name(path, level, kind, min(row["t"] for row in rows), max(row["t"] for row in rows) + window_s, len(rows))
-        return path
+    def add(self, level: str, rows: Sequence[dict[str, Any]]) -> Path:
+        """Commit files of these rows, one a day, sorted as they are to be. Returns the last one's path."""
+        ordered = sorted(rows, key=lambda row: (row["t"] // DAY_S, row["topic"], row["channel"], row["t"]))
+        batches = pa.Table.from_pylist(ordered, HISTORY_ROWS).to_batches()
+        files = list(write_batches(self._storage, level, batches))
+        self.commit(level, files)
+        return self.directory / level / files[-1].path
 
-    def name(self, path: Path, level: str, kind: str, first_s: int, end_s: int, rows: int) -> None:
-        """Name a file that lies below the lake's history in the manifest."""
-        self.files.append(
-            {
-                "level": level,
-                "kind": kind,
-                "path": str(path.relative_to(self.directory)),
-                "first_s": first_s,
-                "end_s": end_s,
-                "rows": rows,
-                "bytes": path.stat().st_size,
-                "day": None,
-            }
-        )
-        self.write_manifest()
-
-    def write_manifest(self) -> None:
-        content = {
-            "version": 1,
-            "step": len(self.files),
-            "samples_offset": 0,
-            "closed_until_s": self.closed_until_s,
-            "files": self.files,
-        }
-        (self.directory / "manifest.json").write_bytes(encode_line(content))
+    def commit(self, level: str, files: Sequence[DataFile] = (), *, remove: Sequence[Path] = ()) -> None:
+        """Commit files that lie below the table, and take others out of it."""
+        table = self._tables[level]
+        known = table.transaction("test")
+        gone = [str(path.relative_to(self.directory / level)) for path in remove]
+        table.commit(files, "test", (known or 0) + 1, after=known, remove=gone)

@@ -7,6 +7,7 @@ from importlib import import_module
 from admin_console.management.program import COMMANDS
 from admin_console.management.serve_options import ServeParser
 from queue_engine.pipeline import jobs
+from queue_engine.pipeline.convert import convert
 from tests.support.references.generated import code, table
 
 
@@ -17,6 +18,9 @@ def commands() -> list[str]:
         parser = command.create_parser("penstock", name)
         if name == "pipeline":
             rows += _rows("pipeline run", jobs.command_line(), set())
+            rows += _rows(
+                "pipeline convert", convert.command_line(), set(), "make tables of what earlier versions wrote"
+            )
             rows += [(code("pipeline status"), "", "print what the jobs do")]
         elif name != "serve":
             # `systemd` takes what `serve` takes.

@@ -1,0 +1,1 @@
+"""Makes tables of what earlier versions of the pipeline wrote."""
