@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.look import QueueLook
+from queue_engine.nsqd_import.message_join import MessageJoin
 from queue_engine.nsqd_import.state import STATE_NAME
 from queue_engine.topology.change_log import TOPOLOGY_NAMES, read_topology
 from queue_engine.topology.entries import TopicEntry
@@ -44,10 +45,9 @@ class NsqdSource:
         self.directory = directory
         self._files = files
         found = read_topology(directory, files)
-        if not found.source:
-            is_done = files.size_of(os.path.join(directory, IMPORTED_NAME, "nsqd.dat")) is not None
-            why = f"it is imported, and moved to {IMPORTED_NAME} in it" if is_done else "it is no directory of nsqd"
-            raise NsqdImportError(f"{directory} has no nsqd.dat: {why}")
+        # nsqd.dat moves last: what has no more of it than the moved one is imported.
+        if not found.source and files.size_of(os.path.join(directory, IMPORTED_NAME, "nsqd.dat")) is None:
+            raise NsqdImportError(f"{directory} has no nsqd.dat: it is no directory of nsqd")
         self.topics = [
             _source_topic(topic)
             for topic in found.state.topics.values()
@@ -58,6 +58,10 @@ class NsqdSource:
 
     def look(self, queue: str) -> QueueLook:
         return QueueLook(queue, self.directory, LARGEST_MSG_SIZE)
+
+    def join(self) -> MessageJoin:
+        """For the messages of one topic; to be closed. Raises NsqdImportError."""
+        return MessageJoin(os.path.join(self.directory, f"{STATE_NAME}.joined"))
 
     def files_of(self, topic: SourceTopic) -> list[str]:
         """Names of its files that nsqd would read, sorted."""
@@ -92,13 +96,14 @@ class NsqdSource:
 
     def move_metadata(self) -> None:
         """Move nsqd.dat, too: nothing of nsqd's is left to be read. Raises OSError."""
-        source = os.path.join(self.directory, "nsqd.dat")
-        if self._files.size_of(source) is not None and not any(name in self._names for name in TOPOLOGY_NAMES):
-            target = os.path.join(self.directory, IMPORTED_NAME)
-            self._files.make_directory(target)  # there was no topic, perhaps
+        if any(name in self._names for name in TOPOLOGY_NAMES):
+            return
+        source, target = os.path.join(self.directory, "nsqd.dat"), os.path.join(self.directory, IMPORTED_NAME)
+        self._files.make_directory(target)  # there was no topic, perhaps
+        if self._files.size_of(source) is not None:  # else a run before was ended behind this
             self._files.rename(source, os.path.join(target, "nsqd.dat"))
-            self._files.sync_directory(target)
-            self._files.sync_directory(self.directory)
+        self._files.sync_directory(target)
+        self._files.sync_directory(self.directory)
 
     def foreign(self) -> list[str]:
         """Names of files that belong to no topic of it, sorted; of a directory of ours those of disk queues alone."""

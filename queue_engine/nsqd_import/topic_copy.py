@@ -6,12 +6,14 @@ those that it did not have. Its channels are paused meanwhile. Both the order an
 alone: a second run writes the same batches under the same keys, and the server stores none of them twice.
 """
 
+import contextlib
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from queue_engine.nsqd_import.import_client import ImportClient
+from queue_engine.nsqd_import.message_join import MessageJoin
 from queue_engine.nsqd_import.source import NsqdSource, SourceTopic
 from queue_engine.vocabulary.message import STORED_HEADER_BYTES
 
@@ -20,6 +22,7 @@ BATCH_MESSAGES_MAX = 1_000
 BATCH_BYTES_MAX = 1 << 20
 FINISHED_AT_ONCE = 1_000
 _ID = slice(10, STORED_HEADER_BYTES)
+_BITS_BYTES = 4 << 10  # how much longer a list of bits gets at once
 
 
 @dataclass(slots=True)
@@ -58,30 +61,48 @@ class TopicCopy:
         self._advanced = advanced
         self._batches = 0
         self._id_base = 0
-        self._offsets = array("Q")  # of each joined message, in the order of joining
+        self._places = 0  # of the messages that are on the server, in the order of joining
+        self._first_places = array("Q")  # of each batch
+        self._first_offsets = array("Q")
         self._bodies: list[bytes] = []  # of the batch that is being gathered
         self._bytes = 0
 
     def copy_channels(self) -> None:
         """Write what the channels have, and let each finish what it did not have. Raises PipelineError or
         StorageError."""
-        known: dict[bytes, int] = {}
-        needed: dict[str, array[int]] = {}
-        for channel in self._by_depth():
-            needed[channel] = array("Q")
-            for key, body in self._messages(f"{self._topic.name}:{channel}"):
-                place = known.setdefault(key, len(known))
-                needed[channel].append(place)
-                if place == len(self._offsets) + len(self._bodies):  # it is not joined yet
-                    self._gather(body)
+        if len(self._topic.channels) < 2:  # there is nothing to join
+            for channel in self._topic.channels:
+                for message in self._messages(f"{self._topic.name}:{channel}"):
+                    self._gather(message[STORED_HEADER_BYTES:])
+            self._flush()
+            return
+        with self._source.join() as join:
+            had = {channel: self._join(channel, join) for channel in self._by_depth()}
         self._flush()
-        for channel, places in needed.items():
-            self._finish_others(channel, places)
+        for channel, bits in had.items():
+            self._finish_others(channel, bits)
+
+    def _join(self, channel: str, join: MessageJoin) -> bytearray:
+        """Gather what no channel before had; which of the joined messages the channel has, a bit for each place."""
+        bits = bytearray()
+        join.begin_channel()
+        for some in _chunks(self._messages(f"{self._topic.name}:{channel}")):
+            bodies = [message[STORED_HEADER_BYTES:] for message in some]
+            keys = [
+                message[_ID] + blake2b(body, digest_size=8).digest() for message, body in zip(some, bodies, strict=True)
+            ]
+            for (place, is_new), body in zip(join.add(keys), bodies, strict=True):
+                if is_new:
+                    self._gather(body)
+                if place >> 3 >= len(bits):
+                    bits.extend(bytes(max(_BITS_BYTES, (place >> 3) + 1 - len(bits))))
+                bits[place >> 3] |= 1 << (place & 7)
+        return bits
 
     def copy_topic(self) -> None:
         """Write what the topic had not passed on to its channels. Raises as `copy_channels`."""
-        for _, body in self._messages(self._topic.name):
-            self._gather(body)
+        for message in self._messages(self._topic.name):
+            self._gather(message[STORED_HEADER_BYTES:])
         self._flush()
 
     def _by_depth(self) -> list[str]:
@@ -93,21 +114,13 @@ class TopicCopy:
             look.close()
         return sorted(depths, key=lambda channel: (-depths[channel], channel))
 
-    def _messages(self, queue: str) -> Iterator[tuple[bytes, bytes]]:
-        """What makes a message the same in several channels, and its body. The second of two equal ones in the same
-        queue is another message."""
-        look = self._source.look(queue)
-        seen: dict[bytes, int] = {}
-        try:
+    def _messages(self, queue: str) -> Iterator[bytes]:
+        """All messages of a queue as they are stored."""
+        with contextlib.closing(self._source.look(queue)) as look:
             for message in look.messages():
-                body = message[STORED_HEADER_BYTES:]
-                key = message[_ID] + blake2b(body, digest_size=8).digest()
-                count = seen[key] = seen.get(key, 0) + 1
                 self.copied.read += 1
-                yield (key if count == 1 else key + b"%d" % count), body
+                yield message
             self.copied.damaged.update(look.damaged_files)
-        finally:
-            look.close()
 
     def _gather(self, body: bytes) -> None:
         if self._bodies and self._bytes + len(body) > BATCH_BYTES_MAX:
@@ -126,20 +139,48 @@ class TopicCopy:
         batch = self._client.write(self._topic.name, bodies, batch_key=key, number=self._number)
         self._id_base = batch.id_base
         end = batch.first_offset + batch.count
-        self._offsets.extend(range(batch.first_offset, end))
+        self._first_places.append(self._places)
+        self._first_offsets.append(batch.first_offset)
+        self._places += batch.count
         copied = self.copied
         copied.end_offset = max(copied.end_offset, end)
         copied.written += batch.count
         copied.known += batch.count if batch.is_known else 0
         self._advanced(copied)
 
-    def _finish_others(self, channel: str, places: "array[int]") -> None:
-        had = bytearray(len(self._offsets))
-        for place in places:
-            had[place] = 1
-        others = [f"{self._id_base + offset:016x}" for place, offset in enumerate(self._offsets) if not had[place]]
-        for first in range(0, len(others), FINISHED_AT_ONCE):
-            ids = others[first : first + FINISHED_AT_ONCE]
+    def _finish_others(self, channel: str, had: bytearray) -> None:
+        others: list[str] = []
+        for offset in self._offsets_without(had):
+            others.append(f"{self._id_base + offset:016x}")
+            if len(others) == FINISHED_AT_ONCE:
+                self._finish(channel, others)
+                others = []
+        self._finish(channel, others)
+
+    def _finish(self, channel: str, ids: list[str]) -> None:
+        if ids:
             self._client.finish(self._topic.name, channel, ids)
             self.copied.finished += len(ids)
             self._advanced(self.copied)
+
+    def _offsets_without(self, had: bytearray) -> Iterator[int]:
+        """The offsets of the joined messages whose bit is not set."""
+        ends = [*self._first_places[1:], self._places]
+        for first_place, first_offset, end in zip(self._first_places, self._first_offsets, ends, strict=True):
+            for place in range(first_place, end):
+                if place >> 3 >= len(had) or not had[place >> 3] >> (place & 7) & 1:
+                    yield first_offset + place - first_place
+
+
+def _chunks(messages: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """The messages, so many together as a batch has at most."""
+    some: list[bytes] = []
+    some_bytes = 0
+    for message in messages:
+        some.append(message)
+        some_bytes += len(message)
+        if len(some) == BATCH_MESSAGES_MAX or some_bytes >= BATCH_BYTES_MAX:
+            yield some
+            some, some_bytes = [], 0
+    if some:
+        yield some

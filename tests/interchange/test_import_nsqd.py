@@ -191,8 +191,7 @@ def test_an_import_that_ends_at_any_step_goes_on_and_nothing_comes_twice(
                 was_ended = False
             except EndedError:
                 pass
-        if (directory / "nsqd.dat").exists():  # else it ended behind its last step
-            assert run_import(directory, server)[0], step
+        assert run_import(directory, server)[0], step
         assert has_exactly(server, topic, "all", [b"m0", b"m1", b"m2", b"m3", b"m4", b"m5"]), step
         assert has_exactly(server, topic, "some", [b"m2", b"m3", b"m4", b"m5"]), step
         assert {path.name for path in directory.iterdir()} == {IMPORTED_NAME, STATE_NAME}
@@ -273,18 +272,25 @@ def test_a_directory_that_nsqd_or_a_server_holds_is_refused(tmp_path: Path, serv
     assert [path.name for path in tmp_path.iterdir()] == ["nsqd.dat"]
 
 
-def test_a_directory_without_nsqds_file_is_refused_and_one_that_is_imported_says_so(
-    tmp_path: Path, server: RunningEngine
-) -> None:
+def test_a_directory_without_nsqds_file_is_refused(tmp_path: Path, server: RunningEngine) -> None:
     with pytest.raises(NsqdImportError, match=r"has no nsqd\.dat: it is no directory of nsqd"):
         run_import(tmp_path, server)
     assert list(tmp_path.iterdir()) == []
-    write_metadata(tmp_path, {"twice": []})
+
+
+def test_a_directory_that_is_imported_is_imported_again_without_an_error(tmp_path: Path, server: RunningEngine) -> None:
+    """As after a kill right behind the last step."""
+    write_metadata(tmp_path, {"twice": ["c"]})
+    write_queue(tmp_path, "twice:c", [messages(2)])
     assert run_import(tmp_path, server)[0]
-    with pytest.raises(
-        NsqdImportError, match=r"has no nsqd\.dat: it is imported, and moved to penstock-imported in it"
-    ):
-        run_import(tmp_path, server)
+    assert run_import(tmp_path, server) == (True, [])
+    assert server.channel_stats("twice", "c")["depth"] == 2
+    # What nobody knows is named then, too.
+    (tmp_path / "twice:c.diskqueue.000000.dat").write_bytes(b"")
+    assert run_import(tmp_path, server) == (
+        False,
+        ["belongs to no topic, and is left as it is: twice:c.diskqueue.000000.dat"],
+    )
 
 
 def test_a_topic_whose_files_changed_since_its_import_began_is_refused(
