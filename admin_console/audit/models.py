@@ -8,6 +8,14 @@ VIA_TCP = "tcp"  # a client's publish or subscription
 VIA_COMMAND_LINE = "command-line"
 VIA_SERVER = "server"  # the server by itself, such as removing old rows, or ending a pause
 
+# What an actor is there; elsewhere it is a user, or an account of the operating system.
+ACTOR_WORDS = {VIA_HTTP_API: "token", VIA_TCP: "client"}
+
+
+def who_of(actor: str, via: str) -> str:
+    """An actor as a page names it: "token deploy", or the user's name."""
+    return f"{ACTOR_WORDS[via]} {actor}" if actor and via in ACTOR_WORDS else actor
+
 
 class Phase(models.TextChoices):
     """An act is written twice, before and after; an event, which is over at once, is one row."""
@@ -63,7 +71,12 @@ class AuditRow(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.actor or self.via} {self.action} {self.object_name}: {self.verdict or self.phase}"
+        return f"{self.who or self.via} {self.action} {self.object_name}: {self.verdict or self.phase}"
+
+    @property
+    def who(self) -> str:
+        """The actor as a page names it: a token may have the name of a user."""
+        return who_of(self.actor, self.via)
 
     @property
     def object_name(self) -> str:

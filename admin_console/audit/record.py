@@ -205,6 +205,21 @@ def record_command(actor: str, action: str, *, detail: str, topic: str = "") -> 
     _add(row)
 
 
+def begin_command(actor: str, action: str, *, detail: str) -> ActInProgress:
+    """Write the intent of an act of a command, whose other half is in a file. Raises DatabaseError."""
+    row = AuditRow(
+        act_id=uuid.uuid4().hex,
+        phase=Phase.INTENT,
+        at_ms=now_ms(),
+        actor=actor[:64],
+        via=VIA_COMMAND_LINE,
+        action=action,
+        detail=detail[:200],
+    )
+    _add(row)
+    return ActInProgress(row)
+
+
 def _row_of(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", detail: str = "") -> AuditRow:
     user = request.user
     return AuditRow(

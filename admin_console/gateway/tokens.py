@@ -3,6 +3,7 @@
 They are in a file of the data directory, which the engine follows (`queue_engine/identity/token_file.py`).
 """
 
+import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,18 @@ from pathlib import Path
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActResult
 from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import NAME_LENGTH_MAX, TokenError, TokenState
-from queue_engine.identity.token_file import TokenFile
+from queue_engine.identity.token_file import Stamp, TokenFile
 from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
 
-__all__ = ["NAME_LENGTH_MAX", "PERMISSIONS", "TokenView", "create_token", "list_tokens", "revoke_token"]
+__all__ = [
+    "NAME_LENGTH_MAX",
+    "PERMISSIONS",
+    "TokenView",
+    "complaint_about_tokens",
+    "create_token",
+    "list_tokens",
+    "revoke_token",
+]
 
 PERMISSIONS = tuple(
     (one.value, words)
@@ -48,6 +57,24 @@ class TokenView:
     @property
     def is_valid(self) -> bool:
         return self.state == TokenState.VALID
+
+
+def complaint_about_tokens(directory: Path) -> str:
+    """Why the file of the tokens can't be read; "" when it can. Reads it once for each of its versions."""
+    file = TokenFile(directory)
+    try:
+        return _complaint_of(str(directory), file.stamp())
+    except OSError as exc:
+        return f"{file.path} can't be read: {exc}"
+
+
+@functools.lru_cache(maxsize=4)
+def _complaint_of(directory: str, _: Stamp | None) -> str:
+    try:
+        TokenFile(directory).read()
+    except PenstockError as exc:
+        return str(exc)
+    return ""
 
 
 def list_tokens(directory: Path) -> list[TokenView] | None:

@@ -22,6 +22,7 @@ from queue_engine.vocabulary.options.parsing import parse_bool, parse_option
 from queue_engine.vocabulary.options.texts import BOOLEAN, engine_option_texts
 
 SECRETS = ("http_token",)
+FILES = ("tls_cert", "tls_key", "tls_root_ca_file")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,14 +46,16 @@ class ServeOptions:
 def arguments_of(given: Mapping[str, Any]) -> list[str]:
     """The options that the command line and the environment give, each as one argument for `serve`.
 
-    Without --data-path, and without secrets: everybody on the machine can read an argument. given: as for
-    `ServeOptions`, checked.
+    Without --data-path, and without secrets: everybody on the machine can read an argument. Files are named from the
+    root on, since a service begins elsewhere. given: as for `ServeOptions`, checked.
     """
     found = []
     places = [(text.flag, text.field_name, text.variable) for text in engine_option_texts()]
     places += [(option.flag, _field_of(option.flag), option.variable) for option in CONSOLE_OPTIONS]
     for flag, field, variable in places:
         value = given[field] if given.get(field) is not None else os.environ.get(variable) or None
+        if value is not None and field in FILES:
+            value = os.path.abspath(value)
         if value is not None and field not in ("data_path", *SECRETS):
             found.append(f"{flag}={','.join(value) if isinstance(value, list) else value}")
     return found + [

@@ -204,17 +204,19 @@ def _limits(service: Service) -> list[str]:
 
 
 def _hardening(service: Service) -> list[str]:
-    places = (service.data_path, *service.installed)
-    addresses = (service.options.tcp_address, service.options.http_address, service.options.https_address)
+    options = service.options
+    files = (Path(path).absolute() for path in (options.tls_cert, options.tls_key, options.tls_root_ca_file) if path)
+    places = (service.data_path, *service.installed, *files)
+    addresses = (options.tcp_address, options.http_address, options.https_address)
     ports = [split_address(address)[1] for address in addresses if not is_socket_path(address)]
     is_privileged = any(0 < port < _PRIVILEGED_PORTS_END for port in (*ports, service.console_port))
     capability = "CAP_NET_BIND_SERVICE" if is_privileged else ""
     home = ["ProtectHome=yes"]
     if _is_any_below(places, _HOMES):
-        home = ["# The program or its data is there: let the account read it.", "ProtectHome=read-only"]
+        home = ["# The program, its data or a certificate is there: let the account read it.", "ProtectHome=read-only"]
     temporary = ["PrivateTmp=yes"]
     if _is_any_below(places, _TEMPORARY):
-        temporary = ["# The program or its data is there.", "PrivateTmp=no"]
+        temporary = ["# The program, its data or a certificate is there.", "PrivateTmp=no"]
     return [
         "",
         "NoNewPrivileges=yes",

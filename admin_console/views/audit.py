@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from admin_console.audit.chain import COLUMNS
-from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.audit.models import ACTOR_WORDS, AuditRow, Phase, Verdict
 from admin_console.audit.upkeep import ChainState, ListSize, chain_state, list_size
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
 from admin_console.gateway.act_file import has_file_acts
@@ -89,7 +89,9 @@ def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -
     results = AuditRow.objects.filter(act_id=OuterRef("act_id"), phase=Phase.RESULT)
     rows = AuditRow.objects.filter(~Q(phase=Phase.INTENT) | ~Exists(results)).order_by("-id")
     if actor_text:
-        rows = rows.filter(actor=actor_text)
+        word, _, name = actor_text.partition(" ")
+        via = next((via for via, found in ACTOR_WORDS.items() if found == word and name), "")
+        rows = rows.filter(actor=name, via=via) if via else rows.filter(actor=actor_text)
     if action_text:
         rows = rows.filter(action__in=[action_text, *(old for old, new in _NEW_NAMES.items() if new == action_text)])
     if object_text:

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from admin_console.audit.models import who_of
 from admin_console.gateway.act_file import FileAct, file_acts
 
 PAGE_ROWS = 50
@@ -19,6 +20,7 @@ class FileLine:
     """One line of the file as the page shows it."""
 
     act: FileAct
+    who: str
     at: datetime | None
     action: str
     verdict: str
@@ -54,6 +56,7 @@ def file_page(request: HttpRequest) -> HttpResponse:
 
 def _line(act: FileAct) -> FileLine:
     if act.number is None:
-        return FileLine(act, None, "", "damaged", "danger")
+        return FileLine(act, "", None, "", "damaged", "danger")
     verdict, tone = ("done", "") if act.is_done else ("failed", "danger") if act.is_over else ("no result", "warning")
-    return FileLine(act, datetime.fromtimestamp(act.at_ms / 1000, UTC), act.action.replace("_", " "), verdict, tone)
+    at = datetime.fromtimestamp(act.at_ms / 1000, UTC)
+    return FileLine(act, who_of(act.actor, act.via), at, act.action.replace("_", " "), verdict, tone)

@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from admin_console.gateway.act_table import ACTS
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
-from admin_console.views.notices import notices
+from admin_console.views.notices import page_notices
 
 _PLACES = (
     ("overview", "Overview", "o"),
@@ -72,7 +72,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "tokens_url": _url("tokens") if may is not None and may["tokens"] else "",
             "logout_url": _url("logout"),
             "query": request.GET.get("q", "")[:130] if here == "topics" else "",
-            "notices": notices() if user else [],
+            "notices": page_notices() if user else [],
             "plotly_url": plotly_url(),
             "plotly_styles": plotly_style_ids(),
         }

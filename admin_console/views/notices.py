@@ -5,6 +5,7 @@ from django.conf import settings
 from admin_console.audit.record import get_row_buffer
 from admin_console.audit.upkeep import chain_state
 from admin_console.database.condition import CONDITION, Notice
+from admin_console.gateway.tokens import complaint_about_tokens
 
 
 def notices() -> list[Notice]:
@@ -18,6 +19,14 @@ def notices() -> list[Notice]:
     if state is not None and state.faults:
         more = f" {len(state.faults) - 1:,} more: `penstock audit verify` names them." if len(state.faults) > 1 else ""
         found.append(Notice("The audit list is not as it was written.", state.faults[0] + more, "danger"))
+    return found
+
+
+def page_notices() -> list[Notice]:
+    """Those of `notices`, and what else a page says; reads files."""
+    found = notices()
+    if complaint := complaint_about_tokens(settings.DATA_PATH):
+        found.append(Notice("Tokens can't be read: those known before still count.", complaint, "danger"))
     return found
 
 

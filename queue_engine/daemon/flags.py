@@ -9,6 +9,7 @@ from typing import Any
 from queue_engine.go_flags.command_line import FlagSet
 from queue_engine.go_flags.flag import Flag, Kind
 from queue_engine.vocabulary.options.durations import format_duration
+from queue_engine.vocabulary.options.log_options import WorkerOptions
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options
 
@@ -26,6 +27,9 @@ DEFAULTS: dict[str, Any] = {
     # Nobody looks at them without the console, and nsqd writes none.
     "samples_interval_ms": 0,
 }
+
+# The daemon runs no pipeline.
+_NOT_USED = frozenset(spec.name for spec in fields(WorkerOptions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def field_of(flag_name: str) -> str | None:
 
 def flag_set() -> FlagSet:
     """All flags of the daemon."""
-    options = {flag_of(spec.name).removeprefix("--"): spec for spec in fields(Options)}
+    options = {flag_of(spec.name).removeprefix("--"): spec for spec in fields(Options) if spec.name not in _NOT_USED}
     flags = [Flag(LOG_PREFIX, Kind.TEXT, "text before each line of the log", LOG_PREFIX_DEFAULT)]
     for nsqd in FLAGS_OF_NSQD:
         if nsqd.name == LOG_PREFIX:

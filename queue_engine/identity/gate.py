@@ -95,6 +95,11 @@ class Gate:
             self.tokens.check()
             self._look()
 
+    @property
+    def complaint(self) -> str:
+        """Why the file of the tokens does not count; "" while it does."""
+        return "" if self.tokens is None else self.tokens.complaint
+
     def known(self, secret: bytes) -> Authorization | None:
         """What the client with this secret may do, where that can be said at once."""
         # In constant time, so that the duration says nothing about the token.

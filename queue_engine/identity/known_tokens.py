@@ -49,7 +49,7 @@ class KnownTokens:
         """Read the file again where it has changed, and end the rights of tokens that no longer count."""
         try:
             stamp = self._stamp_now()
-            if stamp != self._stamp:
+            if stamp != self._stamp or self.complaint:
                 self._read(stamp)
                 self.complaint = ""
         except StorageError as exc:

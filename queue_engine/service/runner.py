@@ -66,10 +66,11 @@ STOP_GRACE_S = 15.0
 class EngineRunner:
     """Runs one engine. `start` and `stop` block; everything else may be called from any thread."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, has_console: bool = True) -> None:
+        """has_console: whether connections are left for one."""
         self.options = options
         self.own_token = secrets.token_hex(32)  # of the server's own processes; lets do everything, in this run
-        self.descriptors = DescriptorShares.of(current_limit(), options.max_connections)
+        self.descriptors = DescriptorShares.of(current_limit(), options.max_connections, has_console=has_console)
         self.listeners = Listeners()
         self.snapshot: EngineSnapshot | None = None
         self.stop_progress: StopProgress | None = None

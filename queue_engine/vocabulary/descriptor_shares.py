@@ -20,7 +20,8 @@ SHARE_MIN = 16
 
 @dataclass(frozen=True, slots=True)
 class DescriptorShares:
-    """limit: descriptors of the process. files: descriptors of disk queues. The others are connections at once."""
+    """limit: descriptors of the process. files: descriptors of disk queues. The others are connections at once;
+    console: 0 where none runs."""
 
     limit: int
     files: int
@@ -29,10 +30,10 @@ class DescriptorShares:
     console: int
 
     @classmethod
-    def of(cls, limit: int, max_connections: int) -> "DescriptorShares":
+    def of(cls, limit: int, max_connections: int, *, has_console: bool = True) -> "DescriptorShares":
         """Share `limit` descriptors. max_connections: what is wanted for clients and the HTTP API, each."""
         files = files_share(limit)
-        console = max(SHARE_MIN, min(limit // 16, 512))
+        console = max(SHARE_MIN, min(limit // 16, 512)) if has_console else 0
         rest = limit - OWN - files - console * DESCRIPTORS_PER_CONSOLE_CONNECTION
         # Clients come first, but a fifth of what there is stays with the HTTP API.
         http = min(max_connections, max(SHARE_MIN, rest // 5, rest - max_connections))
@@ -43,10 +44,11 @@ class DescriptorShares:
         """A sentence that says what `max_connections` became; "" when there are descriptors for all of it."""
         if self.clients >= max_connections and self.http >= max_connections:
             return ""
+        for_console = f", {self.console} for the console" if self.console else ""
         return (
             f"--max-connections is {max_connections} and the process may have {self.limit} descriptors: "
-            f"{self.clients} connections are for NSQ clients, {self.http} for the HTTP API, {self.console} for the "
-            "console; for more, raise the hard limit (ulimit -Hn, systemd's LimitNOFILE)"
+            f"{self.clients} connections are for NSQ clients, {self.http} for the HTTP API{for_console}; for more, "
+            "raise the hard limit (ulimit -Hn, systemd's LimitNOFILE)"
         )
 
 

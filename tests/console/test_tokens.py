@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management.base import CommandError
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
+from admin_console.management.commands import token as token_command
 from admin_console.vocabulary.roles import Role
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.runner import EngineRunner
@@ -108,7 +110,12 @@ def test_a_damaged_file_is_named_and_nothing_is_made(client: Client, tmp_path: P
     assert "Tokens can&#x27;t be read" in page or "Tokens can't be read" in page
     assert "is damaged" in page
     assert "is damaged" in client.post("/tokens/~create/", FORM).content.decode()
+    # Every other page says so, too, until the file is well.
+    notice = "those known before still count"
+    assert notice in client.get("/topics/").content.decode().replace("&#x27;", "'")
     assert path.read_bytes() == b"{}\n00000000\n"
+    path.unlink()
+    assert notice not in client.get("/topics/").content.decode().replace("&#x27;", "'")
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
@@ -116,3 +123,47 @@ def test_others_than_admins_see_no_tokens(engine: EngineRunner, role: Role) -> N
     client = client_of(make_user(role=role))
     assert client.get("/tokens/").status_code == 403
     assert 'href="/tokens/"' not in client.get("/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("verb", "further"), [("create", {"allow": ["publish"], "topic": [], "expires_in": "0"}), ("revoke", {})]
+)
+def test_a_command_that_is_cut_off_leaves_its_row(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, further: dict[str, Any]
+) -> None:
+    """The change is on the disk when its process is killed, and the audit list has who began it."""
+    change = getattr(TokenFile, verb)
+
+    def cut_behind(*given: Any, **named: Any) -> None:
+        change(*given, **named)
+        raise KeyboardInterrupt
+
+    TokenFile(tmp_path).create("other", ["publish"], [], expires_ms=0, by="", now_ms=1)
+    monkeypatch.setattr(TokenFile, verb, cut_behind)
+    monkeypatch.setattr(token_command.os.path, "lexists", lambda path: True)
+    monkeypatch.setattr(token_command, "complaint_about_version", lambda path: "")
+    name = "deploy" if verb == "create" else "other"
+    with pytest.raises(KeyboardInterrupt):
+        token_command.Command().handle(verb=verb, name=name, **further)
+    rows = AuditRow.objects.filter(action=f"{verb}_token", via="command-line")
+    assert [(row.phase, row.detail.partition(":")[0]) for row in rows] == [("intent", name)]
+    assert "no result" in client.get("/audit/").content.decode()
+
+
+def test_a_command_writes_what_came_of_it(
+    engine: EngineRunner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_command.os.path, "lexists", lambda path: True)
+    monkeypatch.setattr(token_command, "complaint_about_version", lambda path: "")
+    create = {"verb": "create", "name": "ci", "allow": ["publish"], "topic": [], "expires_in": "0"}
+    token_command.Command().handle(**create)
+    assert capsys.readouterr().out.startswith("pst_")
+    with pytest.raises(CommandError, match="There is a token ci already"):
+        token_command.Command().handle(**create)
+    rows = AuditRow.objects.filter(action="create_token").order_by("id")
+    assert [(row.phase, row.verdict, row.message) for row in rows] == [
+        ("intent", "", ""),
+        ("result", "done", "Made the token ci: publish on *."),
+        ("intent", "", ""),
+        ("result", "failed", "there is a token ci already: revoke it first, or take another name"),
+    ]

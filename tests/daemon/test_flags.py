@@ -50,6 +50,12 @@ def test_the_table_has_every_flag_of_nsqd() -> None:
     assert sorted(flag.name for flag in FLAGS_OF_NSQD) == sorted(names)
 
 
+def test_the_help_lists_nothing_of_the_pipeline_that_the_daemon_has_not() -> None:
+    names = set(re.findall(r"^  -([a-z0-9-]+)", "\n".join(flag_set().usage()), re.MULTILINE))
+    assert {name for name in names if name.startswith("worker")} == {"worker-id"}  # nsqd's own
+    assert "log-retention" in names
+
+
 @pytest.mark.parametrize("flag", FLAGS_OF_NSQD, ids=lambda flag: flag.name)
 def test_a_flag_acts_or_a_sentence_says_that_it_does_not(flag: "object") -> None:
     assert isinstance(flag, type(FLAGS_OF_NSQD[0]))

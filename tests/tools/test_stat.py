@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from queue_engine.client.http_json import UnreachableError
+from queue_engine.client.http_json import HttpJson, HttpRefusedError, UnreachableError
 from queue_engine.tools.connecting import Connecting
 from queue_engine.tools.running import Stopping
 from queue_engine.tools.stat import StatOptions, Table, add_answer, lines_of, rows_of, stat
@@ -85,6 +85,15 @@ async def test_a_server_that_does_not_answer_is_said_and_left_out(engine: Runnin
         await stat(
             Connecting(), StatOptions(count=1, http_urls=urls[1:]), printed.append, complaints.append, Stopping()
         )
+
+
+async def test_a_refusal_is_told_with_its_reason(start_engine: Callable[..., RunningEngine]) -> None:
+    engine = start_engine()
+    async with HttpJson() as http:
+        with pytest.raises(HttpRefusedError) as refused:
+            await http.get(f"http://127.0.0.1:{engine.http_port}/config/nothing")
+        assert refused.value.status == 400
+        assert str(refused.value).endswith("answered 400: INVALID_OPTION: there is no option 'nothing'")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """`penstock token`: make, list and revoke tokens of programs, whether a server runs or not.
 
-A running server follows the file within a second. A change and its audit row belong together: when the row can't be
-written, nothing is changed.
+A running server follows the file within a second. The audit list has the intent before a change and the result behind
+it: when the intent can't be written, nothing is changed.
 """
 
 import os
@@ -13,9 +13,10 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 
-from admin_console.audit.record import now_ms, record_command
+from admin_console.audit.models import Verdict
+from admin_console.audit.record import begin_command, now_ms
 from admin_console.database.errors import Trouble, trouble_of
 from admin_console.database.version import complaint_about_version
 from admin_console.management.command import PlainCommand
@@ -23,7 +24,7 @@ from admin_console.paths import account_name
 from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import Token, TokenError
 from queue_engine.identity.token_file import TokenFile
-from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 
 _FIRST = (
@@ -83,20 +84,24 @@ class Command(PlainCommand):
             raise CommandError(f"--expires-in: {exc}.") from exc
         at_ms, by = now_ms(), account_name(os.getuid())
         is_first = file.read() is None
-        with _audited(by, "create_token", f"{name}: {', '.join(allow)} on {', '.join(topic) or '*'}"):
+        with _audited(by, "create_token", f"{name}: {', '.join(allow)} on {', '.join(topic) or '*'}") as sentences:
             token, secret = file.create(
                 name, allow, topic, expires_ms=at_ms + valid_ms if valid_ms else 0, by=by, now_ms=at_ms
             )
-        self.stderr.write(f"Made the token {_described(token)}. Its secret is shown this once:")
-        self.stdout.write(secret)
+            sentences.append(f"Made the token {_described(token)}.")
+            # Before the result is written, which may fail: the secret is nowhere else.
+            self.stderr.write(f"{sentences[-1]} Its secret is shown this once:")
+            self.stdout.write(secret)
+            self.stdout.flush()
         if is_first:
             self.stderr.write(_FIRST)
 
     def _revoke(self, file: TokenFile, *, name: str, **_: Any) -> None:
         by = account_name(os.getuid())
-        with _audited(by, "revoke_token", name):
+        with _audited(by, "revoke_token", name) as sentences:
             token = file.revoke(name, by=by, now_ms=now_ms())
-        self.stdout.write(f"Revoked the token {token.name} ({token.id}). Its connections end within a second.")
+            sentences.append(f"Revoked the token {token.name} ({token.id}). Its connections end within a second.")
+            self.stdout.write(sentences[-1])
 
     def _list(self, file: TokenFile, **_: Any) -> None:
         tokens = file.read()
@@ -110,24 +115,37 @@ class Command(PlainCommand):
 
 
 @contextmanager
-def _audited(by: str, action: str, detail: str) -> Iterator[None]:
-    """Write the audit row of what is done within, or neither. A directory without a console has no list of its own."""
+def _audited(by: str, action: str, detail: str) -> Iterator[list[str]]:
+    """Write the intent, and the result of what is done within: its last sentence. A directory without a console has no
+    list of its own."""
+    sentences: list[str] = []
     database = settings.DATABASES["default"]["NAME"]
     if not os.path.lexists(database):
-        yield
+        yield sentences
         return
     if complaint := complaint_about_version(database):
         raise CommandError(complaint)
+    with _named_trouble("Nothing was changed."):
+        act = begin_command(by, action, detail=detail)
     try:
-        with transaction.atomic():
-            record_command(by, action, detail=detail)
-            yield
+        yield sentences
+    except PenstockError as exc:
+        with _named_trouble(f"{exc}."):
+            act.finish(Verdict.UNKNOWN if isinstance(exc, OutcomeUnknownError) else Verdict.FAILED, str(exc))
+        raise
+    with _named_trouble("It was done, and the audit list has only that it was begun."):
+        act.finish(Verdict.DONE, sentences[-1])
+
+
+@contextmanager
+def _named_trouble(consequence: str) -> Iterator[None]:
+    """Have a database that can't be used named, with what that means."""
+    try:
+        yield
     except DatabaseError as exc:
         if trouble_of(exc) is Trouble.NONE:
             raise
-        raise CommandError(
-            f"The console's database can't be used: {exc}. `penstock token list` shows whether anything was changed."
-        ) from exc
+        raise CommandError(f"The console's database can't be used: {exc}. {consequence}") from exc
 
 
 def _described(token: Token) -> str:

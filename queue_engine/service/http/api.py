@@ -120,7 +120,8 @@ class HttpApi:
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
         self._audit = audit
-        self._token_check = TokenCheck(_listening(options), gate or Gate(http_token=options.http_token), audit)
+        self._gate = gate or Gate(http_token=options.http_token)
+        self._token_check = TokenCheck(_listening(options), self._gate, audit)
         self._publishing = PublishRoutes(engine, creations or Creations(engine, audit.tell)).handlers
         self._handlers: dict[str, Handler] = {
             "/ping": self._ping,
@@ -234,7 +235,10 @@ class HttpApi:
             answer(Response(503, b"STOPPING", nsq_version=False))
             return
         health = self._engine.stats.health
-        lines = ["OK", *([] if health == HEALTHY else [health]), *self._engine.warnings, *self.console.notices()]
+        lines = ["OK", *([] if health == HEALTHY else [health])]
+        if self._gate.complaint:
+            lines.append(f"tokens are as they were: {self._gate.complaint}")
+        lines += (*self._engine.warnings, *self.console.notices())
         answer(Response(200, "\n".join(lines).encode("utf-8", "replace"), nsq_version=False))
 
     def _info(self, head: RequestHead, body: bytes, answer: Answer) -> None:

@@ -30,6 +30,7 @@ from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.parameters import KEEP_ATTEMPTS, WholeNumber, Word
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
+from queue_engine.service.http.token_check import NOT_ALLOWED
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import Ticket
@@ -130,6 +131,10 @@ class MessageRoutes:
         """What a search found has parts of bodies: it is audited like them."""
         self._audit.require_room()
         name = query_of(head.path, head.raw_query).get("search", "")
+        if head.may_read is not None and not head.may_read(""):
+            topic = _done(lambda: self._engine.message_search.state(name)).topic
+            if not head.may_read(topic):
+                raise Refusal(403, NOT_ALLOWED, f"the token {head.actor} does not allow to consume on topic {topic}")
         found = _done(lambda: ask(name))
         if found.hits:
             self._report_read(head, found.topic, found.channel, len(found.hits))

@@ -24,8 +24,8 @@ from queue_engine.vocabulary.options.addresses import is_loopback, is_socket_pat
 MISSING = "TOKEN_REQUIRED"
 NOT_ALLOWED = "NOT_ALLOWED"
 _BEARER = b"bearer "
-# These name no topic: their handlers look at that of the lease.
-_OF_A_LEASE = ("/log/renew", "/log/release")
+# These name no topic: their handlers look at that of the lease, or of the search.
+_OF_A_HANDLE = ("/log/renew", "/log/release", "/channel/search/state", "/channel/search/cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _complaint_about_rights(head: RequestHead, authorization: Authorization) -> 
     assert permission is not None
     # The parameters that the handler sees, and no others.
     query = _read_query(route, head)
-    if route in _OF_A_LEASE or (route == "/log/lease" and "lease" in query):
+    if route in _OF_A_HANDLE or (route == "/log/lease" and "lease" in query):
         if authorization.holds(permission):
             return ""
         return f"the token {authorization.identity} does not allow to {permission}"

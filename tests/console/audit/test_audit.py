@@ -96,6 +96,18 @@ def test_list_is_newest_first_and_says_who_what_where_and_why(client: Client) ->
     assert "2023-11-14 22:13:20" in page
 
 
+def test_a_token_with_the_name_of_a_user_is_told_apart(client: Client) -> None:
+    row(1, message="by the user").save()
+    row(2, message="by the token", via="http-api", role="").save()
+    row(3, message="by the client", via="tcp", role="").save()
+    page = client.get("/audit/").content.decode()
+    for words in (">ada <small>", ">token ada<", ">client ada<"):
+        assert page.count(words) == 1, words
+    for wanted, found in (("token+ada", "by the token"), ("client+ada", "by the client"), ("token+eve", "")):
+        page = client.get(f"/audit/?actor={wanted}").content.decode()
+        assert [one for one in ("by the user", "by the token", "by the client") if one in page] == [found][: len(found)]
+
+
 def test_intent_is_shown_only_while_it_has_no_result(client: Client) -> None:
     row(1, phase=Phase.INTENT, verdict="", message="the finished intent").save()
     row(1, message="the result").save()

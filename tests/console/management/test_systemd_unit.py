@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from admin_console.management.serve_options import ServeParser, arguments_of
 from admin_console.management.systemd_unit import Service, complaint_about_word, memory_limits, quoted, unit_text
 from admin_console.options import CONSOLE_OPTIONS, SWITCHES
 from queue_engine.process.service_manager import START_LIMIT_S
@@ -244,6 +245,23 @@ def test_every_option_of_serve_is_passed_on_and_nothing_is_made(tmp_path: Path) 
     assert found["EnvironmentFile"] == "/etc/penstock/environment"
     assert (found["User"], found["Group"]) == ("queue", "queue")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_named_from_the_root_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service of systemd begins in /."""
+    monkeypatch.chdir(tmp_path)
+    parser = ServeParser().create_parser("penstock", "systemd")
+    given = vars(parser.parse_args(["--tls-cert=tls/cert.pem", "--tls-key=/etc/key.pem", "--tls-root-ca-file=ca.pem"]))
+    assert arguments_of(given) == [
+        f"--tls-cert={tmp_path}/tls/cert.pem",
+        "--tls-key=/etc/key.pem",
+        f"--tls-root-ca-file={tmp_path}/ca.pem",
+    ]
+
+
+def test_a_certificate_below_a_home_can_be_read() -> None:
+    options = Options(tls_cert="/home/ada/cert.pem", tls_key="/etc/key.pem")
+    assert settings_of(unit_text(service(options=options)))["ProtectHome"] == "read-only"
 
 
 @pytest.mark.slow(reason="starts processes")

@@ -20,6 +20,18 @@ def test_the_shares_fit_in_the_limit(limit: int, max_connections: int) -> None:
     assert is_lowered is bool(shares.lowered(max_connections))
 
 
+def test_without_a_console_its_share_is_for_the_others_and_nothing_is_said_of_it() -> None:
+    with_one, without = DescriptorShares.of(1_024, 10_000), DescriptorShares.of(1_024, 10_000, has_console=False)
+    assert without.console == 0
+    assert without.clients + without.http == with_one.clients + with_one.http + 2 * with_one.console
+    assert "console" in with_one.lowered(10_000)
+    assert without.lowered(10_000) == (
+        f"--max-connections is 10000 and the process may have 1024 descriptors: {without.clients} connections are for "
+        f"NSQ clients, {without.http} for the HTTP API; for more, raise the hard limit (ulimit -Hn, systemd's "
+        "LimitNOFILE)"
+    )
+
+
 def test_refused_connections_are_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     refused = RefusedConnections("tcp", 90, clock)

@@ -82,6 +82,43 @@ async def test_a_lease_is_renewed_and_released_with_a_token_of_its_topic(tmp_pat
             assert (await server.request("POST", target, body, token)).status == 200, target
 
 
+async def test_a_search_is_read_and_cancelled_with_a_token_of_its_topic(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        for topic in ("orders", "logs"):
+            server.engine.acts.create_topic(topic)
+            server.engine.acts.create_channel(topic, "ch")
+        mine, other = (server.new_token(Permission.CONSUME, topics=(topic,)) for topic in ("orders", "logs"))
+        begun = await server.request("POST", "/channel/search?topic=orders&channel=ch&text=x", b"", mine)
+        assert begun.status == 200
+        for method, verb in (("GET", "state"), ("POST", "cancel")):
+            target = f"/channel/search/{verb}?search={begun.json['search']}"
+            answer = await server.request(method, target, b"", other)
+            assert (answer.status, answer.message) == (403, "NOT_ALLOWED"), target
+            assert (await server.request(method, target, b"", mine)).status == 200, target
+            assert (await server.request(method, f"/channel/search/{verb}?search=none", b"", other)).status == 404
+        publisher = server.new_token(Permission.PUBLISH)
+        answer = await server.request("GET", f"/channel/search/state?search={begun.json['search']}", b"", publisher)
+        assert answer.message == "NOT_ALLOWED"
+
+
+async def test_a_damaged_file_of_tokens_is_named_to_probes_until_it_is_well(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        server.new_token(Permission.PUBLISH)
+        server.gate.check()
+        assert (await server.request("GET", "/readyz")).body == b"OK"
+        path = tmp_path / "tokens.json"
+        path.rename(tmp_path / "well")
+        path.write_bytes(b"{}\n00000000\n")
+        server.gate.check()
+        answer = await server.request("GET", "/readyz")
+        assert answer.status == 200
+        line = answer.body.decode().splitlines()[1]
+        assert line.startswith(f"tokens are as they were: {path} is damaged: its checksum does not fit.")
+        (tmp_path / "well").rename(path)  # the very file that was read before
+        server.gate.check()
+        assert (await server.request("GET", "/readyz")).body == b"OK"
+
+
 async def test_the_scheme_is_read_in_any_case(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         secret = server.new_token(*Permission)["Authorization"].removeprefix("Bearer ")
@@ -144,7 +181,7 @@ async def test_acts_are_audited_under_the_tokens_name(tmp_path: Path) -> None:
         ]
         pause = server.engine.topics["orders"].pause
         assert pause is not None
-        assert pause.by == "token-0"
+        assert pause.by == "token token-0"  # a user may have the name token-0
 
 
 async def test_the_answer_to_many_wrong_tokens_waits_while_others_go_on(tmp_path: Path) -> None:

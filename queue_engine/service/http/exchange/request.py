@@ -38,7 +38,7 @@ class RequestHead:
     @property
     def author(self) -> str:
         """Who did an act of this request: the token's name, or the client's address."""
-        return self.actor or self.remote_address
+        return f"token {self.actor}" if self.actor else self.remote_address
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of that name, which is in lower case."""
