@@ -108,6 +108,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act("pipeline/~replay/", pipeline.PlanReplay, "plan_replay"),
     _act("pipeline/replays/<slug:replay>/~run/", pipeline.RunReplay, "run_replay"),
     _act("pipeline/replays/<slug:replay>/~cancel/", pipeline.CancelReplay, "cancel_replay"),
+    # What nsqlookupds know.
+    _act("lookup/<name:topic>/<str:node>/~tombstone/", lookup.TombstoneProducer, "tombstone_producer"),
     # Tokens of programs.
     _act("tokens/~create/", tokens.CreateToken, "create_token"),
     _act("tokens/<slug:token>/~revoke/", tokens.RevokeToken, "revoke_token"),

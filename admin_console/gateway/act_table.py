@@ -60,7 +60,7 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Act:
     """least: the role that may do it on a page; None: no page offers it. method: of the engine; "" where the pipeline's
-    worker does it, HTTP alone asks for it, or it is about tokens."""
+    worker does it, HTTP alone asks for it, or it is about tokens or nsqlookupds."""
 
     name: str
     least: Role | None
@@ -285,6 +285,8 @@ _TABLE = (
     Act("plan_replay", Role.OPERATOR),
     Act("run_replay", Role.OPERATOR),
     Act("cancel_replay", Role.OPERATOR),
+    # It ends by itself, after the tombstone's lifetime.
+    Act("tombstone_producer", Role.OPERATOR),
     # These lose messages, or deliver them again.
     # Whoever makes a token can give its rights to any program.
     Act("create_token", Role.ADMIN),

@@ -1,5 +1,5 @@
 """What the nsqlookupds that this server registers with know: asked over HTTP in the background, so that no page waits
-for one that does not answer."""
+for one that does not answer. And tombstones, which they are asked to set."""
 
 import http.client
 import logging
@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import orjson
+
+from admin_console.gateway.gateway import DONE, FAILED, ActResult
+from admin_console.gateway.sentences import counted
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +86,12 @@ class LookupReports:
         wait(asking, PAGE_WAIT_S)
         return [entry.report for _, entry in entries]
 
+    def expire(self) -> None:
+        """Ask all again when the next page wants them: something was changed there."""
+        with self._lock:
+            for entry in self._entries.values():
+                entry.asked_s = -FRESH_S
+
     def _ask(self, address: str, entry: _Entry) -> None:
         try:
             report = ask(address)
@@ -135,18 +144,46 @@ def ask(address: str) -> LookupdReport:
     return LookupdReport(address, topics, len(nodes))
 
 
+def tombstone(addresses: Sequence[str], topic: str, node: str) -> ActResult:
+    """Have the nsqlookupds at these HTTP addresses hide `node` from consumers that look up the topic. Waits ASK_S at
+    most."""
+    path = f"/topic/tombstone?{urlencode({'topic': topic, 'node': node})}"
+    deadline_s = time.monotonic() + ASK_S
+
+    def ask_one(address: str) -> str:
+        try:
+            _request("POST", address, path, deadline_s)
+        except (OSError, http.client.HTTPException, ValueError) as exc:
+            return f"{address}: {exc or type(exc).__name__}"
+        return ""
+
+    with ThreadPoolExecutor(max(1, len(addresses)), "penstock-tombstones") as threads:
+        failures = [failure for failure in threads.map(ask_one, addresses) if failure]
+    _reports.expire()
+    done = len(addresses) - len(failures)
+    sentence = f"Tombstoned {node} as a producer of {topic} at {counted(done, 'nsqlookupd')}."
+    if not failures:
+        return ActResult(DONE, sentence)
+    sentence = sentence if done else f"{node} was not tombstoned as a producer of {topic}."
+    return ActResult(FAILED, f"{sentence} Without an answer: {'; '.join(failures)}.")
+
+
 def _node_of(fields: dict[str, Any]) -> str:
     return f"{fields['broadcast_address']}:{fields['http_port']}"
 
 
 def _get(address: str, path: str, deadline_s: float) -> Any:
+    return orjson.loads(_request("GET", address, path, deadline_s))
+
+
+def _request(method: str, address: str, path: str, deadline_s: float) -> bytes:
     parts = urlsplit(f"//{address}")
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError(f"no answer in {ASK_S:g} s")
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=left_s)
     try:
-        connection.request("GET", path)
+        connection.request(method, path)
         answer = connection.getresponse()
         data = bytearray()
         while chunk := answer.read1(1 << 16):
@@ -159,7 +196,7 @@ def _get(address: str, path: str, deadline_s: float) -> Any:
         connection.close()
     if answer.status != 200:
         raise ValueError(f"{path} was answered with status {answer.status}")
-    return orjson.loads(data)
+    return bytes(data)
 
 
 _reports = LookupReports()

@@ -1,14 +1,19 @@
-"""Discovery: this server's registrations at each nsqlookupd, and what those know of all servers."""
+"""Discovery: this server's registrations at each nsqlookupd, and what those know of all servers; tombstones."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
 from django.views.decorators.http import require_safe
 
-from admin_console.gateway.gateway import LookupdStats, get_gateway
-from admin_console.gateway.lookups import LookupdProducer, LookupdReport, LookupdTopic, get_lookup_reports
+from admin_console.gateway.gateway import ActResult, LookupdStats, get_gateway
+from admin_console.gateway.lookups import LookupdProducer, LookupdReport, LookupdTopic, get_lookup_reports, tombstone
 from admin_console.permissions.allowed import CheckedRequest
+from admin_console.views.act_page import ActPage, NotThereError
+from admin_console.views.question import Question
 from admin_console.vocabulary import units
 
 # Topics that the page lists of one nsqlookupd; beyond, its own API has them.
@@ -31,11 +36,13 @@ class RegistrationLine:
 
 @dataclass(frozen=True, slots=True)
 class ProducerChip:
-    """A server as producer of a topic. note: what keeps consumers from it, "" for nothing."""
+    """A server as producer of a topic. note: what keeps consumers from it, "" for nothing. tombstone_url: "" for one
+    that is hidden already."""
 
     node: str
     note: str
     pinged: str
+    tombstone_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,7 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
     gateway = get_gateway()
     snapshot = gateway.snapshot()
     lookupds = snapshot.lookupds if snapshot is not None else ()
-    asked: dict[str, list[str]] = {}
-    for one in lookupds:
-        if one.http_address:
-            asked.setdefault(one.http_address, []).append(one.address)
+    asked = _asked(lookupds)
     reports = get_lookup_reports().of(list(asked))
     context = {
         "lines": [_registration(one) for one in lookupds],
@@ -75,6 +79,70 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
         "config_url": f"http://{gateway.node().http_address}/config/nsqlookupd_tcp_addresses",
     }
     return render(request, "pages/lookup.html", context)
+
+
+class TombstoneProducer(ActPage):
+    """Has the nsqlookupds that know a producer hide it from consumers for a while."""
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        self.node: str = kwargs["node"]
+
+    @property
+    def page_url(self) -> str:
+        return reverse("lookup")
+
+    def addresses(self) -> list[str]:
+        """The HTTP addresses of the nsqlookupds that name the server as a producer. Raises NotThereError."""
+        snapshot = self.gateway.snapshot()
+        asked = list(_asked(snapshot.lookupds if snapshot is not None else ()))
+        found = [
+            address
+            for address, report in zip(asked, get_lookup_reports().of(asked), strict=True)
+            if report is not None and _names(report, self.topic, self.node)
+        ]
+        if not found:
+            raise NotThereError(f"No nsqlookupd names {self.node[:80]} as a producer of {self.topic}.")
+        return found
+
+    def question(self) -> Question:
+        count = units.plural(len(self.addresses()), "nsqlookupd")
+        hidden = (
+            f"Consumers that ask {count} for {self.topic} do not learn of {self.node} for a while: 45 s, unless "
+            "--tombstone-lifetime says otherwise there. Then they do again, if it still has the topic."
+        )
+        stays = (
+            "Consumers that are connected to it stay, and it keeps its messages. To end the topic there, delete it on "
+            "that server within that time."
+        )
+        return self.pose(
+            f"Tombstone {self.node} for {self.topic}",
+            (hidden, stays),
+            button=f"Tombstone {self.node}",
+        )
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        return self.node
+
+    def details(self) -> dict[str, Any]:
+        return {"addresses": self.addresses()}
+
+    def do(self, details: dict[str, Any]) -> ActResult:
+        return tombstone(details["addresses"], self.topic, self.node)
+
+
+def _asked(lookupds: Sequence[LookupdStats]) -> dict[str, list[str]]:
+    """The HTTP addresses of nsqlookupds, each with those that this server registers at."""
+    asked: dict[str, list[str]] = {}
+    for one in lookupds:
+        if one.http_address:
+            asked.setdefault(one.http_address, []).append(one.address)
+    return asked
+
+
+def _names(report: LookupdReport, topic: str, node: str) -> bool:
+    producers = (producer for one in report.topics if one.topic == topic for producer in one.producers)
+    return any(one.node == node and not one.is_tombstoned and not one.is_inactive for one in producers)
 
 
 def _registration(one: LookupdStats) -> RegistrationLine:
@@ -111,12 +179,22 @@ def _panel(address: str, registered: list[str], report: LookupdReport | None) ->
 
 
 def _topic(one: LookupdTopic) -> TopicLine:
-    return TopicLine(one.topic, ", ".join(one.channels) or "–", [_producer(producer) for producer in one.producers])
+    producers = [_producer(one.topic, producer) for producer in one.producers]
+    return TopicLine(one.topic, ", ".join(one.channels) or "–", producers)
 
 
-def _producer(one: LookupdProducer) -> ProducerChip:
+def _producer(topic: str, one: LookupdProducer) -> ProducerChip:
     note = "tombstoned" if one.is_tombstoned else "inactive" if one.is_inactive else ""
-    return ProducerChip(one.node, note, f"last ping {_ago(one.pinged_at_ms)} ago" if one.pinged_at_ms else "")
+    pinged = f"last ping {_ago(one.pinged_at_ms)} ago" if one.pinged_at_ms else ""
+    return ProducerChip(one.node, note, pinged, "" if note else _tombstone_url(topic, one.node))
+
+
+def _tombstone_url(topic: str, node: str) -> str:
+    """ "" for a name that another program registered and that no URL of ours can have."""
+    try:
+        return reverse("tombstone_producer", args=(topic, node))
+    except NoReverseMatch:
+        return ""
 
 
 def _ago(unix_ms: int) -> str:

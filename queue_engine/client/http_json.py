@@ -4,15 +4,16 @@ import json
 import ssl
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import aiohttp
 
 from queue_engine.client.connection import connect_reason
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.wire.error_answers import read_error_answer
 
 ANSWER_BYTES_MAX = 64 << 20  # /stats of ten thousand channels has about 9 MB
 REDIRECTS_MAX = 3
+_DETAIL_HEADER = "X-Penstock-Detail"  # where a server of ours says more than nsqd's word
 _DETAIL_LENGTH_MAX = 500
 
 
@@ -72,7 +73,7 @@ class HttpJson:
         if len(body) > ANSWER_BYTES_MAX:
             raise UnreachableError(f"{url} answered with more than {ANSWER_BYTES_MAX} bytes")
         if response.status != 200:
-            detail = read_error_answer(body, response.headers).detail[:_DETAIL_LENGTH_MAX]
+            detail = unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX]
             texts = (_message_in(body), detail.replace("\r", " ").replace("\n", " "))
             raise HttpRefusedError(url, response.status, ": ".join(filter(None, texts)))
         try:

@@ -9,7 +9,6 @@ from typing import Any
 from queue_engine.go_flags.command_line import FlagSet
 from queue_engine.go_flags.flag import Flag, Kind
 from queue_engine.vocabulary.options.durations import format_duration
-from queue_engine.vocabulary.options.log_options import WorkerOptions
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options
 
@@ -28,8 +27,8 @@ DEFAULTS: dict[str, Any] = {
     "samples_interval_ms": 0,
 }
 
-# The daemon runs no pipeline.
-_NOT_USED = frozenset(spec.name for spec in fields(WorkerOptions))
+# Of the pipeline's worker: the daemon runs none.
+_NOT_USED = tuple(spec.name for spec in fields(Options) if spec.name.startswith("worker_"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from admin_console.vocabulary.roles import Role
 from tests.support.lakes.pipeline_lake import planned_replay
 from tests.support.pages import links
 from tests.support.pages.console_client import Answer, ConsoleClient
-from tests.support.pages.urls import CHANNEL, CURSOR, REPLAY, TOPIC, all_urls
+from tests.support.pages.urls import CHANNEL, CURSOR, GONE, REPLAY, TOPIC, all_urls
 from tests.support.processes.ports import free_ports
 from tests.support.processes.recipe_proxy import HOST, PROXIES, RecipeProxy
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
@@ -39,10 +39,12 @@ KINDS = ("nginx", "nginx that takes the path off", "caddy")
 VARIANTS_MAX = 6  # queries of one path that a crawl follows
 PASSWORDS = {Role.VIEWER: "only looking, not touching", Role.OPERATOR: "pausing, and not emptying"}
 # A page links to the log-in for strangers alone; the log-out, a search and what is done with a selection are forms; no
-# job is stopped that could be started; no message is in flight, deferred or quarantined, and nothing is in the trash.
+# job is stopped that could be started; no message is in flight, deferred or quarantined, and nothing is in the trash,
+# and no nsqlookupd is asked.
 WITHOUT_LINK = {
     *("login", "logout", "message_file", "message_search", "start_job"),
-    *("requeue_messages", "release_messages", "redrive_messages", "restore_trash", "delete_trash", "revoke_token"),
+    *("requeue_messages", "release_messages", "redrive_messages"),
+    *GONE,
     *BULK_ACTS,
 }
 
@@ -261,8 +263,7 @@ def test_each_role_opens_what_the_table_says_and_nothing_else(sites: dict[str, S
         answer = client.get(ROOT_PATH.rstrip("/") + path)
         least = LEAST_ROLES[name]
         may = least == ANYONE or role.includes(Role(least))
-        is_there = name not in ("restore_trash", "delete_trash", "revoke_token")
-        statuses = (200, 302, 405) if is_there else (404,)
+        statuses = (404,) if name in GONE else (200, 302, 405)
         assert answer.status in (statuses if may else (403,)), (name, answer.status)
         if answer.status == 302:
             assert answer.headers["location"].startswith(ROOT_PATH), name

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.lines import http, lookup, protocol, queues, side_by_side
+from tests.conformance.lines import admin, http, lookup, protocol, queues, side_by_side
 
 TESTS = Path(__file__).resolve().parent.parent
 PROTOCOL = TESTS.parent / "queue_engine/protocol/README.md"
-SECTIONS = (queues.LINES, protocol.LINES, http.LINES, lookup.LINES, side_by_side.LINES)
+SECTIONS = (queues.LINES, protocol.LINES, http.LINES, lookup.LINES, admin.LINES, side_by_side.LINES)
 LINES = dict(chain.from_iterable(section.items() for section in SECTIONS))
 DEPARTURE = "DEPARTURE "
 
@@ -35,7 +35,9 @@ def test_no_line_is_in_two_sections() -> None:
     assert len(LINES) == sum(map(len, SECTIONS))
 
 
-@pytest.mark.parametrize("part", ["DQ", "CH", "TP", "ND", "PQ", "P2", "P2x", "HT", "ST", "LK", "SBS", "departure:"])
+@pytest.mark.parametrize(
+    "part", ["DQ", "CH", "TP", "ND", "PQ", "P2", "P2x", "HT", "ST", "LK", "NA", "SBS", "departure:"]
+)
 def test_each_part_has_lines(part: str) -> None:
     assert [line for line in LINES if line.split()[0] == part]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
+from admin_console.audit.models import AuditRow
 from admin_console.gateway import lookups
 from admin_console.gateway.lookups import LookupReports
 from admin_console.vocabulary.roles import Role
@@ -72,7 +73,7 @@ def test_it_shows_the_registrations_and_what_each_nsqlookupd_knows(engine: Engin
     assert re.search("(none yet|[0-9.]+ s ago) 1 1 –", text)
     node = f"127.0.0.1:{engine.http_address[1]}"
     assert f"What {lookup.http_address} knows 1 server, 2 topics" in text
-    assert f"orders {node} billing" in text
+    assert f"orders {node} Tombstone… billing" in text
     assert "returns none –" in text
     lookup.post(f"/topic/tombstone?topic=orders&node={node}")
     wait_for("the tombstone", lambda: f"{node} (tombstoned)" in text_of(client))
@@ -117,3 +118,47 @@ def test_an_answer_of_another_form_is_an_error_and_the_next_one_counts(monkeypat
     reports = LookupReports()
     wait_for("its failure", lambda: (found := reports.of(["x:1"])[0]) and found.error)
     wait_for("a report", lambda: (found := reports.of(["x:1"])[0]) and not found.error)
+
+
+def test_a_producer_is_tombstoned_after_a_question_and_audited(engine: EngineRunner, lookup: RunningLookup) -> None:
+    client = client_of(make_user(role=Role.OPERATOR))
+    node = f"127.0.0.1:{engine.http_address[1]}"
+    url = f"/lookup/orders/{node}/~tombstone/"
+    wait_for("the button", lambda: url in client.get("/lookup/").content.decode())
+    asked = client.get(url).content.decode()
+    assert f"Tombstone {node} for orders" in asked
+    assert "Consumers that ask 1 nsqlookupd for orders" in asked
+    assert len(lookup.get("/lookup?topic=orders")["producers"]) == 1
+    answer = client.post(url, {"reason": "it is slow"}, follow=True)
+    assert f"Tombstoned {node} as a producer of orders at 1 nsqlookupd." in answer.content.decode()
+    assert lookup.get("/lookup?topic=orders")["producers"] == []
+    assert f"{node} (tombstoned)" in text_of(client)
+    assert url not in client.get("/lookup/").content.decode()
+    # It is not named as a producer any more: nothing is left to be done.
+    assert client.post(url).status_code == 404
+    rows = AuditRow.objects.filter(action="tombstone_producer").order_by("id")
+    assert [(row.phase, row.verdict, row.actor, row.topic, row.detail, row.reason) for row in rows] == [
+        ("intent", "", "ada", "orders", node, "it is slow"),
+        ("result", "done", "ada", "orders", node, "it is slow"),
+    ]
+
+
+def test_a_viewer_sees_why_not(engine: EngineRunner) -> None:
+    client = client_of(make_user(role=Role.VIEWER))
+    wait_for("the button", lambda: "Tombstone…" in text_of(client))
+    page = client.get("/lookup/").content.decode()
+    assert "Needs the role operator; yours is viewer." in page
+    assert "~tombstone" not in page
+
+
+def test_an_nsqlookupd_that_does_not_take_a_tombstone_is_named() -> None:
+    with RunningLookup() as lookup:
+        address = lookup.http_address
+        result = lookups.tombstone([address, "127.0.0.1:1"], "orders", "h:1")
+        assert result.verdict == "failed"
+        assert result.message == (
+            "Tombstoned h:1 as a producer of orders at 1 nsqlookupd. Without an answer: 127.0.0.1:1: [Errno 111] "
+            "Connection refused."
+        )
+    result = lookups.tombstone(["127.0.0.1:1"], "orders", "h:1")
+    assert result.message.startswith("h:1 was not tombstoned as a producer of orders. Without an answer: ")

@@ -1,4 +1,4 @@
-"""LK: nsqlookupd. nsqadmin's own tests have no lines: the console has pages of its own."""
+"""LK: nsqlookupd."""
 
 LOOKUP = "lookup/test_registrations.py::"
 

@@ -260,7 +260,7 @@ def test_files_are_named_from_the_root_on(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_certificate_below_a_home_can_be_read() -> None:
-    options = Options(tls_cert="/home/ada/cert.pem", tls_key="/etc/key.pem")
+    options = Options(tls_cert="/root/cert.pem", tls_key="/etc/key.pem")
     assert settings_of(unit_text(service(options=options)))["ProtectHome"] == "read-only"
 
 

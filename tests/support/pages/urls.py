@@ -9,6 +9,11 @@ MESSAGE = "0"  # its offset
 TRASH = 999_999  # an id that no entry has
 SEARCH = "0123456789abcdef"  # forgotten
 TOKEN = "0123456789ab"  # an id that no token has
+NODE = "127.0.0.1:1"  # that no nsqlookupd knows
+
+
+# Acts on what is not there: they are answered 404.
+GONE = ("restore_trash", "delete_trash", "revoke_token", "tombstone_producer")
 
 
 def all_urls() -> list[tuple[str, str]]:
@@ -23,6 +28,7 @@ def all_urls() -> list[tuple[str, str]]:
         "trash": TRASH,
         "search": SEARCH,
         "token": TOKEN,
+        "node": NODE,
     }
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
