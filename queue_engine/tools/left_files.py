@@ -22,12 +22,14 @@ def finish_left_files(layout: FileLayout, is_ours: Callable[[str], bool]) -> lis
 
     A file that a program has locked stays, and so does one on a file system without locks: it may be in use.
     """
-    if not layout.work_dir:
+    # Where both are the same directory, all in it is finished.
+    if not layout.work_dir or os.path.samefile(layout.work_dir, layout.output_dir):
         return []
     # A topic's name may have what stands around it: the longest that it can be, and the shortest.
     patterns = (_pattern(layout, "+"), _pattern(layout, "+?"))
     finished = []
-    for folder, _, names in sorted(os.walk(layout.work_dir)):
+    for folder, folders, names in os.walk(layout.work_dir):
+        folders[:] = sorted(one for one in folders if not os.path.samefile(os.path.join(folder, one), layout.output_dir))
         for name in sorted(names):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, layout.work_dir)
@@ -128,9 +130,10 @@ def _move(path: str, file: BinaryIO, match: re.Match[str], output_dir: str) -> s
         try:
             os.link(path, target)  # never over another file, as rename would
         except FileExistsError:
-            if not _is_at(target, file):
+            # With two names the kill came between the link and the removal of the first one. With one name the path
+            # is the target, by another way: to remove it would lose the messages.
+            if not _is_at(target, file) or os.fstat(file.fileno()).st_nlink < 2:
                 continue
-            # The kill came between the link and the removal of the first name.
         sync_directory(os.path.dirname(target))
         os.unlink(path)
         sync_directory(os.path.dirname(path))

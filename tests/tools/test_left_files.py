@@ -130,3 +130,35 @@ def test_without_a_work_directory_nothing_is_touched(tmp_path: Path) -> None:
     path.write_bytes(TORN)
     assert finish_left_files(FileLayout(str(tmp_path), host="h"), is_t) == []
     assert path.read_bytes() == TORN
+
+
+@pytest.mark.parametrize("way", ["same", "link", "by a parent"])
+def test_finished_files_are_never_taken_for_left_ones(tmp_path: Path, way: str) -> None:
+    """Where the directories are the same, by whatever name."""
+    done = tmp_path / "done"
+    done.mkdir()
+    (tmp_path / "linked").symlink_to(done)
+    work = {"same": done, "link": tmp_path / "linked", "by a parent": done / ".." / "done"}[way]
+    finished = done / "t.h.2026-11-22_07.log"
+    finished.write_bytes(b"one\n")
+    assert finish_left_files(FileLayout(str(done), str(work), host="h"), is_t) == []
+    assert {path.name: path.read_bytes() for path in done.iterdir()} == {finished.name: b"one\n"}
+
+
+def test_finished_files_below_the_work_directory_stay(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    done.mkdir()
+    layout = FileLayout(
+        str(done), str(tmp_path), filename="<DATETIME>/<TOPIC><REV>.log", datetime_format="%A", host="h"
+    )
+    (done / "t.log").write_bytes(b"one\n")
+    assert finish_left_files(layout, is_t) == []
+    assert (done / "t.log").read_bytes() == b"one\n"
+
+
+def test_a_target_that_is_the_file_itself_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a directory that is mounted twice, which no name tells."""
+    monkeypatch.setattr(os.path, "samefile", lambda *_: False)
+    (tmp_path / "t.h.2026-11-22_07.log").write_bytes(b"one\n")
+    finish_left_files(FileLayout(str(tmp_path), str(tmp_path), host="h"), is_t)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one\n"]

@@ -3,6 +3,7 @@
 import os
 import re
 from argparse import ArgumentParser
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -79,6 +80,8 @@ class Command(ToolCommand):
             rotate_interval_s=given["rotate_interval"] / 1000,
         )
         self._check(given, layout)
+        if layout.work_dir and os.path.samefile(layout.work_dir, layout.output_dir):
+            layout = replace(layout, work_dir="")  # as nsq_to_file, whose --work-dir is --output-dir unless it is given
         tool = ToFile(
             connecting,
             ToFileOptions(
