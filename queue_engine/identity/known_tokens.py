@@ -28,9 +28,9 @@ class KnownTokens:
         self._stamp: Stamp | None = None
         self.complaint = ""
         self.exists = False
-        self._read(self._stamp_now())
         self.used_ms: dict[str, int] = dict(file.used_ms())
         self.is_used_changed = False
+        self._read(self._stamp_now())
 
     def authorization_of(self, secret: bytes) -> Authorization | None:
         """What a client with this secret may do; None for a wrong, revoked or expired one."""
@@ -69,6 +69,8 @@ class KnownTokens:
     def _read(self, stamp: Stamp | None) -> None:
         tokens = self._file.read()
         self._tokens = {token.id: token for token in tokens or ()}
+        # The oldest tokens make room for new ones: a program that makes one for each of its runs makes many.
+        self.used_ms = {token_id: at_ms for token_id, at_ms in self.used_ms.items() if token_id in self._tokens}
         self._stamp = stamp
         self.exists = self.exists or tokens is not None
 

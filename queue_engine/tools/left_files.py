@@ -29,7 +29,9 @@ def finish_left_files(layout: FileLayout, is_ours: Callable[[str], bool]) -> lis
     patterns = (_pattern(layout, "+"), _pattern(layout, "+?"))
     finished = []
     for folder, folders, names in os.walk(layout.work_dir):
-        folders[:] = sorted(one for one in folders if not os.path.samefile(os.path.join(folder, one), layout.output_dir))
+        folders[:] = sorted(
+            one for one in folders if not os.path.samefile(os.path.join(folder, one), layout.output_dir)
+        )
         for name in sorted(names):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, layout.work_dir)

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from queue_engine.disk.checked_line import encode_line
+from queue_engine.identity.known_tokens import KnownTokens
 from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import TOPICS_MAX, Token, TokenError, TokenState, new_token
 from queue_engine.identity.token_file import TOKENS_MAX, TokenFile, encode_used
 from queue_engine.vocabulary.errors import NewerFormatError, OutcomeUnknownError, StorageError
+from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 
 NOW = 1_500_000_000_000
@@ -209,3 +211,17 @@ def test_times_of_use_are_no_truth(tmp_path: Path) -> None:
     assert file.used_ms() == {"a": 5}
     Path(file.used_path).write_bytes(json.dumps({"used_ms": {"a": 6}}).encode())
     assert file.used_ms() == {}
+
+
+def test_the_uses_of_tokens_that_made_room_for_others_are_forgotten(tmp_path: Path) -> None:
+    """Else a program that makes a token for each of its runs fills the server's memory, and the file, in years."""
+    file = TokenFile(tmp_path)
+    token, secret = create(file)
+    Path(file.used_path).write_bytes(encode_used({token.id: 5, "gone": 4}))
+    known = KnownTokens(file, ManualClock())
+    assert known.used_ms == {token.id: 5}
+    assert known.authorization_of(secret.encode()) is not None
+    known.used_ms["gone later"] = 6
+    create(file, "another")
+    known.check()
+    assert list(known.used_ms) == [token.id]
