@@ -125,6 +125,10 @@ def test_others_than_admins_see_no_tokens(engine: EngineRunner, role: Role) -> N
     assert 'href="/tokens/"' not in client.get("/").content.decode()
 
 
+class CutOffError(BaseException):
+    """The process ends here."""
+
+
 @pytest.mark.parametrize(
     ("verb", "further"), [("create", {"allow": ["publish"], "topic": [], "expires_in": "0"}), ("revoke", {})]
 )
@@ -136,14 +140,14 @@ def test_a_command_that_is_cut_off_leaves_its_row(
 
     def cut_behind(*given: Any, **named: Any) -> None:
         change(*given, **named)
-        raise KeyboardInterrupt
+        raise CutOffError
 
     TokenFile(tmp_path).create("other", ["publish"], [], expires_ms=0, by="", now_ms=1)
     monkeypatch.setattr(TokenFile, verb, cut_behind)
     monkeypatch.setattr(token_command.os.path, "lexists", lambda path: True)
     monkeypatch.setattr(token_command, "complaint_about_version", lambda path: "")
     name = "deploy" if verb == "create" else "other"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(CutOffError):
         token_command.Command().handle(verb=verb, name=name, **further)
     rows = AuditRow.objects.filter(action=f"{verb}_token", via="command-line")
     assert [(row.phase, row.detail.partition(":")[0]) for row in rows] == [("intent", name)]
