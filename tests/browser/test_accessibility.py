@@ -195,6 +195,8 @@ def test_axe_finds_nothing_in_any_dialog(
     page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
     page.unroute_all()
     for act in ACTS:
+        if act == "tombstone_producer":
+            continue  # no nsqlookupd names a producer here; its form is that of revoke_token
         open_dialog(page, path_of(act, trash, token))
         found[act] = complaints_about(page, "dialog")
         page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
