@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from queue_engine.pipeline.tables.housekeeping import clean_log, compact, vacuum
+from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
@@ -98,7 +98,10 @@ class Script:
 
     def merge(self, storage: TableStorage, table: LakeTable) -> None:
         self.begun = self.acked
-        compact(table, is_closed=lambda file: True, order_by=["offset"])
+        table.refresh()
+        files = sorted(table.files(), key=lambda one: int(one.minimum["offset"]))
+        if len(files) > 1:
+            merge(table, files)
 
     def vacuum(self, storage: TableStorage, table: LakeTable) -> None:
         self.begun = self.acked

@@ -92,6 +92,7 @@ class DataFileWriter:
         self._pending_rows = 0
         self._pending_bytes = 0
         self.file: DataFile | None = None
+        self._is_abandoned = False
         if storage.is_local:
             storage.make_directory(posixpath.dirname(self._whole_path))
         with storage.sentences():
@@ -127,6 +128,7 @@ class DataFileWriter:
 
     def abandon(self) -> None:
         """Remove what was written, if that is possible."""
+        self._is_abandoned = True
         try:
             self._writer.close()
             self._stream.close()
@@ -146,7 +148,7 @@ class DataFileWriter:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if error is not None:
             self.abandon()
-        elif self.file is None:
+        elif self.file is None and not self._is_abandoned:
             self.close()
 
 

@@ -274,6 +274,12 @@ class LakeTable:
             self._tried(self._checkpoint)
             return True
 
+    def make_durable(self) -> None:
+        """Make the commits up to `version` durable, whoever made them: before anything goes that they replaced. A
+        process may have died between its commit and the sync behind it."""
+        with self._lock:
+            self._tried(self._sync_log)
+
     # Inside; all with the lock.
 
     def _transact(

@@ -3,16 +3,20 @@
 import os
 import time
 from pathlib import Path
+from random import Random
 
+import pyarrow.parquet as pq
 import pytest
 
-from queue_engine.pipeline.tables.housekeeping import MS_PER_HOUR, Compaction, clean_log, compact, vacuum
+from queue_engine.pipeline.tables.housekeeping import MS_PER_HOUR, clean_log, merge, vacuum
+from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import DataFileMissingError, TableError
 from tests.pipeline.tables.table_places import APP, DATE, PATH, SCHEMA, data_file, names_in, offsets_of
+from tests.support.disks.synced_tree import SyncedFiles
 
 DAY_MS = 24 * MS_PER_HOUR
 WEEK_MS = 7 * DAY_MS
@@ -37,42 +41,44 @@ def commit(table: LakeTable, first: int, after: int, *, date: str = DATE) -> Non
     table.commit([data_file(table.storage, first, after, date=date)], APP, after, after=first or None)
 
 
-def is_of_the_day(file: TableFile) -> bool:
-    return file.partition == {"date": DATE}
+def files_of_the_day(table: LakeTable) -> list[TableFile]:
+    files = [one for one in table.files() if one.partition == {"date": DATE}]
+    return sorted(files, key=lambda one: int(one.minimum["offset"]))
 
 
-def merged(table: LakeTable, **values: int) -> Compaction:
-    return compact(table, is_closed=is_of_the_day, order_by=["offset"], **values)
+def merged(table: LakeTable) -> DataFile | None:
+    return merge(table, files_of_the_day(table))
 
 
-def test_small_files_of_a_closed_partition_become_one(table: LakeTable) -> None:
+def test_small_files_of_a_partition_become_one(table: LakeTable) -> None:
     before = table.version
     done = merged(table)
-    assert (done.files_before, done.files_after, done.rows) == (10, 1, 100)
+    assert done is not None
+    assert done.rows == 100
     assert [(one.partition["date"], one.rows) for one in table.files()] == [(DATE, 100), ("2026-11-23", 10)]
     assert (table.files()[0].minimum["offset"], table.files()[0].maximum["offset"]) == (0, 99)
     assert (offsets_of(table), table.transaction(APP)) == (list(range(110)), 110)
     assert len(table.files_at(before)) == 11
-    assert merged(table) == Compaction()
 
 
-def test_a_merge_ends_at_its_size(table: LakeTable) -> None:
-    size = table.files()[0].size
-    done = merged(table, target_bytes=3 * size)
-    assert (done.files_before, done.files_after) == (10, 4) or (done.files_before, done.files_after) == (9, 3)
+def test_rows_of_small_files_share_a_row_group(table: LakeTable) -> None:
+    merged(table)
+    assert pq.ParquetFile(table.at(table.files()[0])).metadata.num_row_groups == 1
+
+
+def test_a_merge_that_is_stopped_leaves_nothing(table: LakeTable) -> None:
+    asked = iter([False, False, True])
+    assert merge(table, files_of_the_day(table), should_stop=lambda: next(asked)) is None
+    assert len(list(Path(table.place, f"date={DATE}").iterdir())) == 10
     assert offsets_of(table) == list(range(110))
 
 
 def test_a_merge_whose_file_was_replaced_meanwhile_changes_nothing(storage: TableStorage, table: LakeTable) -> None:
     other = LakeTables(storage).open(PATH, SCHEMA)
-
-    def is_closed(file: TableFile) -> bool:
-        if other.files()[0].rows == 10:
-            merged(other)
-        return is_of_the_day(file)
-
+    chosen = files_of_the_day(table)
+    merged(other)
     with pytest.raises(TableError):
-        compact(table, is_closed=is_closed, order_by=["offset"])
+        merge(table, chosen)
     assert offsets_of(table) == list(range(110))
 
 
@@ -93,6 +99,31 @@ def test_a_vacuum_removes_what_was_replaced_long_enough_ago(table: LakeTable) ->
     assert (done.replaced, done.unnamed) == (10, 0)
     assert done.bytes > 0
     assert offsets_of(table) == list(range(110))
+
+
+@pytest.mark.parametrize("act", ["vacuum", "clean_log"])
+def test_what_a_commit_replaced_goes_only_once_that_commit_is_durable(tmp_path: Path, act: str) -> None:
+    """A process dies between a commit or checkpoint and its sync; another one tidies up, and the power is cut."""
+    files = SyncedFiles(tmp_path / "disk")
+    files.root.mkdir()
+    storage = TableStorage(files.root / "lake", files=files)
+    table = LakeTables(storage).open(PATH, SCHEMA)
+    commit(table, 0, 10)
+    commit(table, 10, 20)
+    # Its syncs are not seen by `files`, as if it had died before them.
+    died = LakeTables(TableStorage(files.root / "lake")).open(PATH, SCHEMA)
+    if act == "vacuum":
+        file = data_file(storage, 0, 20)
+        storage.sync([f"{PATH}/{file.path}"])
+        died.commit([file], "merge", 1, after=None, remove=[one.path for one in died.files()], changes_data=False)
+        assert vacuum(table, retention_ms=0, unnamed_age_ms=DAY_MS).replaced == 2
+    else:
+        died.checkpoint()
+        assert clean_log(table, keep_ms=-1000) == 2
+    for seed in range(20):
+        target = tmp_path / f"cut{seed}"
+        files.power_cut(target, Random(seed))
+        assert offsets_of(LakeTables(TableStorage(target / "lake")).open(PATH, SCHEMA)) == list(range(20))
 
 
 def test_a_vacuum_removes_what_no_commit_named_and_nothing_else(storage: TableStorage, table: LakeTable) -> None:
