@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from queue_engine.pipeline.query.child import RefusedError, Task, checked_relation, locked_database
+from queue_engine.pipeline.query.child import RefusedError, Task, check_version, checked_relation, locked_database
 from queue_engine.pipeline.query.limits import MIB, QueryLimits, check_text
 from queue_engine.vocabulary.errors import QueryError
 from tests.pipeline.query.archived_topic import archive_days, views
@@ -135,6 +135,12 @@ def test_the_lock_holds_without_the_check_of_the_text(lake: tuple[Path, str], lo
         locked.execute(text.format(place=lake[0], file=lake[1])).fetchall()
     assert contents(lake[0]) == before
     assert locked.execute("SELECT count(*) FROM orders").fetchall() == [(3,)]
+
+
+def test_an_older_duckdb_is_refused() -> None:
+    check_version(duckdb.__version__)
+    with pytest.raises(RefusedError, match=r"sql needs duckdb 2 or newer, and 1\.5\.0 is installed"):
+        check_version("1.5.0")
 
 
 def test_settings_of_a_query_tell_nothing_of_the_machine(locked: Any) -> None:

@@ -15,7 +15,8 @@ def rows_of(lake: Path, sql: str) -> list[tuple[Any, ...]]:
     """Without a process of its own."""
     known = [one for one in views(str(lake)) if one.is_named_in(sql)]
     task = Task(sql, 0, 256 << 20, 1_000, 2, known)
-    return list(checked_relation(locked_database(task), sql).fetchall())
+    connection = locked_database(task)
+    return list(checked_relation(connection, sql).fetchall())
 
 
 def test_a_view_has_the_name_of_its_topic_and_each_name_is_there_once() -> None:
