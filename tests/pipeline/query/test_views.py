@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from queue_engine.pipeline.history.schema import HISTORY_ROWS, TABLE_ROWS
 from queue_engine.pipeline.query.child import Task, checked_relation, locked_database
 from queue_engine.pipeline.query.views import names_of
+from queue_engine.pipeline.tables.parquet_files import write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.tables import LakeTables
 from tests.pipeline.query.archived_topic import archive_days, views
 
 
@@ -54,6 +58,19 @@ def test_views_without_a_table_have_no_rows_and_a_topic_without_one_is_named(tmp
     (tmp_path / "archive" / "orders" / "1-0000000000000000").mkdir(parents=True)
     with pytest.raises(Exception, match=r"orders has no table in .* yet"):
         rows_of(tmp_path, "SELECT * FROM orders")
+
+
+def test_the_history_is_a_view_with_its_windows_as_times(tmp_path: Path) -> None:
+    storage = TableStorage(tmp_path)
+    row = dict.fromkeys(HISTORY_ROWS.names) | {"t": 1_790_000_040, "topic": "orders", "waiting_max": 7.0}
+    rows = pa.Table.from_pylist([row], schema=HISTORY_ROWS)
+    file = write_data_file(storage, "history/minutes", HISTORY_ROWS, {"date": "2026-09-21"}, [rows])
+    LakeTables(storage).open("history/minutes", TABLE_ROWS).commit([file], "rollup-1", 1, after=None)
+    found = rows_of(
+        tmp_path, "SELECT \"at\"::VARCHAR, topic, waiting_max FROM history_minutes WHERE date = DATE '2026-09-21'"
+    )
+    assert found == [("2026-09-21 14:14:00+00", "orders", 7.0)]
+    assert rows_of(tmp_path, "SELECT count(*) FROM history_hours") == [(0,)]
 
 
 @pytest.mark.parametrize(
