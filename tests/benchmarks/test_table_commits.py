@@ -1,0 +1,20 @@
+"""The benchmark of commits at a small size: its tables have what was committed. Times are not judged."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.table_commits import after_days, round_seconds
+
+pytestmark = pytest.mark.slow(reason="makes a hundred commits")
+
+
+def test_a_round_commits_to_each_table(tmp_path: Path) -> None:
+    assert round_seconds(tmp_path, 5) > 0
+    assert len(list(tmp_path.glob("archive/*/_delta_log/*2.json"))) == 5
+
+
+def test_a_table_stays_small_while_hours_are_merged(tmp_path: Path) -> None:
+    figures = after_days(tmp_path, 65)
+    assert figures["files"] == 6
+    assert figures["commit ms"] > 0
