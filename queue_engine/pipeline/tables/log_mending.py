@@ -57,7 +57,7 @@ def mend_log(storage: TableStorage, table: str) -> int:
 
 def _mend(storage: TableStorage, table: str) -> int:
     listing = _list(storage, table)
-    confirmed = _confirmed_version(storage, table)
+    confirmed = confirmed_version(storage, table)
     base = _mend_checkpoints(storage, table, listing, confirmed)
     last = listing.last
     if last in listing.commits and last > base and not is_whole_commit(storage, table, last):
@@ -126,7 +126,7 @@ def _mend_checkpoints(storage: TableStorage, table: str, listing: LogListing, co
     return base
 
 
-def _confirmed_version(storage: TableStorage, table: str) -> int:
+def confirmed_version(storage: TableStorage, table: str) -> int:
     """The checkpoint whose checksum `_last_checkpoint` has; -1 when there is none, or it has another content."""
     hint = _hint(storage, table)
     version = hint.get("version")

@@ -41,7 +41,7 @@ from deltalake.transaction import (
 )
 
 from queue_engine.pipeline.tables.log_files import ACTIONS_KEY, LOG, checkpoint_path, commit_path
-from queue_engine.pipeline.tables.log_mending import confirm_checkpoint, mend_log
+from queue_engine.pipeline.tables.log_mending import confirm_checkpoint, confirmed_version, mend_log
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.store_errors import first_line, is_worth_trying_again, table_error
@@ -270,6 +270,9 @@ class LakeTable:
             if not self._tried(self._refresh):
                 return False
             if self.storage.exists(checkpoint_path(self.path, self.version)):
+                if self.storage.is_local and confirmed_version(self.storage, self.path) != self.version:
+                    # Its writer was cut off before it was durable.
+                    self._tried(lambda: confirm_checkpoint(self.storage, self.path, self.version))
                 return False
             self._tried(self._checkpoint)
             return True
@@ -453,6 +456,7 @@ class LakeTable:
         self._check(delta)
         self._delta = delta
         self.file_count = len(delta.file_uris())
+        self._sync_what_was_read()
         return True
 
     def _refresh(self) -> bool:
@@ -465,7 +469,14 @@ class LakeTable:
             self._delta = None
             return self._open()
         self._check(self._delta)
+        self._sync_what_was_read()
         return True
+
+    def _sync_what_was_read(self) -> None:
+        # A process that was killed may have left a commit that is not durable: what the holder sees must last, since
+        # cursors move and files are removed by it.
+        if self._is_holder:
+            self._sync_log()
 
     def _check(self, delta: DeltaTable) -> None:
         text = delta.schema().to_json()
