@@ -101,6 +101,7 @@ class _Table:
         self._lock = threading.Lock()
         self._table: Any = None
         self._sign: tuple[int, int] | None = None
+        self._commit_sign: tuple[int, int, int] | None = None
         self._version = _NONE
 
     def read(self) -> _Version:
@@ -113,9 +114,21 @@ class _Table:
                 return _NONE
             sign = (found.st_ino, found.st_mtime_ns)
             if self._table is None or sign != self._sign or self._has_next():
-                self._version = self._read(is_same_log=self._sign is not None and sign[0] == self._sign[0])
+                is_same_log = self._sign is not None and sign[0] == self._sign[0]
+                # The writer moves a commit that a power cut tore aside, and another one takes its number.
+                is_same_log &= self._sign_of_commit() == self._commit_sign
+                self._version = self._read(is_same_log=is_same_log)
+                self._commit_sign = self._sign_of_commit()
                 self._sign = sign
             return self._version
+
+    def _sign_of_commit(self) -> tuple[int, int, int] | None:
+        """Differs between the version's commit and another one of its number; None when there is none."""
+        try:
+            found = os.lstat(f"{self._log}/{self._version.number:020d}.json")
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _has_next(self) -> bool:
         """Whether there is a commit behind the version: two within one tick of the directory's time look the same."""

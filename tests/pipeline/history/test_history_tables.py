@@ -203,6 +203,20 @@ def test_a_table_that_cannot_be_read_is_told_by_its_path(tmp_path: Path) -> None
     assert reader.extent(MINUTES) == (MIDNIGHT_S, MIDNIGHT_S + 60)
 
 
+def test_a_commit_in_the_place_of_one_that_a_power_cut_tore_is_read(tmp_path: Path) -> None:
+    """delta-rs reads an empty commit as one without actions; the holder moves it aside when it opens the table."""
+    lake = Lake(str(tmp_path))
+    tables, engine = HistoryTables(lake), engine_model()
+    first, second = (samples_rows(engine, [MIDNIGHT_S + number * 60]) for number in range(2))
+    tables.add_batch(written(tables, MINUTES, first), CHECKPOINT, 0)
+    (Path(tables.storage.at(MINUTES)) / "_delta_log" / f"{2:020d}.json").touch()
+    reader = HistoryFiles(tmp_path)
+    assert reader.extent(MINUTES) == (MIDNIGHT_S, MIDNIGHT_S + 60)
+    again = HistoryTables(Lake(str(tmp_path)))
+    again.add_batch(written(again, MINUTES, second), CHECKPOINT, 1)
+    assert reader.extent(MINUTES) == (MIDNIGHT_S, MIDNIGHT_S + 120)
+
+
 def test_a_link_in_the_log_is_refused(tmp_path: Path) -> None:
     tables, engine = HistoryTables(Lake(str(tmp_path))), engine_model()
     tables.add_batch(written(tables, MINUTES, samples_rows(engine, [MIDNIGHT_S])), CHECKPOINT, 0)
