@@ -53,11 +53,13 @@ class LiveState:
         rings: dict[Key, Rings],
         second: int | None = None,
         states: Mapping[Key, tuple[State, ...]] | None = None,
+        earlier: Mapping[Key, Diagnosis] | None = None,
     ) -> None:
-        """states: of the channels at the snapshot before. Without them, only facts such as a pause are diagnosed."""
+        """states: of the channels at the snapshot before. Without them, only facts such as a pause are diagnosed.
+        earlier: the diagnoses of that one; without them no channel waits for its turn."""
         self.snapshot = snapshot
         self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
-        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {})
+        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {}, earlier)
         self.rings = rings
         self.second = second  # the rings' newest second, Unix; None without rings
         self.topics: dict[str, TopicStats] = {topic.topic_name: topic for topic in snapshot.topics}
@@ -143,8 +145,9 @@ class Hub:
                 for rings in self.rings.values():
                     rings.forget(missed)
             self._write_second(snapshot, second)
-        states = self.live.states if self.live else None
-        self.live = LiveState(snapshot, self.rings, self.clock.newest, states)
+        last = self.live
+        states, earlier = (last.states, last.diagnoses) if last else (None, None)
+        self.live = LiveState(snapshot, self.rings, self.clock.newest, states, earlier)
 
     def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
         is_new = bool(self.rings)

@@ -12,6 +12,7 @@ whose figures all change have room in a budget that eight bytes for each would e
 from array import array
 from collections.abc import Sequence
 from math import isnan, nan
+from operator import add, sub
 
 SECONDS = 900
 SPARK_BUCKET_S = 15
@@ -131,7 +132,10 @@ class Rings:
             return list(raw) if is_new else [0] * len(raw)
         if before == raw:
             return [0] * len(raw)
-        return [value - old if value >= old else value for value, old in zip(raw, before, strict=True)]
+        grown = list(map(sub, raw, before))
+        if min(grown) < 0:
+            grown = [value - old if value >= old else value for value, old in zip(raw, before, strict=True)]
+        return grown
 
     def write(self, second: int, gauges: Sequence[int], growth: Sequence[int]) -> None:
         """Put this second's gauges and add what the counters grew by. The first gauge is the sparkline's."""
@@ -141,20 +145,34 @@ class Rings:
             if self.since is None:
                 constants[: len(gauges)] = gauges
             self.since = second
-        sums = self._sums = [total + grown for total, grown in zip(self._sums, growth, strict=True)]
-        for index, value in enumerate((*gauges, *sums)):
-            column = columns[index]
-            if column is None:
-                if value == constants[index]:
-                    continue
-                self._widen(index, value, slot)
-                continue
-            try:
-                column[slot] = value
-            except OverflowError:
-                self._widen(index, value, slot)
+        sums = self._sums = list(map(add, self._sums, growth))
+        values = (*gauges, *sums)
+        try:
+            for column, value, constant in zip(columns, values, constants, strict=True):
+                if column is not None:
+                    column[slot] = value
+                elif value != constant:
+                    break
+            else:
+                values = ()
+        except OverflowError:
+            pass
+        # Rarely a column needs more bytes than it has.
+        for index, value in enumerate(values):
+            self._put(index, value, slot)
         # The bucket of this second was fifteen minutes ago's until its first second overwrites it.
         self.spark[second // SPARK_BUCKET_S % SPARK_BUCKETS] = gauges[0]
+
+    def _put(self, index: int, value: int, slot: int) -> None:
+        column = self._columns[index]
+        if column is None:
+            if value != self._constants[index]:
+                self._widen(index, value, slot)
+            return
+        try:
+            column[slot] = value
+        except OverflowError:
+            self._widen(index, value, slot)
 
     def _widen(self, index: int, value: int, slot: int) -> None:
         """Give a column the bytes that `value` needs, and put it in."""

@@ -128,13 +128,13 @@ def measure(seconds: int, name: str = "healthy", *, topics: int = TOPICS) -> Cos
         # A collection would fall to whatever runs when it is due.
         gc.collect()
         gc.disable()
-        states = hub.live.states if hub.live else {}
+        states, earlier = (hub.live.states, hub.live.diagnoses) if hub.live else ({}, {})
         began_s = time.thread_time()
         hub.write(one)
         together.append(time.thread_time() - began_s)
         # The same again, without the rings.
         began_s = time.thread_time()
-        LiveState(one, hub.rings, hub.clock.newest, states)
+        LiveState(one, hub.rings, hub.clock.newest, states, earlier)
         diagnosis.append(time.thread_time() - began_s)
         gc.enable()
     assert hub.live is not None
