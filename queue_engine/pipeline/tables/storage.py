@@ -57,6 +57,7 @@ class TableStorage:
         self.files = files or Files()
         # path of a directory → its number, of those whose name is durable.
         self._named: dict[str, int] = {}
+        self._is_place_named = False
         # Files whose sync failed.
         self._failed: set[str] = set()
 
@@ -256,6 +257,21 @@ class TableStorage:
             self.files.sync_directory(self.at(above))
             self._named[path] = self._number_of(path)
             path = above
+        if not self._is_place_named:
+            self._sync_above_place()
+            self._is_place_named = True
+
+    def _sync_above_place(self) -> None:
+        """A process that was killed may have made the place, and directories above it, without syncing their names."""
+        above = os.path.dirname(self.place)
+        while True:
+            try:
+                self.files.sync_directory(above)
+            except PermissionError:
+                return  # we can't have made anything in it
+            if above == os.path.dirname(above):
+                return
+            above = os.path.dirname(above)
 
     def _is_named(self, path: str) -> bool:
         """Whether the directory's name is durable: known by its number, since it may be removed and made anew."""

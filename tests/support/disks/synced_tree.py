@@ -44,6 +44,8 @@ class SyncedFiles(Files):
         self._step()
         super().sync(fd)
         path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        if not path.is_relative_to(self.root):
+            return
         if path.is_dir():
             self._names[path] = _names(path)
         else:
