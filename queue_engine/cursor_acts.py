@@ -13,6 +13,7 @@ from queue_engine.readers.cursors import Cursor, EndedCursor
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
+    LakeChangedError,
     LimitError,
     OffsetTooHighError,
     TopicChangedError,
@@ -24,10 +25,12 @@ from queue_engine.wire.cursor import CursorGapStats, CursorStats
 
 @dataclass(frozen=True, slots=True)
 class CursorList:
-    """All cursors, by topic and name, and those that ended, the oldest first."""
+    """All cursors, by topic and name, and those that ended, the oldest first. server: the identity of the data
+    directory."""
 
     cursors: tuple[CursorStats, ...]
     ended: tuple[EndedCursor, ...]
+    server: str
 
 
 class CursorActs:
@@ -55,10 +58,11 @@ class CursorActs:
         ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset)
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
-    def move(self, topic: str, *, cursor: str, number: int, offset: int) -> tuple[CursorStats, Ticket]:
+    def move(self, topic: str, *, cursor: str, number: int, offset: int, lake: str = "") -> tuple[CursorStats, Ticket]:
         """Move a cursor: its reader has stored everything before `offset`. A cursor never goes back. number: the
-        topic's, as the reader knows it. Raises TopicNotFoundError, InvalidStorageError, TopicChangedError,
-        CursorNotFoundError, LimitError or StorageError."""
+        topic's, as the reader knows it. lake: the identity of the lake where the reader stores it, "" for none; the
+        first one is the cursor's, also where the offset stays. Raises TopicNotFoundError, InvalidStorageError,
+        TopicChangedError, LakeChangedError, CursorNotFoundError, LimitError or StorageError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "move_cursor")
         if number != store.number:
@@ -66,12 +70,17 @@ class CursorActs:
                 f"topic {topic} has the number {store.number}, not {number}: it was deleted and made anew"
             )
         found = _cursor(store, cursor)
+        if lake and found.lake not in ("", lake):
+            raise LakeChangedError(
+                f"cursor {topic}/{cursor} belongs to the lake {found.lake}, not to {lake}: its messages are archived "
+                "there. Give back the lake it had, or delete the cursor and create another one, which begins anew"
+            )
         synced_offset = LogReader(store).synced_offset(store.synced_position)
         if offset > max(synced_offset, found.offset):
             raise OffsetTooHighError(
                 f"offset {offset} of {topic} is beyond what is known to be on the disk, which ends at {synced_offset}"
             )
-        ticket = store.readers.cursors.move(found, offset)
+        ticket = store.readers.cursors.move(found, offset, lake)
         return _stats(store, _cursor(store, cursor)), ticket
 
     def delete(self, topic: str, *, cursor: str) -> tuple[Outcome, Ticket]:
@@ -95,6 +104,7 @@ class CursorActs:
         return CursorList(
             tuple(stats for name in names for stats in stats_of_topic(self._catalog.topics[name])),
             tuple(one for one in ended if topic in ("", one.cursor.topic)),
+            self._catalog.identity,
         )
 
 
@@ -148,4 +158,5 @@ def _stats(store: LogTopicStore, cursor: Cursor) -> CursorStats:
         created_ms=cursor.created_ms,
         is_warned=store.readers.cursors.is_warned(lag_bytes),
         gaps=tuple(CursorGapStats(one.first_offset, one.next_offset, one.reason, one.at_ms) for one in cursor.gaps),
+        lake=cursor.lake,
     )

@@ -108,6 +108,11 @@ class Catalog:
         return self._changes.error
 
     @property
+    def identity(self) -> str:
+        """Of the data directory."""
+        return self._changes.state.identity
+
+    @property
     def latency_window_ms(self) -> int:
         """Of which time the latency percentiles are at most."""
         return self._options.e2e_processing_latency_window_time_ms

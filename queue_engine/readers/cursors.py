@@ -1,9 +1,9 @@
 """Pipeline cursors: readers that do not expire, such as the archive. The log keeps what they have not passed.
 
     log/cursors.json
-    {"version": 1,
+    {"version": 2,
      "cursors": [{"topic": "orders", "number": 7, "id_base": 912…, "cursor": "archive", "offset": 1200,
-                  "created_ms": 1800000000000, "gaps": [GAP, …]}, …],
+                  "created_ms": 1800000000000, "gaps": [GAP, …], "lake": "0b7f…"}, …],
      "ended": [{…as above, "next_offset": 1400 or null, "reason": "deleted", "at_ms": 1800000000000}, …]} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
@@ -11,9 +11,10 @@
 
 `number` and `id_base` are the topic's identity; times are Unix milliseconds. A gap is a range of offsets that was given
 up: the log let them go, from `first_offset` up to but not including `next_offset`, before the reader passed them.
-`ended` lists deleted cursors, the oldest first: each gave up the offsets from its `offset` to `next_offset` (null: the
-topic's end is unknown). To change the format: raise `VERSION`, go on reading older versions, and add a file of the new
-one to the fixtures.
+`lake` is the identity of the lake that the reader writes to, "" for any: the first move that names one decides, and
+moves that name another are refused. Version 1 had no `lake`. `ended` lists deleted cursors, the oldest first: each gave
+up the offsets from its `offset` to `next_offset` (null: the topic's end is unknown). To change the format: raise
+`VERSION`, go on reading older versions, and add a file of the new one to the fixtures.
 
 `reader_registry.py` says how the file is replaced; an act that the disk refuses is undone. The file records a topic's
 deletion after topology.json does; where the process ends in between, the next start ends the cursors. (Up to 897736b
@@ -34,7 +35,7 @@ from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.ticket import Ticket
 
 CURSORS_NAME = "cursors.json"
-VERSION = 1
+VERSION = 2
 CURSORS_MAX = 10_000
 # The file keeps so many gaps of each cursor, and so many ended cursors: the newest.
 GAPS_MAX = 100
@@ -62,12 +63,13 @@ class CursorGap:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor(Reader):
     """A reader that does not expire; it has passed everything before `offset`. The topic's identity is its number and
-    id base."""
+    id base. lake: the identity of the lake that the reader writes to; "" for any."""
 
     topic: str
     id_base: int
     created_ms: int
     gaps: tuple[CursorGap, ...] = ()
+    lake: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,12 @@ class Cursors(ReaderRegistry[Cursor]):
         self._put(cursor)
         return self._save_or(lambda: self._undo_put(None, cursor))
 
-    def move(self, cursor: Cursor, offset: int) -> Ticket:
-        """Pass everything before `offset`; a cursor never goes back. The ticket is done when that is durable."""
-        if offset <= cursor.offset:
+    def move(self, cursor: Cursor, offset: int, lake: str = "") -> Ticket:
+        """Pass everything before `offset`; a cursor never goes back. lake: the cursor's own, or its first; "" changes
+        none. The ticket is done when that is durable."""
+        moved = replace(cursor, offset=max(offset, cursor.offset), lake=cursor.lake or lake)
+        if moved == cursor:
             return self.saved()
-        moved = replace(cursor, offset=offset)
         self._put(moved)
         return self._save_or(lambda: self._undo_put(cursor, moved))
 
@@ -203,6 +206,7 @@ def _row_of(cursor: Cursor) -> dict[str, Any]:
         "offset": cursor.offset,
         "created_ms": cursor.created_ms,
         "gaps": cursor.gaps,
+        "lake": cursor.lake,
     }
 
 
@@ -216,4 +220,5 @@ def _cursor_of(row: Mapping[str, Any]) -> Cursor:
         id_base=row["id_base"],
         created_ms=row["created_ms"],
         gaps=gaps,
+        lake=row.get("lake", ""),
     )

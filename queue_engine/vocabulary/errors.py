@@ -85,6 +85,12 @@ class TopicChangedError(RequestError):
     code = "TOPIC_CHANGED"
 
 
+class LakeChangedError(RequestError):
+    """A pipeline cursor belongs to another lake than the request names: the topic is archived there."""
+
+    code = "LAKE_CHANGED"
+
+
 class BatchKeyConflictError(RequestError):
     """A batch key was used before, for other content."""
 
@@ -358,6 +364,10 @@ class NotALogTopicError(PipelineError):
 
 class TopicReplacedError(PipelineError):
     """The topic was deleted and made anew: offsets of the old one mean nothing in the new one."""
+
+
+class OtherLakeError(PipelineError):
+    """The topic is archived to another lake; the text names both."""
 
 
 class OffsetBeyondEndError(PipelineError):

@@ -2,10 +2,12 @@
 
 CURSOR: {"cursor": "archive", "topic": "orders", "number": 7, "id_base": 912, "offset": 20, "end_offset": 45,
          "synced_offset": 40, "oldest_offset": 0, "depth": 25, "lag_bytes": 9000, "retention_bytes": 0,
-         "created_ms": 1800000000000, "is_warned": false, "gaps": [GAP, …]}
+         "created_ms": 1800000000000, "is_warned": false, "gaps": [GAP, …], "lake": "0b7f…"}
 GAP:    {"first_offset": 3, "next_offset": 9, "reason": "retention", "at_ms": 1800000000000}
 
-GET /cursor/list: {"cursors": [CURSOR, …], "ended": [cursors that were deleted, …]}
+GET /cursor/list: {"cursors": [CURSOR, …], "ended": [cursors that were deleted, …], "server": "5f1c…"}
+
+server: the identity of the data directory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,14 +47,20 @@ class CursorStats:
     created_ms: int  # Unix
     is_warned: bool  # near that limit
     gaps: tuple[CursorGapStats, ...] = ()
+    lake: str = ""  # the identity of the one lake that its reader writes to; "" for any
 
     @property
     def gap_count(self) -> int:
         return len(self.gaps)
 
 
-def encode_cursor_list(cursors: Sequence[CursorStats], ended: Sequence[Mapping[str, Any]]) -> bytes:
-    return orjson.dumps({"cursors": cursors, "ended": ended})
+def encode_cursor_list(cursors: Sequence[CursorStats], ended: Sequence[Mapping[str, Any]], server: str) -> bytes:
+    return orjson.dumps({"cursors": cursors, "ended": ended, "server": server})
+
+
+def read_server(data: bytes) -> str:
+    """The identity of the data directory; "" from a server of an earlier version."""
+    return str(orjson.loads(data).get("server", ""))
 
 
 def read_cursor_list(data: bytes) -> tuple[CursorStats, ...]:

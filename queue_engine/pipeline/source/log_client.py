@@ -15,7 +15,7 @@ import orjson
 from queue_engine.pipeline.source.message_ranges import MessageRanges, OffsetRange
 from queue_engine.vocabulary.errors import EngineRefusedError, EngineUnreachableError, PipelineError, TopicReplacedError
 from queue_engine.wire.batch import WrittenBatch, encode_batch, read_written_batch
-from queue_engine.wire.cursor import CursorStats, read_cursor_list
+from queue_engine.wire.cursor import CursorStats, read_cursor_list, read_server
 from queue_engine.wire.error_answers import JOB_ERRORS, read_error_answer
 from queue_engine.wire.lease import LeasedFiles, encode_lease_names, read_leased_files
 from queue_engine.wire.records import RecordsPage, read_records_page
@@ -141,12 +141,21 @@ class LogClient:
         topics = stats["topics"] or ()  # null where there is no such topic
         return tuple(sorted(channel["channel_name"] for one in topics for channel in one["channels"]))
 
-    def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int) -> None:
-        """Raises TopicReplacedError and OffsetBeyondEndError."""
-        self._ask("POST", "/cursor/move", {"topic": topic, "cursor": cursor, "number": number, "offset": offset})
+    def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int, lake: str = "") -> None:
+        """lake: the identity of the lake where the messages are stored, "" for none. Raises TopicReplacedError,
+        OtherLakeError and OffsetBeyondEndError."""
+        query = {"topic": topic, "cursor": cursor, "number": number, "offset": offset}
+        self._ask("POST", "/cursor/move", query | ({"lake": lake} if lake else {}))
 
     def cursor_list(self) -> tuple[CursorStats, ...]:
         return read_cursor_list(self._ask("GET", "/cursor/list", {})[1])
+
+    def server(self) -> str:
+        """The identity of the engine's data directory."""
+        found = read_server(self._ask("GET", "/cursor/list", {})[1])
+        if not found:
+            raise EngineRefusedError(f"{self.url} does not say whose data directory it has: it is too old", 200, "")
+        return found
 
     # One request.
 

@@ -1,9 +1,9 @@
 """Handles the requests about pipeline cursors: readers of a topic of the log, which keeps what they have not passed.
 
     POST /cursor/create?topic=T&cursor=C[&start=start|end | &start_offset=N]    JSON: the cursor and "created"
-    POST /cursor/move?topic=T&cursor=C&number=N&offset=O                        JSON: the cursor; it never moves back
+    POST /cursor/move?topic=T&cursor=C&number=N&offset=O[&lake=L]               JSON: the cursor; it never moves back
     POST /cursor/delete?topic=T&cursor=C                                        JSON: "given_up", and its offsets
-    GET  /cursor/list[?topic=T]                                                 JSON: "cursors" and "ended"
+    GET  /cursor/list[?topic=T]                                                 JSON: "cursors", "ended" and "server"
 
 `wire/cursor.py` draws a cursor. An answer comes when what it says is durable.
 """
@@ -44,7 +44,8 @@ def move(engine: Engine, query: Query) -> Done:
     topic, cursor = names_of(query)
     number = whole_number(query, CURSOR_NUMBER)
     offset = whole_number(query, CURSOR_OFFSET)
-    stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset)
+    lake = query.get("lake", "")
+    stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset, lake=lake)
     return _json(stats), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
 
 
@@ -58,7 +59,7 @@ def delete(engine: Engine, query: Query) -> Done:
 
 def list_all(engine: Engine, query: Query) -> Done:
     found = engine.cursors.all(query.get("topic", ""))
-    listed = encode_cursor_list(found.cursors, [_ended_json(one) for one in found.ended])
+    listed = encode_cursor_list(found.cursors, [_ended_json(one) for one in found.ended], found.server)
     return Response(200, listed, JSON), DONE, Outcome(), {}
 
 

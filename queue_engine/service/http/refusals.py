@@ -12,6 +12,7 @@ from queue_engine.vocabulary.errors import (
     FencedError,
     InvalidCursorError,
     InvalidStorageError,
+    LakeChangedError,
     LeaseNotFoundError,
     LimitError,
     OutcomeUnknownError,
@@ -79,7 +80,7 @@ def act_refusal(error: Exception) -> Refusal:
         return Refusal(503, "EXITING")
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error), error.finer_code)
-    if isinstance(error, TopicChangedError | FencedError | CountsChangedError | TrashConflictError):
+    if isinstance(error, TopicChangedError | LakeChangedError | FencedError | CountsChangedError | TrashConflictError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):
         explained = (

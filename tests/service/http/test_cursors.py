@@ -46,6 +46,7 @@ async def test_a_cursor_is_created_moved_listed_and_deleted(server: Server) -> N
         "created_ms": server.clock.time_ns() // 1_000_000,
         "is_warned": False,
         "gaps": [],
+        "lake": "",
         "created": True,
     }
     again = (await server.request("POST", "/cursor/create?topic=orders&cursor=archive&start=end")).json
@@ -76,7 +77,24 @@ async def test_a_cursor_is_created_moved_listed_and_deleted(server: Server) -> N
             "gaps": [],
         }
     ]
-    assert (await server.request("GET", "/cursor/list?topic=none")).json == {"cursors": [], "ended": []}
+    empty = (await server.request("GET", "/cursor/list?topic=none")).json
+    assert empty == {"cursors": [], "ended": [], "server": server.engine.catalog.identity}
+    assert len(empty["server"]) == 32
+
+
+async def test_a_cursor_belongs_to_the_first_lake_that_moves_it(server: Server) -> None:
+    await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+    move = "/cursor/move?topic=orders&cursor=archive&number=1&offset="
+    bound = await server.request("POST", f"{move}0&lake=one")
+    assert (bound.json["offset"], bound.json["lake"]) == (0, "one")
+    refused = await server.request("POST", f"{move}2&lake=another")
+    assert (refused.status, refused.json["message"]) == (409, "LAKE_CHANGED")
+    assert "cursor orders/archive belongs to the lake one, not to another" in refused.json["detail"]
+    moved = await server.request("POST", f"{move}2")
+    assert (moved.json["offset"], moved.json["lake"]) == (2, "one")
+    await server.request("POST", "/cursor/delete?topic=orders&cursor=archive")
+    anew = await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+    assert anew.json["lake"] == ""
 
 
 async def test_the_audit_hears_of_each_change_and_not_of_looks_at_the_list(server: Server) -> None:

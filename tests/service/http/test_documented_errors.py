@@ -296,6 +296,12 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
     return await good.send(path, number="99")
 
 
+@causes(409, "LAKE_CHANGED")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    await good.send(path, lake="one")
+    return await good.send(path, lake="another")
+
+
 @causes(409, "COUNTS_CHANGED")
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
     for _ in range(2):

@@ -2,6 +2,7 @@
 have in common with leases is in `test_reader_registry.py`."""
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -32,7 +33,7 @@ from tests.support.disks.files import FaultyFiles
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.stores.background import HeldBackground
 
-FIXTURE = Path(__file__).parent.parent / "fixtures" / "cursors_v1.json"
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 FIXED = [
     Cursor(
         "archive",
@@ -201,8 +202,15 @@ def test_what_was_given_up_one_after_the_other_is_one_gap(bench: Bench, monkeypa
 
 
 def test_files_of_version_1_are_read_for_ever() -> None:
-    assert decode_cursors(FIXTURE.read_bytes()) == (FIXED, FIXED_ENDED)
-    assert encode_cursors(FIXED, FIXED_ENDED) == FIXTURE.read_bytes()
+    assert decode_cursors((FIXTURES / "cursors_v1.json").read_bytes()) == (FIXED, FIXED_ENDED)
+
+
+def test_files_of_version_2_are_read_for_ever_and_say_whose_lake_it_is() -> None:
+    data = (FIXTURES / "cursors_v2.json").read_bytes()
+    archive, copy = FIXED
+    cursors = [replace(archive, lake="0b7f6f2c5c1e4d0c8a64f4cb1b1f3c11"), copy]
+    assert decode_cursors(data) == (cursors, FIXED_ENDED)
+    assert encode_cursors(cursors, FIXED_ENDED) == data
 
 
 # In every state that the end of the process or of the power can leave.

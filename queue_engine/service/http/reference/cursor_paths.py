@@ -17,8 +17,8 @@ CURSORS = {
     "/cursor/move": Endpoint(
         "Move a cursor on: its reader has stored everything before the offset. It never goes back.",
         (Success("The cursor.", JSON, shapes.ref("Cursor")),),
-        (*_NAMES, parameters.CURSOR_NUMBER.required(), parameters.CURSOR_OFFSET.required()),
-        errors=(*_ERRORS, errors.CURSOR_NOT_FOUND, errors.TOPIC_CHANGED, errors.OFFSET_BEYOND_END),
+        (*_NAMES, parameters.CURSOR_NUMBER.required(), parameters.CURSOR_OFFSET.required(), parameters.CURSOR_LAKE),
+        errors=(*_ERRORS, errors.CURSOR_NOT_FOUND, errors.TOPIC_CHANGED, errors.LAKE_CHANGED, errors.OFFSET_BEYOND_END),
     ),
     "/cursor/delete": Endpoint(
         "Delete a cursor: nothing is kept for it any more.",

@@ -33,6 +33,7 @@ MESSAGE_NOT_FOUND = Error(404, "MESSAGE_NOT_FOUND", "the channel has no such mes
 SEARCH_NOT_FOUND = Error(404, "SEARCH_NOT_FOUND", "there is no such search: it never was, or ended long ago")
 LEASE_NOT_FOUND = Error(404, "LEASE_NOT_FOUND", "the lease never existed, expired or was released")
 CURSOR_NOT_FOUND = Error(404, "CURSOR_NOT_FOUND", "the topic has no such cursor")
+LAKE_CHANGED = Error(409, "LAKE_CHANGED", "the cursor belongs to another lake")
 TOPIC_CHANGED = Error(409, "TOPIC_CHANGED", "the topic has another number: it was deleted, and perhaps created again")
 DEBUG_OFF = Error(404, "NOT_FOUND", "the server was started without --debug-endpoints")
 NO_BLOCK_PROFILE = Error(501, "NOT_SUPPORTED", "Python has no profile of what blocks; /debug/threads shows what waits")

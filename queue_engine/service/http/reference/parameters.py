@@ -251,6 +251,12 @@ SEGMENTS = WholeNumber(
 LEASE = Parameter("lease", "the lease's name", shortest=1)
 LEASE_OFFSET = replace(OFFSET, text="the first offset that is kept; required for a new lease")
 CURSOR_NUMBER = WholeNumber("number", "the topic's number, as /cursor/create answered it", most=OFFSET_MOST)
+CURSOR_LAKE = Parameter(
+    "lake",
+    "the identity of the lake where the messages are stored; the first one is the cursor's, and another is refused",
+    shortest=1,
+    longest=64,
+)
 CURSOR_OFFSET = replace(OFFSET, text="everything before this offset is passed")
 
 # Single messages of a channel.

@@ -96,7 +96,8 @@ CURSOR = record_of(
     CursorStats,
     text=(
         "A pipeline cursor. offset: everything before it is passed. depth: messages that are not passed. lag_bytes: of "
-        "the log that are kept for it. Times are Unix milliseconds."
+        "the log that are kept for it. lake: the identity of the lake that its reader writes to. Times are Unix "
+        "milliseconds."
     ),
 )
 _CURSOR_PROPERTIES: Mapping[str, Schema] = CURSOR["properties"]
@@ -120,7 +121,10 @@ ENDED_CURSOR = record(
     },
     text="A cursor that was deleted, and the range of the offsets that it had not passed (null: its end is unknown).",
 )
-CURSOR_LIST = record({"cursors": array(ref("Cursor")), "ended": array(ref("EndedCursor"))})
+CURSOR_LIST = record(
+    {"cursors": array(ref("Cursor")), "ended": array(ref("EndedCursor")), "server": TEXT},
+    text="server: the identity of the data directory.",
+)
 
 TOPIC_STATE = record_of(
     TopicState,
