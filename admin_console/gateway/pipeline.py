@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from admin_console.gateway.gateway import DONE, FAILED, ActResult, EngineSnapshot
-from queue_engine.pipeline.archive.listing import ArchivedTopic, ArchiveListing
+from queue_engine.pipeline.archive.listing import ArchiveListing
+from queue_engine.pipeline.archive.summary import ArchivedTopic
 from queue_engine.pipeline.expression.expressions import parse_expression
 from queue_engine.pipeline.job import requests as job_requests
 from queue_engine.pipeline.job.state import (
@@ -272,6 +273,7 @@ def make_pipeline(
     engine_url: str,
     token: str,
     limits: WorkerLimits,
+    lake: str,
     snapshot: Callable[[], EngineSnapshot | None],
     has_samples: bool,
     is_switched_on: bool,
@@ -287,7 +289,7 @@ def make_pipeline(
         return sum(cursor.depth for cursor in cursors if cursor.cursor == "archive")
 
     work = PendingWork(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
-    process = WorkerProcess(data_path, engine_url, token=token, find_work=work.find, limits=limits)
+    process = WorkerProcess(data_path, engine_url, token=token, find_work=work.find, limits=limits, lake=lake)
     return Pipeline(lake_path, process)
 
 

@@ -32,7 +32,7 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.spark.secret_variables import take_token
-from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, PYTHON_PROCESSES, add_option
+from queue_engine.pipeline.spark.worker_limits import DEFAULT, LAKE, MEMORY, PYTHON_PROCESSES, add_option
 from queue_engine.pipeline.variables import (
     ARCHIVE_REPLAYED_VARIABLE,
     ENGINE_URL_VARIABLE,
@@ -53,9 +53,6 @@ DATA_PATH_DEFAULT = ".penstock"
 
 ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
 ARCHIVE_LOOK_S = 3.0
-# Each step makes a file for each topic: few messages wait for this long, many are archived at once.
-ARCHIVE_GATHER_S = 30.0
-ARCHIVE_GATHER_MESSAGES = 20_000
 # A day is compacted some minutes after its end, so that late samples count; nothing waits for it.
 COMPACT_INTERVAL_S = 120.0
 # Replaced files stay for an hour.
@@ -97,14 +94,15 @@ def run_job(
     master: str | None,
     once: bool,
     read_from: str = AUTO,
+    lake_place: str = "",
     memory_bytes: int = DEFAULT.memory_bytes,
     stop: threading.Event | None = None,
 ) -> None:
     """Hold the lake, run one job in a session of its own, and return when the job has ended.
 
     name: rollup, compact, archive, or replay-<id>. master: None where spark-submit has given one. once: end when the
-    job is up to date. read_from: as in `ReadOptions`. memory_bytes: as in `make_session`. Raises PipelineError, among
-    them LakeHeldError while the worker or another command has the lake.
+    job is up to date. read_from: as in `ReadOptions`. lake_place: as in `JobResources`. memory_bytes: as in
+    `make_session`. Raises PipelineError, among them LakeHeldError while the worker or another command has the lake.
     """
     job, replay_id = job_of(name)
     stop = stop or threading.Event()
@@ -126,7 +124,7 @@ def run_job(
             thread = JobThread(
                 name,
                 run,
-                JobResources(spark, lake, lambda: LogClient(engine_url, token), clock, reports, read_from),
+                JobResources(spark, lake, lambda: LogClient(engine_url, token), clock, reports, read_from, lake_place),
                 unit=job.unit,
                 first_state=job.first_state,
             )
@@ -192,11 +190,6 @@ def plan_requested_replay(context: JobContext, replay_id: str) -> None:
     except TypeError as exc:
         raise PipelineError(f"the request of the replay {replay_id} has other fields than it should: {exc}") from exc
     plan_replay(context, made)
-
-
-def archive_depth(engine: LogClient) -> int:
-    """How many messages wait for the cursors of the archive."""
-    return sum(one.depth for one in engine.cursor_list() if one.cursor == ARCHIVE_CURSOR)
 
 
 # The jobs.
@@ -274,19 +267,22 @@ def _run_compact(context: JobContext, _: str, once: bool) -> None:
 
 
 def _run_archive(context: JobContext, _: str, once: bool) -> None:
-    from queue_engine.pipeline.archive.archive import archive_once
+    from queue_engine.pipeline.archive.archive import Archiver
+    from queue_engine.pipeline.archive.rounds import BUSY_MESSAGES, ArchiveRounds
 
-    next_ns = 0
+    archiver: Archiver | None = None
+    rounds = ArchiveRounds(context.clock)
     while not context.stop.is_set():
         # The depth is read before Spark starts a job: an idle archive costs one small request.
-        depth = archive_depth(context.engine)
+        cursors = [one for one in context.engine.cursor_list() if one.cursor == ARCHIVE_CURSOR]
+        topics = rounds.due(cursors, is_once=once)
         rows = 0
-        if depth and (once or depth >= ARCHIVE_GATHER_MESSAGES or context.clock.monotonic_ns() >= next_ns):
-            rows = archive_once(context, include_replayed=replayed_topics(os.environ))
-            next_ns = context.clock.monotonic_ns() + int(ARCHIVE_GATHER_S * NS_PER_S)
+        if topics:
+            archiver = archiver or Archiver(context, include_replayed=replayed_topics(os.environ))
+            rows = archiver.run(topics)
         if once and not rows:
             return
-        if not once and rows < ARCHIVE_GATHER_MESSAGES:
+        if not once and rows < BUSY_MESSAGES:
             context.stop.wait(ARCHIVE_LOOK_S)
 
 
@@ -313,7 +309,7 @@ JOBS: Mapping[str, Job] = {
             first_state=RUNNING,
         ),
         Job("compact", "recomputes each closed day of the history", "windows", _run_compact),
-        Job("archive", "writes the messages of archived topics to Parquet files", "messages", _run_archive),
+        Job("archive", "writes the messages of archived topics to Delta tables", "messages", _run_archive),
         Job(
             "replay",
             "publishes archived messages again",
@@ -356,6 +352,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
         help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
     )
+    add_option(parser, LAKE)
     add_option(parser, MEMORY)
     add_option(parser, PYTHON_PROCESSES)
     parser.add_argument(
@@ -392,6 +389,7 @@ def main(arguments: Sequence[str]) -> int:
             master=chosen_master(given.master, os.environ, given.worker_python_processes),
             once=given.once,
             read_from=given.read_from,
+            lake_place=given.lake,
             memory_bytes=given.worker_memory_bytes,
             stop=stop,
         )

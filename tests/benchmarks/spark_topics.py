@@ -110,7 +110,7 @@ class SparkTopics:
         return self.messages / elapsed_s
 
     def archive_rate(self) -> float:
-        """Rows a second of archiving all of them into an empty lake, from the cursors to the manifests."""
+        """Rows a second of archiving all of them into an empty lake, from the cursors to the last commit."""
         assert self._server is not None
         self.rewind()
         path = self._directory / "pipeline"

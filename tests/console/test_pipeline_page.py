@@ -25,6 +25,7 @@ from admin_console.screens import pipeline as screens_pipeline
 from admin_console.screens import replay as screens_replay
 from admin_console.screens.build import Request, build_screen
 from admin_console.vocabulary.roles import Role
+from queue_engine.pipeline.archive.archive_gap import ArchiveGap
 from queue_engine.pipeline.job.requests import has_requests, read_replay_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
 from queue_engine.pipeline.lake.lake import Lake
@@ -171,9 +172,7 @@ def test_a_broken_file_is_told_of_and_the_page_is_there(engine: EngineRunner, br
     switch_on(lake)
     (lake / "jobs").mkdir(parents=True)
     (lake / "jobs" / "archive.json").write_text('{"job": "archive", "state": "<script>"}')
-    manifest = lake / "archive" / "orders" / "1-00ff" / "manifest.json"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text("{}")
+    (lake / "archive_summary.json").write_text("{}")
     (lake / "worker.json").write_text("[]")
     (lake / "replays" / REPLAY).mkdir(parents=True)
     see(engine)
@@ -275,7 +274,7 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     engine.submit("cursors.create", "orders", cursor="archive").result(30)
     cursor = see(engine).topics[0].cursors[0]
     archived_topic(lake, "orders", cursor.number, cursor.id_base)
-    archived_topic(lake, "gone", 9, 255, gaps=[])
+    archived_topic(lake, "gone", 9, 255, gaps=())
     html = shown(browser)
     assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
         "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets Stop archiving"
@@ -289,10 +288,9 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
 
 def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browser: Client, lake: Path) -> None:
     switch_on(lake)
-    unused = {"first_offset": 3100, "next_offset": 1 << 20, "reason": "absent", "at_ms": 1}
-    lost = {"first_offset": 1000, "next_offset": 1100, "reason": "retention", "at_ms": 1}
-    archived_topic(lake, "killed", 8, 255, next_offset=1 << 20, gaps=[unused])
-    archived_topic(lake, "both", 9, 255, next_offset=1 << 20, gaps=[lost, unused])
+    unused, lost = ArchiveGap(3100, 1 << 20, "absent", 1), ArchiveGap(1000, 1100, "retention", 1)
+    archived_topic(lake, "killed", 8, 255, next_offset=1 << 20, gaps=(unused,))
+    archived_topic(lake, "both", 9, 255, next_offset=1 << 20, gaps=(lost, unused))
     see(engine)
     html = shown(browser)
     assert row(html, "archived", "killed/8-ff").endswith(" none")

@@ -1,4 +1,4 @@
-"""Archives as tests make and read them: messages published to a real engine, rows found by the manifest alone."""
+"""Archives as tests make and read them: messages published to a real engine, rows found by the tables alone."""
 
 import threading
 from collections.abc import Sequence
@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.archive.manifest import ArchiveManifest, list_archives
+from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap, joined_gaps
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path, archive_table
+from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
@@ -18,7 +22,10 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.part_reader import PartReader
 from queue_engine.pipeline.source.read_options import HTTP, ReadOptions
 from queue_engine.pipeline.source.read_plan import plan_parts
+from queue_engine.pipeline.source.record_columns import hex_column
 from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.wire.cursor import CursorStats
 from tests.support.processes.engine_api import EngineApi
@@ -73,49 +80,92 @@ def cursor_of(engine: EngineApi, topic: str) -> CursorStats:
     return cursor
 
 
-def archives(lake: Lake, topic: str = "") -> list[ArchiveManifest]:
-    found = list(list_archives(lake, topic))
-    for manifest in found:
-        manifest.check()
-    return found
+@dataclass(frozen=True)
+class Archived:
+    """One topic's archive, as the tables have it. rows: in no order, with the columns of the table."""
+
+    identity: ArchivedIdentity
+    begin_offset: int
+    next_offset: int
+    gaps: tuple[ArchiveGap, ...]
+    rows: pa.Table
+    version: int
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """In the order of their offsets."""
+        found: list[bytes] = self.rows.sort_by("offset").column("body").to_pylist()
+        return found
+
+    @property
+    def reasons(self) -> list[tuple[int, int, str]]:
+        return [(gap.first_offset, gap.next_offset, gap.reason) for gap in self.gaps]
+
+    def check(self) -> None:
+        """Every offset is a row or in a gap, and none twice."""
+        offsets = self.rows.column("offset").to_numpy()
+        assert len(np.unique(offsets)) == len(offsets)
+        counted = len(offsets) + sum(gap.count for gap in self.gaps)
+        assert counted == self.next_offset - self.begin_offset, (self.identity, counted)
 
 
-def archive_of(lake: Lake, topic: str) -> ArchiveManifest:
-    (manifest,) = archives(lake, topic)
-    return manifest
+def lake_tables(lake: Lake) -> LakeTables:
+    """As a reader beside the holder has them."""
+    return LakeTables(TableStorage(lake.path), is_holder=False)
 
 
-def rows_of(lake: Lake, manifest: ArchiveManifest) -> pa.Table:
-    """All rows of a topic's archive in the order of its files, each file checked against the manifest."""
-    tables = []
-    for one in manifest.files:
-        path = Path(lake.within(f"{manifest.folder}/{one.path}"))
-        assert path.stat().st_size == one.bytes
-        table = pq.ParquetFile(path).read()
-        offsets = table.column("offset").to_pylist()
-        assert offsets == sorted(offsets)
-        assert (len(offsets), offsets[0], offsets[-1] + 1) == (one.rows, one.first_offset, one.next_offset)
-        assert {f"{time:%Y-%m-%d %H}" for time in table.column("published_at").to_pylist()} == {
-            f"{one.date} {one.hour}"
-        }
-        tables.append(table)
-    return pa.concat_tables(tables) if tables else pa.table({"offset": pa.array([], pa.int64())})
+def archives(lake: Lake, topic: str = "") -> list[Archived]:
+    """All archives, or those of one name, by number; each is checked."""
+    tables = lake_tables(lake)
+    found = []
+    for identity, gaps in Gaps(tables).read(topic).items():
+        table = archive_table(tables, identity.topic)
+        end = table.transaction(identity.app_id)
+        if end is None:
+            continue  # killed before its first messages were committed
+        (begin,) = [gap.first_offset for gap in gaps if gap.reason == BEGIN]
+        before = [gap for gap in gaps if gap.reason != BEGIN and gap.next_offset <= end]
+        rows = _rows_of(tables, identity)
+        found.append(Archived(identity, begin, end, tuple(joined_gaps(before)), rows, table.version))
+        found[-1].check()
+    return sorted(found, key=lambda one: (one.identity.topic, one.identity.number))
 
 
-def bodies_of(lake: Lake, manifest: ArchiveManifest) -> list[bytes]:
-    """In the order of their offsets, of which none comes twice."""
-    table = rows_of(lake, manifest).sort_by("offset")
-    offsets = table.column("offset").to_pylist()
-    assert len(set(offsets)) == len(offsets)
-    found: list[bytes] = table.column("body").to_pylist() if offsets else []
+def _rows_of(tables: LakeTables, identity: ArchivedIdentity) -> pa.Table:
+    """A topic's rows, each file checked against what the table says of it."""
+    table = archive_table(tables, identity.topic)
+    pieces = [table.schema.empty_table()]
+    for file in table.files():
+        place = Path(table.at(file))
+        assert place.stat().st_size == file.size
+        rows = pq.ParquetFile(place).read()
+        offsets = rows.column("offset")
+        bounds = pc.min_max(offsets).as_py()
+        assert (len(offsets), bounds) == (file.rows, {"min": file.minimum["offset"], "max": file.maximum["offset"]})
+        date = file.partition["date"]
+        assert pc.unique(pc.strftime(rows.column("published_at"), "%Y-%m-%d")).to_pylist() == [date]
+        if "server" not in rows.schema.names:
+            rows = rows.append_column("server", pa.nulls(len(rows), pa.string()))
+        pieces.append(rows.append_column("date", pa.array([date] * len(rows), pa.string())).cast(table.schema))
+    rows = pa.concat_tables(pieces)
+    ids = hex_column(rows.column("offset").to_numpy().astype("uint64") + identity.id_base)
+    is_of_server = pc.fill_null(pc.equal(rows.column("server"), identity.server), True)
+    return rows.filter(pc.and_(pc.equal(rows.column("message_id"), ids), is_of_server))
+
+
+def archive_of(lake: Lake, topic: str) -> Archived:
+    (found,) = archives(lake, topic)
     return found
 
 
 def data_files(lake: Lake) -> set[str]:
-    """Every Parquet file below the archive, named by a manifest or not."""
+    """Every data file below the archive, named by a commit or not."""
     root = Path(lake.within("archive"))
-    return {str(path.relative_to(lake.path)) for path in root.rglob("*") if path.suffix == ".parquet"}
+    found = [path for path in root.rglob("*.parquet") if "_delta_log" not in path.parts]
+    return {str(path.relative_to(lake.path)) for path in found}
 
 
 def named_files(lake: Lake) -> set[str]:
-    return {f"{manifest.folder}/{one.path}" for manifest in archives(lake) for one in manifest.files}
+    tables = lake_tables(lake)
+    topics = {one.identity.topic for one in archives(lake)}
+    return {f"{archive_path(topic)}/{file.path}" for topic in topics for file in archive_table(tables, topic).files()}

@@ -29,7 +29,7 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, HTTP
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
-from tests.pipeline.archive_reading import archive_of, cursor_of, publish, rows_of, switch_on
+from tests.pipeline.archive_reading import archive_of, cursor_of, publish, switch_on
 from tests.pipeline.history.history_rows import read_rows
 from tests.pipeline.spark_cluster import SPARK_HOME, SparkCluster
 from tests.support.clock import ManualClock
@@ -194,9 +194,9 @@ def archived(lake: Lake, messages: int) -> dict[str, pa.Table]:
     """Each topic's archived rows in order, checked: every published message is there once."""
     found = {}
     for topic in TOPICS:
-        manifest = archive_of(lake, topic)
-        assert (manifest.gaps, manifest.damaged_count, manifest.rows) == ((), 0, messages // len(TOPICS))
-        table = found[topic] = rows_of(lake, manifest).sort_by("offset")
+        one = archive_of(lake, topic)
+        assert (one.gaps, one.rows.num_rows) == ((), messages // len(TOPICS))
+        table = found[topic] = one.rows.sort_by("offset")
         assert table.column("offset").to_pylist() == list(range(table.num_rows))
         assert table.column("body").to_pylist() == [body(topic, number) for number in range(table.num_rows)]
     return found

@@ -1,4 +1,4 @@
-"""kill -9 at three moments of an archive, and of a replay of it, by the same steps as the command of full size."""
+"""kill -9 at four moments of an archive, and of a replay of it, by the same steps as the command of full size."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.kill_archive import run_archive, run_replay
 from tests.support.processes.engine_process import EngineProcess
 
-MESSAGES = 1_000_000
+MESSAGES = 300_000
 
 
 @pytest.mark.spark
@@ -16,5 +16,5 @@ MESSAGES = 1_000_000
 @pytest.mark.timeout(900)
 def test_every_message_is_archived_and_replayed_once_whenever_it_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     with EngineProcess(tmp_path / "engine", options=["--storage=log"]) as engine:
-        run_archive(tmp_path, engine, messages=MESSAGES, kills=3)
+        run_archive(tmp_path, engine, messages=MESSAGES, kills=4)
         run_replay(tmp_path, engine, spark, messages=MESSAGES, kills=3)

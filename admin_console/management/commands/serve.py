@@ -294,6 +294,7 @@ class Serving:
             engine_url=f"http://{joined(host, port)}",
             token=self._runner.own_token if is_own_needed else self._options.http_token,
             limits=WorkerLimits.of(self._options),
+            lake=self._options.lake,
             snapshot=lambda: self._runner.snapshot,
             has_samples=self._options.samples_interval_ms > 0,
             is_switched_on=self._with_pipeline,

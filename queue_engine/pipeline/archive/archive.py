@@ -1,42 +1,42 @@
-"""The archive job: writes the messages of chosen topics to Parquet files, each exactly once, even when it is killed.
+"""The archive job: writes the messages of chosen topics to Delta tables, each exactly once, even when it is killed.
 
 A topic is archived while it has a pipeline cursor named `archive`. One step takes ranges of offsets of one or several
 topics and does, in this order:
 
-    1. one Spark job writes them to staging           killed here: the next holder of the lake removes staging
-    2. the staged files are checked, message by message
-    3. files are synced and renamed to their places   killed here: no manifest names them; the next holder removes them
-    4. each topic's manifest is replaced              from here on the files count
-    5. each topic's cursor is moved                   killed before it: the next run moves it to the manifest's offset
+    1. one Spark job writes them to data files        killed here: no commit names them; they are removed by age
+    2. what it wrote is checked, message by message
+    3. the gaps are committed to `archive_gaps`       killed here: the next run writes the messages, and no gap twice
+    4. each topic's files are committed to its table  from here on they count
+    5. each topic's cursor is moved                   killed before it: the next run moves it to where the table ends
 
-The manifest says where the next step begins; the cursor only keeps the log from removing messages. Offsets that the log
+The table says where the next step begins; the cursor only keeps the log from removing messages. Offsets that the log
 no longer has (the cursor was cut off, the topic was not archived for a while) are recorded as gaps, with the reason.
+Before a topic's first step its cursor takes the lake's identity: from then on no other lake can archive it.
 """
 
 import logging
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
-from queue_engine.pipeline.archive.manifest import (
-    DAMAGED,
-    ArchivedFile,
-    ArchiveGap,
-    ArchiveManifest,
-    joined_gaps,
-    list_archives,
-    read_archive,
-    with_gaps_to,
-    write_archive,
-)
-from queue_engine.pipeline.archive.staging import StagedTopic, staged_topics
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
+from queue_engine.pipeline.archive.archives import Archives, Commit
+from queue_engine.pipeline.archive.gaps import gaps_of, gaps_to
+from queue_engine.pipeline.archive.old_manifest import check_converted
 from queue_engine.pipeline.archive.step import write_step
+from queue_engine.pipeline.archive.step_check import WrittenRange
+from queue_engine.pipeline.archive.step_writer import StepTarget
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState, TopicProgress
-from queue_engine.pipeline.source.record_columns import ABSENT
 from queue_engine.pipeline.source.wanted_range import WantedRange, synced_messages, wanted_range
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.errors import OffsetBeyondEndError, PipelineError, TopicMissingError, TopicReplacedError
+from queue_engine.vocabulary.errors import (
+    OffsetBeyondEndError,
+    OtherLakeError,
+    PipelineError,
+    StoreError,
+    TopicMissingError,
+    TopicReplacedError,
+)
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.topic_state import TopicState
 
@@ -63,42 +63,80 @@ def archive_once(
     step_rows: int = STEP_ROWS,
     step_bytes: int = STEP_BYTES,
 ) -> int:
-    """Archive the messages that are synced now, until all are archived or context.stop is set.
+    """As `Archiver.run`, by an archiver of its own."""
+    archiver = Archiver(context, include_replayed=include_replayed, step_rows=step_rows, step_bytes=step_bytes)
+    return archiver.run(topics)
 
-    Returns the rows archived. topics: only these; None for all with the cursor. include_replayed: topics whose replayed
-    messages are archived again. step_rows, step_bytes: about the most of one step. When a topic fails, the others are
-    archived before its error is raised. Raises LakeDamagedError, PipelineError, OSError, and Spark's errors.
-    """
-    run = _Run(context, topics, frozenset(include_replayed), step_rows, step_bytes)
-    for _ in range(_PASSES_MAX):
-        if not run.run_pass():
-            break
-    run.report(WAITING)
-    if run.errors and not context.stop.is_set():
-        raise run.errors[0]
-    return run.rows
+
+class Archiver:
+    """Archives to one lake. It is kept between runs, since it knows how far each topic is. One thread."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        *,
+        include_replayed: Collection[str] = (),
+        step_rows: int = STEP_ROWS,
+        step_bytes: int = STEP_BYTES,
+    ) -> None:
+        """include_replayed: topics whose replayed messages are archived again. step_rows, step_bytes: about the most of
+        one step. Raises NotConvertedError while archives of an earlier version wait for conversion; StoreError,
+        TableError, LakeDamagedError, EngineUnreachableError."""
+        server, tables = context.engine.server(), context.open_tables()
+        check_converted(context.lake, tables, server)
+        self.context = context
+        self.step_rows = step_rows
+        self.step_bytes = step_bytes
+        self.target = StepTarget(tables.storage, server, frozenset(include_replayed))
+        self.archives = Archives(context.lake, tables, server, context.clock)
+
+    def run(self, topics: Collection[str] | None = None) -> int:
+        """Archive the messages that are synced now, until all are archived or context.stop is set.
+
+        Returns the rows archived. topics: only these; None for all with the cursor. When a topic fails, the others are
+        archived before its error is raised; when the store does, the run ends at once. Raises LakeDamagedError,
+        PipelineError, OSError, and Spark's errors.
+        """
+        run = _Run(self, topics)
+        try:
+            for _ in range(_PASSES_MAX):
+                if not run.run_pass():
+                    break
+        finally:
+            self.archives.summary.write(is_last=True)
+        run.report(WAITING)
+        if run.errors and not self.context.stop.is_set():
+            raise run.errors[0]
+        return run.rows
 
 
 @dataclass(slots=True)
 class _Work:
     """A topic in a run. state: the engine's at the run's begin: it has the end, and which offsets have messages.
-    rows_max: of one step. done: messages that are archived or recorded as damaged or replayed."""
+    next_offset: of its archive; is_first: whether nothing is archived yet. step_end: where the next step has to end, as
+    the one that was killed did; None: anywhere. rows_max: of one step. done: messages that were archived so far."""
 
-    manifest: ArchiveManifest
+    identity: ArchivedIdentity
     state: TopicState
+    next_offset: int
+    is_first: bool
+    step_end: int | None
     rows_max: int
     done: int
     is_done: bool = False
 
     @property
     def next_range(self) -> WantedRange:
-        at = self.manifest.next_offset
-        return wanted_range(self.state, at, synced_messages(self.state).offset_behind(at, self.rows_max))
+        at = self.next_offset
+        end = synced_messages(self.state).offset_behind(at, self.rows_max)
+        if self.step_end is not None:
+            end = min(end, self.step_end)
+        return wanted_range(self.state, at, end)
 
     @property
     def left(self) -> int:
         """Messages."""
-        return synced_messages(self.state).count_between(self.manifest.next_offset, self.state.synced_offset)
+        return synced_messages(self.state).count_between(self.next_offset, self.state.synced_offset)
 
     @property
     def share(self) -> float:
@@ -107,20 +145,14 @@ class _Work:
 
 
 class _Run:
-    def __init__(
-        self,
-        context: JobContext,
-        topics: Collection[str] | None,
-        include_replayed: frozenset[str],
-        step_rows: int,
-        step_bytes: int,
-    ) -> None:
-        self._context = context
+    def __init__(self, archiver: Archiver, topics: Collection[str] | None) -> None:
+        self._context = archiver.context
+        self._archives = archiver.archives
+        self._target = archiver.target
+        self._step_rows = archiver.step_rows
+        self._step_bytes = archiver.step_bytes
         self._topics = topics
-        self._include_replayed = include_replayed
-        self._step_rows = step_rows
-        self._step_bytes = step_bytes
-        self._started_ns = context.clock.monotonic_ns()
+        self._started_ns = self._context.clock.monotonic_ns()
         self._started_ms = self._now_ms()
         self._works: dict[tuple[str, int], _Work] = {}
         self._failed: set[tuple[str, int]] = set()
@@ -134,7 +166,7 @@ class _Run:
         has_changed = False
         for cursor in self._cursors():
             if cursor.offset >= cursor.synced_offset:
-                # Nothing new: the manifest, which grows over the years, is not read.
+                # Nothing new: its table is not asked.
                 continue
             try:
                 work = self._prepare(cursor)
@@ -142,8 +174,11 @@ class _Run:
                 logger.info("topic gone since the cursors were listed: %s", exc)
                 has_changed = True
                 continue
+            except StoreError:
+                # It would fail for every topic, and slowly.
+                raise
             except PipelineError as exc:
-                self._fail((cursor.topic, cursor.number), exc)
+                self._fail(self._identity(cursor), exc)
                 continue
             self._works[cursor.topic, cursor.number] = work
         self.report(RUNNING)
@@ -161,8 +196,8 @@ class _Run:
         elapsed_s = max(self._context.clock.monotonic_ns() - self._started_ns, 1) / NS_PER_S
         topics = tuple(
             TopicProgress(
-                work.manifest.topic,
-                work.manifest.number,
+                work.identity.topic,
+                work.identity.number,
                 work.done,
                 work.done + work.left,
             )
@@ -196,45 +231,53 @@ class _Run:
             and (one.topic, one.number) not in self._failed
         ]
 
+    def _identity(self, cursor: CursorStats) -> ArchivedIdentity:
+        return ArchivedIdentity(cursor.topic, self._target.server, cursor.number, cursor.id_base)
+
     def _prepare(self, cursor: CursorStats) -> _Work:
         """Prepare a topic: where its archive goes on. Messages that the log no longer has become a gap."""
-        topic, number, id_base = cursor.topic, cursor.number, cursor.id_base
-        lake = self._context.lake
-        manifest = read_archive(lake, topic, number, id_base)
-        if manifest is None:
-            self._close_others(topic, number)
-            manifest = ArchiveManifest(topic, number, id_base, cursor.offset, cursor.offset)
-        if manifest.next_offset > cursor.synced_offset:
-            raise OffsetBeyondEndError(
-                f"{topic} is archived up to offset {manifest.next_offset}, and its log ends at "
-                f"{cursor.synced_offset}: it lost messages that were synced"
+        identity, lake = self._identity(cursor), self._archives.identity
+        topic, number = cursor.topic, cursor.number
+        if cursor.lake not in ("", lake):
+            raise OtherLakeError(
+                f"{topic} is archived to the lake {cursor.lake}, and {self._target.storage.place} is the lake {lake}: "
+                "start the server with the --lake that it had, or stop archiving the topic and begin anew here"
             )
-        begin = max(manifest.next_offset, cursor.offset, cursor.oldest_offset)
-        if begin > manifest.next_offset:
-            manifest = with_gaps_to(manifest, cursor, begin, self._now_ms())
-            logger.warning("archive gap topic=%s number=%d next_offset=%d", topic, number, begin)
-            manifest = self._write(manifest)
-        if cursor.offset < manifest.next_offset:
-            self._move_cursor(manifest)
+        archived = self._archives.next_offset(identity)
+        at = cursor.offset if archived is None else archived
+        if at > cursor.synced_offset:
+            raise OffsetBeyondEndError(
+                f"{topic} is archived up to offset {at}, and its log ends at {cursor.synced_offset}: it lost messages "
+                "that were synced"
+            )
         state = self._context.engine.topic(topic)
-        if (state.number, state.id_base) != (number, id_base):
+        if (state.number, state.id_base) != (number, cursor.id_base):
             raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was created again")
+        if not cursor.lake:
+            # Durable before the first commit: two lakes must not both begin.
+            self._context.engine.cursor_move(topic, CURSOR, number=number, offset=cursor.offset, lake=lake)
+        begin = max(at, cursor.offset, cursor.oldest_offset)
+        if begin > at:
+            logger.warning("archive gap topic=%s number=%d next_offset=%d", topic, number, begin)
+            gap = Commit(identity, at, begin, archived is None, gaps=gaps_to(at, cursor, begin, self._now_ms()))
+            if error := self._archives.commit([gap])[identity]:
+                raise error
+            archived = begin
+        elif archived is not None and cursor.offset < archived:
+            self._move_cursor(identity, archived)
         rows_max = self._step_rows
         if cursor.lag_bytes > self._step_bytes and cursor.depth > 0:
-            rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, manifest.next_offset)), 1)
-        return _Work(manifest, state, rows_max, manifest.rows + manifest.replayed_skipped + manifest.damaged_count)
+            rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, begin)), 1)
+        known = self._archives.summary.topics.get(topic)
+        done = 0 if known is None else known.rows + known.damaged_count
+        step_end = self._archives.recorded_to(identity)
+        return _Work(identity, state, begin, archived is None, step_end, rows_max, done)
 
     def _message_bytes(self, state: TopicState, offset: int) -> int:
         """The bytes of a message in the log, estimated from the next ones. The cursor's lag in bytes can't be used:
         other topics' messages lie in between."""
         page = self._context.engine.records(state.topic, offset, max_bytes=SAMPLED_BYTES)
         return max(len(page.data) // max(synced_messages(state).count_between(offset, page.next_offset), 1), 1)
-
-    def _close_others(self, topic: str, number: int) -> None:
-        """Close the archives of earlier topics of this name."""
-        for other in list_archives(self._context.lake, topic):
-            if other.number != number and other.closed_ms is None:
-                self._write(replace(other, closed_ms=self._now_ms()))
 
     def _unfinished(self) -> Iterator[_Work]:
         for work in self._works.values():
@@ -264,6 +307,8 @@ class _Run:
         try:
             self._archive(works)
             return False
+        except StoreError:
+            raise
         except Exception as exc:
             if self._context.stop.is_set():
                 return False
@@ -273,113 +318,71 @@ class _Run:
                 return sum(self._step([work]) for work in works) > 0
             work = works[0]
             work.is_done = True
-            key = (work.manifest.topic, work.manifest.number)
             # The engine is asked again: when it is gone, this raises and the run ends.
-            now = {(one.topic, one.number): one for one in self._cursors()}
-            if key not in now:
-                logger.info("topic gone in mid-archive topic=%s number=%d", *key)
-                self._close(work.manifest)
+            now = {self._identity(one): one for one in self._cursors()}
+            if work.identity not in now:
+                logger.info("topic gone in mid-archive topic=%s number=%d", work.identity.topic, work.identity.number)
                 return True
-            if max(now[key].offset, now[key].oldest_offset) > work.manifest.next_offset:
+            cursor = now[work.identity]
+            if max(cursor.offset, cursor.oldest_offset) > work.next_offset:
                 return True
-            self._fail(key, exc)
+            self._fail(work.identity, exc)
             return False
 
-    def _archive(self, works: list[_Work]) -> None:
-        lake = self._context.lake
-        ranges = [work.next_range for work in works]
+    def _archive(self, works: Sequence[_Work]) -> None:
         self._step_count += 1
-        staged_at = f"{lake.staging()}/archive-{self._step_count}-{self._now_ms()}"
-        directory = Path(lake.within(staged_at)).absolute()
-        try:
-            write_step(
-                self._context.spark,
-                self._context.engine,
-                ranges,
-                directory,
-                include_replayed=self._include_replayed,
-                read_from=self._context.read_from,
-            )
-            topics = staged_topics(directory, ranges)
-            moves: list[tuple[str, str]] = []
-            manifests = [
-                self._with_staged(work.manifest, topic, f"{staged_at}/", directory, moves)
-                for work, topic in zip(works, topics, strict=True)
-            ]
-            lake.publish(moves)
-        finally:
-            lake.remove_staged(staged_at)
-        for work, manifest, topic in zip(works, manifests, topics, strict=True):
-            before = work.manifest
-            work.manifest = self._write(manifest)
-            work.done += topic.wanted.count
-            self.rows += manifest.rows - before.rows
-            for first, after, reason in topic.missing:
+        written = write_step(
+            self._context.spark,
+            self._context.engine,
+            [work.next_range for work in works],
+            self._target,
+            read_from=self._context.read_from,
+        )
+        commits = [self._commit_of(work, one) for work, one in zip(works, written, strict=True)]
+        errors = self._archives.commit(commits)
+        failure: PipelineError | None = None
+        for work, one, commit in zip(works, written, commits, strict=True):
+            if error := errors[work.identity]:
+                if isinstance(error, StoreError) or len(works) == 1:
+                    failure = error
+                else:
+                    work.is_done = True
+                    self._fail(work.identity, error)
+                continue
+            work.next_offset, work.is_first, work.step_end = commit.next_offset, False, None
+            work.done += one.wanted.count
+            self.rows += commit.rows
+            for first, after, reason in one.missing:
                 logger.warning(
                     "archive without messages topic=%s first_offset=%d next_offset=%d reason=%s",
-                    manifest.topic,
+                    work.identity.topic,
                     first,
                     after,
                     reason,
                 )
-        for work in works:
-            self._move_cursor(work.manifest)
+            self._move_cursor(work.identity, work.next_offset)
+        self._archives.summary.write()
+        if failure is not None:
+            raise failure
 
-    def _with_staged(
-        self,
-        manifest: ArchiveManifest,
-        topic: StagedTopic,
-        staged_at: str,
-        directory: Path,
-        moves: list[tuple[str, str]],
-    ) -> ArchiveManifest:
-        """The manifest with the staged files added; the files' moves are appended to `moves`."""
-        now_ms = self._now_ms()
-        files = []
-        for number, one in enumerate(topic.files):
-            file = self._archived_file(one, number)
-            moves.append(
-                (staged_at + str(Path(one.path).relative_to(directory)), f"{manifest.folder}/{file.path}"),
-            )
-            files.append(file)
-        missing = [*topic.missing, *((first, after, ABSENT) for first, after in topic.wanted.unused)]
-        gaps = [ArchiveGap(first, after, reason, now_ms) for first, after, reason in missing]
-        damaged = sum(after - first for first, after, reason in topic.missing if reason == DAMAGED)
-        return replace(
-            manifest,
-            next_offset=topic.wanted.next_offset,
-            files=(*manifest.files, *files),
-            gaps=joined_gaps([*manifest.gaps, *gaps]) if gaps else manifest.gaps,
-            damaged_count=manifest.damaged_count + damaged,
-            replayed_skipped=manifest.replayed_skipped + topic.replayed_skipped,
-        )
+    def _commit_of(self, work: _Work, one: WrittenRange) -> Commit:
+        gaps = gaps_of(one, self._now_ms())
+        return Commit(work.identity, work.next_offset, one.wanted.next_offset, work.is_first, one.files, gaps)
 
-    def _archived_file(self, one: ArchivedFile, number: int) -> ArchivedFile:
-        name = self._context.lake.data_name(f"{one.first_offset}-{one.next_offset}-{number:03d}.parquet")
-        return replace(one, path=f"date={one.date}/hour={one.hour}/{name}")
-
-    def _write(self, manifest: ArchiveManifest) -> ArchiveManifest:
-        manifest = replace(manifest, step=manifest.step + 1, updated_ms=self._now_ms())
-        write_archive(self._context.lake, manifest)
-        return manifest
-
-    def _move_cursor(self, manifest: ArchiveManifest) -> None:
-        """Move the cursor to the manifest's end. The messages before it are durable in the lake."""
+    def _move_cursor(self, identity: ArchivedIdentity, offset: int) -> None:
+        """Move the cursor to where the table ends. The messages before it are durable in the lake."""
         try:
             self._context.engine.cursor_move(
-                manifest.topic, CURSOR, number=manifest.number, offset=manifest.next_offset
+                identity.topic, CURSOR, number=identity.number, offset=offset, lake=self._archives.identity
             )
         except PipelineError as exc:
-            # The topic, the cursor or the engine is gone. The manifest is right; the next run moves the cursor from it.
-            logger.warning("cursor not moved topic=%s offset=%d: %s", manifest.topic, manifest.next_offset, exc)
+            # The topic, the cursor or the engine is gone. The table is right; the next run moves the cursor from it.
+            logger.warning("cursor not moved topic=%s offset=%d: %s", identity.topic, offset, exc)
 
-    def _close(self, manifest: ArchiveManifest) -> None:
-        if manifest.step and manifest.closed_ms is None:
-            self._write(replace(manifest, closed_ms=self._now_ms()))
-
-    def _fail(self, key: tuple[str, int], error: BaseException) -> None:
-        logger.warning("topic not archived topic=%s number=%d", *key, exc_info=error)
-        self._failed.add(key)
+    def _fail(self, identity: ArchivedIdentity, error: BaseException) -> None:
+        logger.warning("topic not archived topic=%s number=%d", identity.topic, identity.number, exc_info=error)
+        self._failed.add((identity.topic, identity.number))
+        self._archives.note_error(identity, error)
         self.errors.append(error)
 
     def _now_ms(self) -> int:

@@ -13,20 +13,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from queue_engine.disk.files import Files
 from queue_engine.pipeline.jobs import DATA_PATH_DEFAULT
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.spark.worker_limits import LAKE, add_option
+from queue_engine.topology.change_log import read_topology
 from queue_engine.vocabulary import log_lines
-from queue_engine.vocabulary.errors import LakeHeldError, PenstockError
+from queue_engine.vocabulary.clock import SystemClock
+from queue_engine.vocabulary.errors import LakeHeldError, PenstockError, PipelineError
 
 SENTENCE = "make tables of what earlier versions wrote"
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a converter gets. lake: held by this process. say: takes a sentence for whoever runs the command."""
+    """What a converter gets. lake: held by this process. lake_place: of the archive's tables, "" for the pipeline's
+    directory. say: takes a sentence for whoever runs the command."""
 
     data_path: Path
     lake: Lake
+    lake_place: str
     say: Callable[[str], None]
 
 
@@ -36,8 +42,26 @@ def _convert_history(given: Conversion) -> bool:
     return convert_history(given.lake, given.say)
 
 
+def _convert_archives(given: Conversion) -> bool:
+    from queue_engine.pipeline.archive.conversion import convert_archives
+    from queue_engine.pipeline.archive.old_manifest import old_archives
+    from queue_engine.pipeline.tables.storage import TableStorage
+    from queue_engine.pipeline.tables.tables import LakeTables
+
+    if next(old_archives(given.lake), None) is None:
+        return False
+    server = read_topology(str(given.data_path), Files()).state.identity
+    if not server:
+        raise PipelineError(f"{given.data_path} has no identity yet: start the server once, and convert then")
+    tables = LakeTables(TableStorage(given.lake_place or given.lake.path))
+    count, rows = convert_archives(given.lake, tables, server, SystemClock(), given.say)
+    if count:
+        given.say(f"{count} archives are tables now, with {rows:,} messages.")
+    return count > 0
+
+
 # Each returns whether there was something to convert. A converter's module is imported when it runs.
-CONVERTERS: tuple[Callable[[Conversion], bool], ...] = (_convert_history,)
+CONVERTERS: tuple[Callable[[Conversion], bool], ...] = (_convert_history, _convert_archives)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -48,13 +72,15 @@ def command_line() -> argparse.ArgumentParser:
         default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
         help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
     )
+    add_option(parser, LAKE)
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Convert everything that is left. Returns the exit status."""
     log_lines.configure(os.environ)
-    data_path = Path(command_line().parse_args(arguments).data_path).absolute()
+    parsed = command_line().parse_args(arguments)
+    data_path = Path(parsed.data_path).absolute()
     os.umask(0o077)
 
     def say(sentence: str) -> None:
@@ -67,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         lake = Lake(str(data_path / "pipeline"))
         with lake.lock():
-            found = [convert(Conversion(data_path, lake, say)) for convert in CONVERTERS]
+            found = [convert(Conversion(data_path, lake, parsed.lake, say)) for convert in CONVERTERS]
     except LakeHeldError as exc:
         sys.stderr.write(f"penstock: {exc}: stop it, or run this again when it has ended\n")
         return 2

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.job.state import JobState
@@ -12,14 +12,17 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO
 from queue_engine.vocabulary.clock import Clock
 
+if TYPE_CHECKING:
+    from queue_engine.pipeline.tables.tables import LakeTables
+
 
 @dataclass(frozen=True, slots=True)
 class JobResources:
     """What all jobs of a process share.
 
-    spark: the process's SparkSession; None where no job needs it. lake: held by this process. make_engine: makes a
-    client for one thread. reports: writes the jobs' states. read_from: where messages of topics are read, as in
-    `ReadOptions`.
+    spark: the process's SparkSession; None where no job needs it. lake: the pipeline's directory, held by this process.
+    make_engine: makes a client for one thread. reports: writes the jobs' states. read_from: where messages of topics
+    are read, as in `ReadOptions`. lake_place: of the archive's tables (--lake); "" for the pipeline's directory.
     """
 
     spark: Any
@@ -28,6 +31,7 @@ class JobResources:
     clock: Clock
     reports: JobReports
     read_from: str = AUTO
+    lake_place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +49,12 @@ class JobContext:
     stop: threading.Event
     report: Callable[[JobState], None]
     read_from: str = AUTO
+    lake_place: str = ""
+
+    def open_tables(self) -> "LakeTables":
+        """The archive's tables; a job opens them once. Raises StorePlaceError."""
+        # Here, since the console imports this module, and pyarrow takes 90 MB.
+        from queue_engine.pipeline.tables.storage import TableStorage
+        from queue_engine.pipeline.tables.tables import LakeTables
+
+        return LakeTables(TableStorage(self.lake_place or self.lake.path), clock=self.clock)

@@ -157,6 +157,7 @@ class JobThread:
             stop=self._stop,
             report=self._forward_report,
             read_from=self._resources.read_from,
+            lake_place=self._resources.lake_place,
         )
 
     def _forward_report(self, state: JobState) -> None:

@@ -4,7 +4,6 @@
     pipeline/generation               a number in digits, LF: each process that takes the lock adds one
     pipeline/staging/g<generation>/   unfinished work of that process; the next holder removes it
     pipeline/history/manifest.json    which files of the history count, and beside it the files
-    pipeline/archive/<topic>/<number>-<id base>/manifest.json    the same, of one topic
 
     manifest: JSON in one line LF
               CRC-32C of the line, without its LF, as 8 hex digits LF
@@ -211,9 +210,6 @@ class Lake:
                 os.path.join(directory, name) for name in self._names_in(directory) or () if name.endswith(".tmp")
             )
         self._clean_folder("history")
-        for topic in self._names_in("archive") or ():
-            for identity in self._names_in(f"archive/{topic}") or ():
-                self._clean_folder(f"archive/{topic}/{identity}")
 
     def _clean_folder(self, folder: str) -> None:
         """Remove the data files of earlier generations that the folder's manifest does not name.

@@ -1,22 +1,23 @@
 """The files of a replay: the plan, which the dry run makes before anything is published, and the progress.
 
-    replays/<id>/plan.json        {"version": 1, "id", "request": {…as ReplayRequest…}, "created_ms",
-                                   "source": {"topic", "number", "id_base"}: of the archive,
+    replays/<id>/plan.json        {"version": 2, "id", "request": {…as ReplayRequest…}, "created_ms",
+                                   "source": {"topic", "server", "number", "id_base", "table_version"}: of the archive,
                                    "target": {"topic", "number", "id_base"}: null both while there is no such topic,
                                    "channels": [names of the target's channels, which will receive it],
                                    "count", "bytes": of the messages' bodies,
-                                   "files": [{"path": relative to the lake, "count"}, …],
-                                   "steps": [[file, first row, next row, count, bytes, first offset, next offset], …]}
+                                   "files": [paths relative to the topic's table, which had them then],
+                                   "steps": [[first offset, next offset, count, bytes], …]}
     replays/<id>/rows.json        {"version": 1, "created_ms": of the plan,
-                                   "rows": [of each step a text: which of its rows match, see `packed_rows`]}
+                                   "rows": [of each step a text: which of its offsets match, see `packed_offsets`]}
     replays/<id>/progress.json    {"version": 1, "number", "id_base": of the target, "next_step", "sent": messages,
                                    "known": of them, those that the topic had already, "is_done", "updated_ms"}
 
-All are manifests of `lake.py`. rows.json is written before its plan; plans of earlier versions have none, and get one
-before they go on (`planning.py`). A step is the rows from first to next (excluded) of one file that match the request,
-with their count and bytes. It is published as one batch under a key made of the replay, the file and the rows. So a
-step that is done twice is published once, and a step whose rows differ from the plan is refused. Files of the archive
-never change, and their names are never used again.
+All are manifests of `lake.py`. rows.json is written before its plan. A step is those messages from its first offset to
+its next (excluded) that match the request. It is published as one batch under a key made of the replay, the topic that
+was archived, and the offsets. So a step that is done twice is published once, and a step whose messages differ from the
+plan is refused. No file has a part in that: the files may be compacted and removed between plan, run and repeat.
+
+Plans of version 1 named files and rows; `old_steps.py` reads them.
 """
 
 import re
@@ -29,16 +30,20 @@ from typing import Any
 
 import numpy as np
 
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
 from queue_engine.pipeline.expression.expressions import Expression, parse_expression
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.replay.old_steps import OldStep
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
 from queue_engine.vocabulary.names import is_valid_name
 
-VERSION = 1
+VERSION = 2
+OTHER_VERSION = 1  # of the other two files
 REPLAYS = "replays"
 STEP_ROWS_MAX = 1_000
 STEP_BYTES_MAX = 2 << 20  # a larger message more
 RATE_MAX = 10_000_000
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -91,40 +96,45 @@ def check_rate(rate_per_s: int | None) -> None:
 class ReplayStep:
     """One batch; the fields are drawn above."""
 
-    file: int
-    first_row: int
-    next_row: int
-    count: int
-    bytes: int
     first_offset: int
     next_offset: int
+    count: int
+    body_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """The dry run's result; the fields are drawn above. files: (path, messages)."""
+    """The dry run's result; the fields are drawn above. source: the topic that was archived. old_steps: of a plan of
+    version 1, and then steps is empty."""
 
     request: ReplayRequest
     created_ms: int
-    source_number: int
-    source_id_base: int
+    source: ArchivedIdentity
+    table_version: int
     target_number: int | None
     target_id_base: int | None
     channels: tuple[str, ...]
-    files: tuple[tuple[str, int], ...]
+    files: tuple[str, ...]
     steps: tuple[ReplayStep, ...]
+    old_steps: tuple[OldStep, ...] = ()
+
+    @property
+    def all_steps(self) -> "tuple[ReplayStep, ...] | tuple[OldStep, ...]":
+        return self.old_steps or self.steps
 
     @property
     def count(self) -> int:
-        return sum(step.count for step in self.steps)
+        return sum(step.count for step in self.all_steps)
 
     @property
     def body_bytes(self) -> int:
-        return sum(step.bytes for step in self.steps)
+        return sum(step.body_bytes for step in self.all_steps)
 
-    def key_of(self, step: ReplayStep) -> bytes:
+    def key_of(self, step: "ReplayStep | OldStep") -> bytes:
         """The batch key of a step: 16 bytes."""
-        parts = (self.request.replay_id, self.files[step.file][0], f"{step.first_row}-{step.next_row}")
+        if isinstance(step, OldStep):
+            return step.key(self.request.replay_id, self.files[step.file])
+        parts = (self.request.replay_id, self.source.app_id, f"{step.first_offset}-{step.next_offset}")
         return blake2b("\0".join(parts).encode(), digest_size=16).digest()
 
 
@@ -139,11 +149,12 @@ class ReplayProgress:
     known: int = 0
     is_done: bool = False
     updated_ms: int = 0
-    version: int = VERSION
+    version: int = OTHER_VERSION
 
 
 def write_plan(lake: Lake, plan: ReplayPlan) -> None:
     """Raises PipelineError without the lock, OSError."""
+    assert not plan.old_steps, "a plan of version 1 is never written"
     request = plan.request
     lake.write_manifest(
         _path(request.replay_id, "plan.json"),
@@ -152,88 +163,78 @@ def write_plan(lake: Lake, plan: ReplayPlan) -> None:
             "id": request.replay_id,
             "request": asdict(request),
             "created_ms": plan.created_ms,
-            "source": {"topic": request.topic, "number": plan.source_number, "id_base": plan.source_id_base},
+            "source": {**asdict(plan.source), "table_version": plan.table_version},
             "target": {"topic": request.target, "number": plan.target_number, "id_base": plan.target_id_base},
             "channels": list(plan.channels),
             "count": plan.count,
             "bytes": plan.body_bytes,
-            "files": [{"path": path, "count": count} for path, count in plan.files],
-            "steps": [
-                [
-                    step.file,
-                    step.first_row,
-                    step.next_row,
-                    step.count,
-                    step.bytes,
-                    step.first_offset,
-                    step.next_offset,
-                ]
-                for step in plan.steps
-            ],
+            "files": list(plan.files),
+            "steps": [[step.first_offset, step.next_offset, step.count, step.body_bytes] for step in plan.steps],
         },
     )
 
 
 def read_plan(lake: Lake, replay_id: str) -> ReplayPlan | None:
     """None before the dry run. Raises LakeDamagedError, PipelineError for an id that is not valid, OSError."""
-    content = _read(lake, replay_id, "plan.json")
+    content = _read(lake, replay_id, "plan.json", (1, VERSION))
     if content is None:
         return None
+    is_old = content["version"] == 1
     try:
+        source, target, files = content["source"], content["target"], content["files"]
         return ReplayPlan(
             request=ReplayRequest(**content["request"]),
             created_ms=content["created_ms"],
-            source_number=content["source"]["number"],
-            source_id_base=content["source"]["id_base"],
-            target_number=content["target"]["number"],
-            target_id_base=content["target"]["id_base"],
+            source=ArchivedIdentity(source["topic"], source.get("server", ""), source["number"], source["id_base"]),
+            table_version=source.get("table_version", -1),
+            target_number=target["number"],
+            target_id_base=target["id_base"],
             channels=tuple(content["channels"]),
-            files=tuple((one["path"], one["count"]) for one in content["files"]),
-            steps=tuple(ReplayStep(*one) for one in content["steps"]),
+            files=tuple(one["path"] for one in files) if is_old else tuple(files),
+            steps=() if is_old else tuple(ReplayStep(*one) for one in content["steps"]),
+            old_steps=tuple(OldStep(*one) for one in content["steps"]) if is_old else (),
         )
     except (KeyError, TypeError) as exc:
         raise LakeDamagedError(f"the plan of the replay {replay_id} has other fields than it should: {exc}") from exc
 
 
 def write_rows(lake: Lake, replay_id: str, created_ms: int, rows: Sequence[str]) -> None:
-    """Write which rows match: one text of `packed_rows` for each step of the plan that was created at created_ms.
+    """Write which offsets match: one text of `packed_offsets` for each step of the plan that was created at created_ms.
 
     Raises PipelineError without the lock, OSError."""
     lake.write_manifest(
-        _path(replay_id, "rows.json"), {"version": VERSION, "created_ms": created_ms, "rows": list(rows)}
+        _path(replay_id, "rows.json"), {"version": OTHER_VERSION, "created_ms": created_ms, "rows": list(rows)}
     )
 
 
 def read_rows(lake: Lake, plan: ReplayPlan) -> list[str] | None:
-    """One text of `packed_rows` for each step; None when the file is missing or belongs to another plan.
+    """One text of `packed_offsets` for each step (of a plan of version 1 as `old_steps.py` reads it); None when the
+    file is missing or belongs to another plan.
 
     Raises LakeDamagedError, OSError."""
     content = _read(lake, plan.request.replay_id, "rows.json")
     if (
         content is None
         or content.get("created_ms") != plan.created_ms
-        or len(content.get("rows", ())) != len(plan.steps)
+        or len(content.get("rows", ())) != len(plan.all_steps)
     ):
         return None
     return [str(one) for one in content["rows"]]
 
 
-def packed_rows(step: ReplayStep, rows: Sequence[int]) -> str:
-    """Which rows of a step match: a bit for each row, the first row's first, deflated, as base64; "" for all."""
-    if step.count == step.next_row - step.first_row:
-        return ""
-    bits = np.zeros(step.next_row - step.first_row, np.bool_)
-    bits[np.array(rows) - step.first_row] = True
-    return b64encode(zlib.compress(np.packbits(bits).tobytes())).decode()
+def packed_offsets(offsets: Offsets) -> str:
+    """Ascending offsets: the differences between neighbours as 64-bit numbers, deflated, as base64; "" for consecutive
+    ones. The first is the step's first offset."""
+    steps = np.diff(offsets)
+    return "" if (steps == 1).all() else b64encode(zlib.compress(steps.astype("<i8").tobytes())).decode()
 
 
-def unpacked_rows(step: ReplayStep, packed: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """For each row of a step whether it matches."""
-    count = step.next_row - step.first_row
+def unpacked_offsets(step: ReplayStep, packed: str) -> Offsets:
+    """The offsets of a step's messages."""
     if not packed:
-        return np.ones(count, np.bool_)
-    bits = np.frombuffer(zlib.decompress(b64decode(packed)), np.uint8)
-    return np.unpackbits(bits, count=count).astype(np.bool_)
+        return np.arange(step.first_offset, step.first_offset + step.count)
+    steps = np.frombuffer(zlib.decompress(b64decode(packed)), "<i8")
+    return np.cumsum(np.append(step.first_offset, steps))
 
 
 def write_progress(lake: Lake, replay_id: str, progress: ReplayProgress, now_ms: int) -> None:
@@ -250,10 +251,14 @@ def read_progress(lake: Lake, replay_id: str) -> ReplayProgress | None:
         raise LakeDamagedError(f"the progress of the replay {replay_id} has other fields: {exc}") from exc
 
 
-def _read(lake: Lake, replay_id: str, name: str) -> Mapping[str, Any] | None:
+def _read(
+    lake: Lake, replay_id: str, name: str, versions: Sequence[int] = (OTHER_VERSION,)
+) -> Mapping[str, Any] | None:
     content = lake.read_manifest(_path(replay_id, name))
-    if content is not None and content.get("version") != VERSION:
-        raise LakeDamagedError(f"{name} of the replay {replay_id} has version {content.get('version')}, not {VERSION}")
+    if content is not None and content.get("version") not in versions:
+        raise LakeDamagedError(
+            f"{name} of the replay {replay_id} has version {content.get('version')}, not {versions[-1]}"
+        )
     return content
 
 

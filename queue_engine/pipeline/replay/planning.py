@@ -1,29 +1,26 @@
-"""The dry run of a replay: Spark finds the rows that match, and divides them into batches.
+"""The dry run of a replay: Spark finds the messages that match, and the driver divides them into batches.
 
-Only the dry run evaluates an expression: the plan has the rows.
+Only the dry run evaluates an expression: the plan has the offsets. Tasks read the archive's files by pyarrow, wherever
+the lake is; Java sees only what an expression needs.
 
-In: files of the archive (columns: `archive/step.py`). Out: one row for each step.
+In: files of the archive (columns: `archive/archive_table.py`). Out: one step for each batch.
 """
 
 import logging
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from queue_engine.pipeline.archive.manifest import ArchivedFile, ArchiveManifest, list_archives
+from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.pipeline.archive.gaps import Gaps
+from queue_engine.pipeline.archive.old_manifest import check_converted
 from queue_engine.pipeline.expression.columns import spark_column
 from queue_engine.pipeline.expression.expressions import Expression
 from queue_engine.pipeline.job.context import JobContext
@@ -33,28 +30,31 @@ from queue_engine.pipeline.replay.plan import (
     ReplayPlan,
     ReplayRequest,
     ReplayStep,
-    packed_rows,
+    packed_offsets,
     read_progress,
     read_rows,
     write_plan,
     write_rows,
 )
+from queue_engine.pipeline.source.schemas import MESSAGES
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.store_errors import table_error
+from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, TopicMissingError
 
 logger = logging.getLogger(__name__)
 
-ARCHIVED = StructType(
-    [
-        StructField("offset", LongType(), False, {"comment": "number of the message within its topic"}),
-        StructField("published_at", TimestampType(), False, {"comment": "UTC, microseconds"}),
-        StructField("message_id", StringType(), False, {"comment": "16 hex digits: id base plus offset"}),
-        StructField("key", BinaryType(), True, {"comment": "the message's key, null for none"}),
-        StructField("body", BinaryType(), False, {"comment": "the message's bytes"}),
-        StructField("replayed", BooleanType(), False, {"comment": "whether a replay wrote it"}),
-    ]
-)
-_US_PER_MS = 1000
+# What Spark gets of each message that may match: its size, and the columns that an expression can name.
+_SIZES = [
+    StructField("body_bytes", LongType(), False, {"comment": "of the body"}),
+    StructField("weight", LongType(), False, {"comment": "bytes of the message in a batch: body and key"}),
+]
+_FOUND = StructType([MESSAGES["offset"], *_SIZES])
+_SEARCHED = StructType([*MESSAGES.fields, *_SIZES])
+# Messages whose offsets lie in one such range come to the driver together.
+_RANGE_OFFSETS = 1_000
+_BATCH_ROWS = 4_096
 
 
 def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
@@ -66,51 +66,52 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     expression = request.check()
     if read_progress(context.lake, request.replay_id) is not None:
         raise PipelineError(f"the replay {request.replay_id} has begun: its plan can't be changed")
-    archive = _archive_of(context, request)
-    # Before the rows are searched: a target that can't be used is refused at once.
+    tables = context.open_tables()
+    source = _source_of(context, tables, request)
+    # Before the messages are searched: a target that can't be used is refused at once.
     target_number, target_id_base, channels = _target(context, request.target)
-    files = [one for one in archive.files if _is_in_time(one, request)]
-    paths = [f"{archive.folder}/{one.path}" for one in files]
-    found = steps_of(context.spark, [Path(context.lake.within(path)).absolute() for path in paths], request, expression)
-    counts = Counter[int]()
-    for step, _ in found:
-        counts[step.file] += step.count
-    # The plan names only the files with rows that match.
-    places = {number: place for place, number in enumerate(sorted(counts))}
+    table = archive_table(tables, source.topic)
+    table.refresh()
+    found = _steps(context, tables, source, request, expression)
+    steps = tuple(step for step, _ in found)
     created_ms = context.clock.time_ns() // NS_PER_MS
     write_rows(context.lake, request.replay_id, created_ms, [rows for _, rows in found])
     plan = ReplayPlan(
         request=request,
         created_ms=created_ms,
-        source_number=archive.number,
-        source_id_base=archive.id_base,
+        source=source,
+        table_version=table.version,
         target_number=target_number,
         target_id_base=target_id_base,
         channels=channels,
-        files=tuple((paths[number], counts[number]) for number in places),
-        steps=tuple(replace(step, file=places[step.file]) for step, _ in found),
+        files=_files_with(table.files(), steps),
+        steps=steps,
     )
     write_plan(context.lake, plan)
     return plan
 
 
-def matching_rows(context: JobContext, plan: ReplayPlan) -> list[str]:
-    """Which rows of each step match, one text of `packed_rows` each.
+def matching_rows(context: JobContext, tables: LakeTables, plan: ReplayPlan) -> list[str]:
+    """Which offsets of each step match, one text of `packed_offsets` each.
 
-    Plans of earlier versions have no rows.json, and the file may be damaged or larger than a manifest may be: then
-    Spark finds the rows again, and the file is written again. Raises ExpressionError, PipelineError when the steps
-    differ from the plan's, Spark's errors.
+    The file may be damaged or larger than a manifest may be: then Spark finds the messages again, in the files of now,
+    and the file is written again. Raises ExpressionError, PipelineError when the steps differ from the plan's, Spark's
+    errors.
     """
     try:
         rows = read_rows(context.lake, plan)
     except LakeDamagedError as exc:
-        logger.warning("rows are searched again replay=%s error=%s", plan.request.replay_id, exc)
+        logger.warning("messages are searched again replay=%s error=%s", plan.request.replay_id, exc)
         rows = None
     if rows is not None:
         return rows
     request = plan.request
-    paths = [Path(context.lake.within(path)).absolute() for path, _ in plan.files]
-    found = steps_of(context.spark, paths, request, request.check())
+    if plan.old_steps:
+        raise PipelineError(
+            f"the replay {request.replay_id} was planned by an earlier version, and its rows.json is gone or damaged: "
+            "plan another one"
+        )
+    found = _steps(context, tables, plan.source, request, request.check())
     if tuple(step for step, _ in found) != plan.steps:
         raise PipelineError(f"the archive differs from the plan of the replay {request.replay_id}: plan another one")
     rows = [rows for _, rows in found]
@@ -118,16 +119,21 @@ def matching_rows(context: JobContext, plan: ReplayPlan) -> list[str]:
     return rows
 
 
-def _archive_of(context: JobContext, request: ReplayRequest) -> ArchiveManifest:
+def _source_of(context: JobContext, tables: LakeTables, request: ReplayRequest) -> ArchivedIdentity:
+    """The newest of the topics that the request may mean; of several servers in one lake, this one's first."""
+    server = context.engine.server()
+    check_converted(context.lake, tables, server)
     found = [
         one
-        for one in list_archives(context.lake, request.topic)
-        if request.number in (None, one.number) and request.id_base in (None, one.id_base)
+        for one in Gaps(tables).read(request.topic)
+        if request.number in (None, one.number)
+        and request.id_base in (None, one.id_base)
+        and archive_table(tables, one.topic).transaction(one.app_id) is not None
     ]
     if not found:
         which = "" if request.number is None else f" with the number {request.number}"
         raise PipelineError(f"nothing is archived of a topic {request.topic}{which}")
-    return max(found, key=lambda one: one.number)
+    return max(found, key=lambda one: (one.server == server, one.number))
 
 
 def _target(context: JobContext, target: str) -> tuple[int | None, int | None, tuple[str, ...]]:
@@ -138,89 +144,134 @@ def _target(context: JobContext, target: str) -> tuple[int | None, int | None, t
     return state.number, state.id_base, context.engine.channels(target)
 
 
-def _is_in_time(one: ArchivedFile, request: ReplayRequest) -> bool:
-    return (request.start_time_ms is None or one.last_time_ms >= request.start_time_ms) and (
-        request.end_time_ms is None or one.first_time_ms < request.end_time_ms
-    )
+def _files_with(files: Sequence[Any], steps: Sequence[ReplayStep]) -> tuple[str, ...]:
+    """The paths of the files that may have messages of these steps."""
+    begins = np.array([step.first_offset for step in steps])
+    ends = np.array([step.next_offset for step in steps])
+    with_steps = [
+        one.path
+        for one in files
+        # The first step that does not end before the file begins.
+        if (at := int(np.searchsorted(ends, one.minimum["offset"], side="right"))) < len(steps)
+        and begins[at] <= one.maximum["offset"]
+    ]
+    return tuple(with_steps)
 
 
-def steps_of(
-    spark: SparkSession, paths: Sequence[Path], request: ReplayRequest, expression: Expression | None
+def _steps(
+    context: JobContext,
+    tables: LakeTables,
+    source: ArchivedIdentity,
+    request: ReplayRequest,
+    expression: Expression | None,
 ) -> list[tuple[ReplayStep, str]]:
-    """The steps of a replay from these files of the archive, in the order of their offsets, each with its rows as
-    `packed_rows` has them."""
-    if not paths:
+    """The steps of a replay by the table's version of now, in the order of their offsets, each with its offsets as
+    `packed_offsets` has them. They do not depend on which file has which message."""
+    table = archive_table(tables, source.topic)
+    table.refresh()
+    files = files_of(table, source, start_time_ms=request.start_time_ms, end_time_ms=request.end_time_ms)
+    if not files:
         return []
-    frame = (
-        # Folders that are named like columns must not become columns.
-        spark.read.schema(ARCHIVED).option("recursiveFileLookup", "true").parquet(*[f"file://{path}" for path in paths])
-    )
+    frame = found_messages(context.spark, tables.storage, source, [one.path for one in files], request, expression)
     rate = request.rate_per_s or STEP_ROWS_MAX
     # A step of a slow replay has at most the messages of one second.
-    frame = with_steps(_chosen(frame, request, expression), rows_max=max(min(rate, STEP_ROWS_MAX), 1))
-    numbers = {path.name: number for number, path in enumerate(paths)}
-    found = []
-    # Step by step: all rows at once would take more memory than a small machine has.
-    for file_name, *fields, rows in frame.toLocalIterator():
-        step = ReplayStep(numbers[file_name], *fields)
-        found.append((step, packed_rows(step, rows)))
-    return sorted(found, key=lambda one: (one[0].first_offset, one[0].next_offset))
+    return list(cut_steps(_in_ranges(frame), rows_max=max(min(rate, STEP_ROWS_MAX), 1)))
 
 
-def _chosen(frame: DataFrame, request: ReplayRequest, expression: Expression | None) -> DataFrame:
-    """In: ARCHIVED. Out: file_name string, row_index long within the file, offset long, body_bytes long, weight long:
-    bytes of the message in a batch; of rows that match."""
-    conditions: list[Column] = []
-    if request.start_time_ms is not None:
-        conditions.append(F.col("published_at") >= F.timestamp_micros(F.lit(request.start_time_ms * _US_PER_MS)))
-    if request.end_time_ms is not None:
-        conditions.append(F.col("published_at") < F.timestamp_micros(F.lit(request.end_time_ms * _US_PER_MS)))
+def found_messages(
+    spark: SparkSession,
+    storage: TableStorage,
+    source: ArchivedIdentity,
+    paths: Sequence[str],
+    request: ReplayRequest,
+    expression: Expression | None,
+) -> DataFrame:
+    """The messages that match, from data files: offset, body_bytes and weight."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                yield from candidates(storage, source, path, request, has_expression=expression is not None)
+
+    places = spark.createDataFrame(
+        [(path,) for path in paths], StructType([StructField("path", StringType(), False)])
+    ).repartition(min(len(paths), 4 * spark.sparkContext.defaultParallelism))
+    if expression is None:
+        return places.mapInArrow(read, _FOUND)
+    return places.mapInArrow(read, _SEARCHED).where(spark_column(expression)).select(*_FOUND.names)
+
+
+def candidates(
+    storage: TableStorage, source: ArchivedIdentity, path: str, request: ReplayRequest, *, has_expression: bool
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a data file that time and key allow, with the columns of _SEARCHED, or without has_expression of
+    _FOUND. Raises StoreError, TableError."""
+    names = _SEARCHED.names if has_expression else _FOUND.names
+    columns = ("published_at", "message_id", "key", "body", "replayed")
+    try:
+        file = ArchiveFile(storage, source, path)
+        try:
+            for group in range(file.group_count):
+                rows = _chosen(file.rows(group, columns), request)
+                sizes = pc.binary_length(rows.column("body")).cast(pa.int64())
+                keys = pc.fill_null(pc.binary_length(rows.column("key")), 0).cast(pa.int64())
+                rows = rows.append_column("topic", pa.array([source.topic] * len(rows), pa.string()))
+                rows = rows.append_column("body_bytes", sizes).append_column("weight", pc.add(sizes, keys))
+                yield from rows.select(names).to_batches(_BATCH_ROWS)
+        finally:
+            file.close()
+    except (OSError, pa.ArrowException) as exc:
+        raise table_error(exc, storage.at(path)) from exc
+
+
+def _chosen(rows: pa.Table, request: ReplayRequest) -> pa.Table:
+    """The rows that time and key allow."""
+    kind = rows.schema.field("published_at").type
+    times = rows.column("published_at")
+    for bound_ms, compare in ((request.start_time_ms, pc.greater_equal), (request.end_time_ms, pc.less)):
+        if bound_ms is not None:
+            bound = pa.scalar(bound_ms * 1000, pa.int64()).cast(pa.timestamp("us", "UTC")).cast(kind)
+            rows = rows.filter(compare(times, bound))
+            times = rows.column("published_at")
     if request.key:
-        conditions.append(F.col("key") == F.lit(request.key.encode()))
-    if expression is not None:
-        conditions.append(spark_column(expression))
-    chosen = frame.withColumns(
-        {
-            "topic": F.lit(request.topic),
-            "file_name": F.col("_metadata.file_name"),
-            "row_index": F.col("_metadata.row_index"),
-        }
-    )
-    for condition in conditions:
-        chosen = chosen.where(condition)
-    body_bytes = F.length("body").cast("long")
-    return chosen.select(
-        "file_name",
-        "row_index",
-        "offset",
-        body_bytes.alias("body_bytes"),
-        (body_bytes + F.coalesce(F.length("key"), F.lit(0))).alias("weight"),
-    )
+        rows = rows.filter(pc.equal(rows.column("key"), request.key.encode()))
+    return rows
 
 
-def with_steps(frame: DataFrame, *, rows_max: int, bytes_max: int = STEP_BYTES_MAX) -> DataFrame:
-    """In: file_name, row_index, offset, body_bytes, weight. Out: one row a step: file_name, first_row, next_row, count,
-    bytes, first_offset, next_offset, rows array<long>: each row_index, in any order. In a step are at most rows_max
-    rows, and fewer than bytes_max bytes before its last one."""
-    before = Window.partitionBy("file_name").orderBy("row_index")
-    weight_before = F.sum("weight").over(before.rowsBetween(Window.unboundedPreceding, -1))
-    return (
-        frame.withColumns(
-            {
-                "rows_part": F.floor((F.row_number().over(before) - 1) / rows_max),
-                "bytes_part": F.floor(F.coalesce(weight_before, F.lit(0)) / bytes_max),
-            }
-        )
-        # Both only rise along a file: rows with the same of both lie side by side.
-        .groupBy("file_name", "rows_part", "bytes_part")
-        .agg(
-            F.min("row_index").alias("first_row"),
-            (F.max("row_index") + 1).alias("next_row"),
-            F.count("*").alias("count"),
-            F.sum("body_bytes").alias("bytes"),
-            F.min("offset").alias("first_offset"),
-            (F.max("offset") + 1).alias("next_offset"),
-            F.collect_list("row_index").alias("rows"),
-        )
-        .drop("rows_part", "bytes_part")
+def _in_ranges(frame: DataFrame) -> Iterator[Any]:
+    """The messages as arrays (offset, body_bytes, weight) of int64, (n, 3), ascending by offset from array to array."""
+    ranges = (
+        frame.groupBy(F.floor(F.col("offset") / _RANGE_OFFSETS).alias("range"))
+        .agg(F.sort_array(F.collect_list(F.struct(*_FOUND.names))).alias("messages"))
+        .orderBy("range")
     )
+    # Range by range: all messages at once would take more memory than a small machine has.
+    for _, messages in ranges.toLocalIterator():
+        yield np.array(messages, np.int64).reshape(-1, 3)
+
+
+def cut_steps(
+    arrays: Iterable[Any], *, rows_max: int, bytes_max: int = STEP_BYTES_MAX
+) -> Iterator[tuple[ReplayStep, str]]:
+    """Cut messages, arrays (offset, body_bytes, weight) ascending by offset, into steps. In a step are at most rows_max
+    messages, and fewer than bytes_max bytes before its last one."""
+    left = np.empty((0, 3), np.int64)
+    for array in arrays:
+        left = np.concatenate([left, array])
+        while (count := _step_length(left, rows_max, bytes_max)) < len(left):
+            yield _step_of(left[:count])
+            left = left[count:]
+    if len(left):
+        yield _step_of(left)
+
+
+def _step_length(messages: Any, rows_max: int, bytes_max: int) -> int:
+    """How many of the messages fit into one step."""
+    ends = np.cumsum(messages[:rows_max, 2])
+    return min(int(np.searchsorted(ends, bytes_max, side="left")) + 1, len(ends))
+
+
+def _step_of(messages: Any) -> tuple[ReplayStep, str]:
+    offsets = messages[:, 0]
+    step = ReplayStep(int(offsets[0]), int(offsets[-1]) + 1, len(offsets), int(messages[:, 1].sum()))
+    return step, packed_offsets(offsets)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import DONE, REPLAY_PREFIX, RUNNING, WAITING, JobState
+from queue_engine.pipeline.replay.old_steps import OldStepMessages
 from queue_engine.pipeline.replay.plan import (
     ReplayPlan,
     ReplayProgress,
@@ -91,12 +92,19 @@ class _Sending:
         self._written_ns = context.clock.monotonic_ns()
         self._started_ns = context.clock.monotonic_ns()
         self._started_sent = progress.sent
-        is_done = progress.next_step == len(plan.steps)
-        self._rows = StepMessages(context.lake, plan, [] if is_done else matching_rows(context, plan))
+        self._steps = plan.all_steps
+        is_done = progress.next_step == len(self._steps)
+        tables = context.open_tables()
+        rows = [] if is_done else matching_rows(context, tables, plan)
+        self._messages = (
+            OldStepMessages(context.lake, plan.files, plan.old_steps, rows)
+            if plan.old_steps
+            else StepMessages(tables, plan.source, plan.steps, rows)
+        )
         self._limit = RateLimit(context.clock, rate_per_s)
 
     def run(self) -> int:
-        steps = self._plan.steps
+        steps = self._steps
         self._report(RUNNING)
         try:
             while self._progress.next_step < len(steps) and self._may_go_on():
@@ -105,7 +113,7 @@ class _Sending:
                     self._write_progress()
                 self._report(RUNNING)
         finally:
-            self._rows.close()
+            self._messages.close()
             self._write_progress()
         is_done = self._progress.next_step == len(steps)
         if is_done and not self._progress.is_done:
@@ -126,8 +134,15 @@ class _Sending:
 
     def _send(self) -> None:
         plan, progress = self._plan, self._progress
-        step = plan.steps[progress.next_step]
-        bodies, keys = self._rows.messages(progress.next_step)
+        step = self._steps[progress.next_step]
+        bodies, keys = self._messages.messages(progress.next_step)
+        found = (len(bodies), sum(map(len, bodies)))
+        if found != (step.count, step.body_bytes):
+            raise PipelineError(
+                f"offsets {step.first_offset} to {step.next_offset} of {plan.request.topic} are {found[0]} messages of "
+                f"{found[1]} bytes in the archive, and were {step.count} of {step.body_bytes} when the replay "
+                f"{plan.request.replay_id} was planned: plan another one"
+            )
         self._limit.spend(step.count)
         written = self._context.engine.write(
             plan.request.target,

@@ -1,89 +1,98 @@
-"""Reads the messages of a replay's steps from the archive's files, without Spark.
+"""Reads the messages of a replay's steps from the archive, without Spark.
 
-A step names a range of rows; rows.json says which of them match. Their count and bytes are compared with the plan's: a
-step that differs is not published.
+A step names offsets, which are looked up in the files that the table has now. A file that compaction has replaced and
+vacuum has removed meanwhile is not missed: the table is read anew, and another file has its messages.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from queue_engine.disk.no_follow import refuse_link
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import ReplayPlan, ReplayStep, unpacked_rows
-from queue_engine.vocabulary.errors import PipelineError
+from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.pipeline.replay.plan import Offsets, ReplayStep, unpacked_offsets
+from queue_engine.pipeline.tables.store_errors import table_error
+from queue_engine.pipeline.tables.table_files import TableFile
+from queue_engine.pipeline.tables.tables import LakeTables
+
+# How often the table is read anew because a file is gone.
+TRIES = 3
+_COLUMNS = ("key", "body")
 
 
 class StepMessages:
-    """Reads one step after the other. Keeps one row group of one file in memory, so steps should be read in order."""
+    """Reads one step after the other. Keeps the row groups in memory that the last step came from, so steps should be
+    read in order."""
 
-    def __init__(self, lake: Lake, plan: ReplayPlan, rows: Sequence[str]) -> None:
-        """rows: one text of `packed_rows` for each step of the plan."""
-        self._lake = lake
-        self._plan = plan
+    def __init__(
+        self, tables: LakeTables, source: ArchivedIdentity, steps: Sequence[ReplayStep], rows: Sequence[str]
+    ) -> None:
+        """source: the topic that was archived. rows: one text of `packed_offsets` for each step."""
+        self._storage = tables.storage
+        self._source = source
+        self._table = archive_table(tables, source.topic)
+        self._steps = steps
         self._rows = rows
-        self._file: pq.ParquetFile | None = None
-        self._file_number = -1
-        self._starts: list[int] = []
-        self._group_number = -1
-        self._group: pa.Table | None = None
+        self._files: list[TableFile] | None = None
+        self._opened: dict[str, ArchiveFile] = {}
+        self._groups: dict[tuple[str, int], pa.Table] = {}
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file = self._group = None
-        self._file_number = self._group_number = -1
+        for file in self._opened.values():
+            file.close()
+        self._opened.clear()
+        self._groups.clear()
+        self._files = None
 
     def messages(self, number: int) -> tuple[list[bytes], list[bytes]]:
-        """Bodies, and keys (b"" for none), of a step by its number.
+        """Bodies, and keys (b"" for none), of a step by its number, in the order of their offsets; fewer when the
+        archive does not have them all any longer. Raises StoreError, TableError."""
+        step = self._steps[number]
+        offsets = unpacked_offsets(step, self._rows[number])
+        for left in reversed(range(TRIES)):
+            try:
+                return self._read(step, offsets)
+            except FileNotFoundError as exc:
+                self.close()
+                if not left:
+                    raise table_error(exc, self._table.place) from exc
+            except (OSError, pa.ArrowException) as exc:
+                self.close()
+                raise table_error(exc, self._table.place) from exc
+        raise AssertionError("unreachable")
 
-        Raises PipelineError when they differ from the plan, OSError."""
-        step = self._plan.steps[number]
-        bodies: list[bytes] = []
-        keys: list[bytes] = []
-        matches = unpacked_rows(step, self._rows[number])
-        for piece in self._pieces(step):
-            chosen = piece.filter(pa.array(matches[: piece.num_rows]))
-            matches = matches[piece.num_rows :]
-            bodies += chosen.column("body").to_pylist()
-            keys += [key or b"" for key in chosen.column("key").to_pylist()]
-        found = (len(bodies), sum(map(len, bodies)))
-        if found != (step.count, step.bytes):
-            raise PipelineError(
-                f"rows {step.first_row} to {step.next_row} of {self._plan.files[step.file][0]} are {found[0]} messages "
-                f"of {found[1]} bytes, and were {step.count} of {step.bytes} when the replay "
-                f"{self._plan.request.replay_id} was planned: plan another one"
-            )
-        return bodies, keys
-
-    def _pieces(self, step: ReplayStep) -> list[pa.Table]:
-        """The rows of a step, one table for each row group that they lie in."""
-        self._open(step.file)
+    def _read(self, step: ReplayStep, offsets: Offsets) -> tuple[list[bytes], list[bytes]]:
         pieces = []
-        for number, start in enumerate(self._starts[:-1]):
-            first, after = max(step.first_row, start), min(step.next_row, self._starts[number + 1])
-            if first < after:
-                pieces.append(self._row_group(number).slice(first - start, after - first))
-        return pieces
+        for key in self._places(step):
+            rows = self._group(key)
+            found = rows.column("offset").to_numpy()
+            at = np.searchsorted(found, offsets)
+            at = at[(at < len(found)) & (found[np.minimum(at, len(found) - 1)] == offsets)] if len(found) else at[:0]
+            if len(at):
+                pieces.append(rows.take(pa.array(at)))
+        if not pieces:
+            return [], []
+        chosen = pa.concat_tables(pieces).sort_by("offset")
+        return chosen.column("body").to_pylist(), [key or b"" for key in chosen.column("key").to_pylist()]
 
-    def _open(self, number: int) -> None:
-        if number == self._file_number:
-            return
-        self.close()
-        path = Path(self._lake.within(self._plan.files[number][0]))
-        refuse_link(path)
-        self._file = pq.ParquetFile(path)
-        self._file_number = number
-        self._starts = [0]
-        for group in range(self._file.metadata.num_row_groups):
-            self._starts.append(self._starts[-1] + self._file.metadata.row_group(group).num_rows)
+    def _places(self, step: ReplayStep) -> list[tuple[str, int]]:
+        """The files and row groups that may have messages of a step; what lies elsewhere is let go."""
+        if self._files is None:
+            self._table.refresh()
+            self._files = files_of(self._table, self._source)
+        first, after = step.first_offset, step.next_offset
+        paths = [one.path for one in self._files if one.minimum["offset"] < after and one.maximum["offset"] >= first]
+        for path in [path for path in self._opened if path not in paths]:
+            self._opened.pop(path).close()
+        for path in paths:
+            if path not in self._opened:
+                self._opened[path] = ArchiveFile(self._storage, self._source, path)
+        places = [(path, group) for path in paths for group in self._opened[path].groups_between(first, after)]
+        self._groups = {key: self._groups[key] for key in places if key in self._groups}
+        return places
 
-    def _row_group(self, number: int) -> pa.Table:
-        if number != self._group_number or self._group is None:
-            assert self._file is not None
-            self._group = None  # frees the old group before the next one is read
-            self._group = self._file.read_row_group(number, columns=["body", "key"])
-            self._group_number = number
-        return self._group
+    def _group(self, key: tuple[str, int]) -> pa.Table:
+        if key not in self._groups:
+            self._groups[key] = self._opened[key[0]].rows(key[1], _COLUMNS)
+        return self._groups[key]

@@ -349,7 +349,7 @@ class RecordColumns:
             [
                 self._names.take(pa.array(code)),
                 pa.array(offset),
-                _hex_column(self._bases[code] + offset.astype(np.uint64)),
+                hex_column(self._bases[code] + offset.astype(np.uint64)),
                 pa.Array.from_buffers(TIMESTAMP, rows, [None, pa.py_buffer(np.ascontiguousarray(time_us))]),
                 keys,
                 bodies,
@@ -382,7 +382,7 @@ class RecordColumns:
         return slots.take(pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32)))
 
 
-def _hex_column(numbers: Any) -> pa.Array:
+def hex_column(numbers: Any) -> pa.Array:
     """16 hex digits for each unsigned 64-bit number."""
     digits = _HEX[numbers.astype(">u8").view(np.uint8)]
     offsets = np.arange(0, 16 * len(numbers) + 1, 16, dtype=np.int32)

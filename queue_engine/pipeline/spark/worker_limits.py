@@ -18,6 +18,7 @@ from queue_engine.vocabulary.options.parsing import parse_option
 NICE = "worker_nice"
 MEMORY = "worker_memory_bytes"
 PYTHON_PROCESSES = "worker_python_processes"
+LAKE = "lake"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,15 @@ def add_option(parser: argparse.ArgumentParser, name: str) -> None:
         type=_checked(name),
         # A text, so that argparse checks the environment's value like an argument.
         default=os.environ.get(variable) or str(spec.default),
-        metavar="N",
-        help=f"{spec.metadata['help']} (default: ${variable}, else {spec.default})",
+        metavar="PLACE" if name == LAKE else "N",
+        help=f"{spec.metadata['help']} (default: ${variable}, else {spec.default or 'none'})",
     )
 
 
-def _checked(name: str) -> Callable[[str], int]:
-    def read(text: str) -> int:
+def _checked(name: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
         try:
-            value: int = parse_option(name, text)
+            value = parse_option(name, text)
             changes: dict[str, Any] = {name: value}
             replace(Options(), **changes).validate()
         except OptionsError as exc:

@@ -27,6 +27,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +81,15 @@ class CommitResult(enum.Enum):
 
     COMMITTED = "committed"
     KNOWN = "known"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a commit carries for one app id: it goes from version `after` (None for none) to `version`."""
+
+    app_id: str
+    version: int
+    after: int | None
 
 
 class LakeTable:
@@ -136,6 +146,11 @@ class LakeTable:
         finally:
             self._lock.release()
 
+    @property
+    def identity(self) -> str:
+        """Made with the table, and never changed. Raises TableError when there is no table."""
+        return str(self._opened().metadata().id)
+
     # Reading.
 
     def exists(self) -> bool:
@@ -158,10 +173,14 @@ class LakeTable:
     def transaction(self, app_id: str) -> int | None:
         """The last version that a commit of this app id carried, on the table as it is now; None when there is none,
         or no table."""
+        return self.transactions([app_id])[0]
+
+    def transactions(self, app_ids: Sequence[str]) -> list[int | None]:
+        """As `transaction`, of several app ids at one moment."""
         with self._lock:
             if not self._tried(self._refresh):
-                return None
-            return self._opened().transaction_version(app_id)
+                return [None] * len(app_ids)
+            return [self._opened().transaction_version(one) for one in app_ids]
 
     def files(self) -> list[TableFile]:
         """The data files that count at `version`, by path."""
@@ -247,11 +266,13 @@ class LakeTable:
         Raises DataFileMissingError, CommitUnknownError and the errors of the class; after an error the same call may
         be made again.
         """
-        added = list(files)
+        moves = [Move(app_id, version, after)]
         removed = list(remove)
-        return self._transact(
-            added, lambda: removed, app_id, version, after, changes_data=changes_data, age_ms_max=age_ms_max
-        )
+        return self._transact(list(files), lambda: removed, moves, changes_data=changes_data, age_ms_max=age_ms_max)
+
+    def commit_moves(self, files: Iterable[DataFile], moves: Sequence[Move]) -> CommitResult:
+        """As `commit`, of several app ids at once: all of them are moved, or none."""
+        return self._transact(list(files), list, moves)
 
     def overwrite(
         self, partition: dict[str, str], files: Iterable[DataFile], app_id: str, version: int, *, after: int | None
@@ -261,7 +282,7 @@ class LakeTable:
         partition: column → value, such as {"date": "2026-11-22"}.
         """
         added = list(files)
-        return self._transact(added, lambda: self._paths_in(partition), app_id, version, after)
+        return self._transact(added, lambda: self._paths_in(partition), [Move(app_id, version, after)])
 
     def checkpoint(self) -> bool:
         """Write a checkpoint of the table as it is now, durably. Returns False when there is one of this version, or no
@@ -289,9 +310,7 @@ class LakeTable:
         self,
         added: list[DataFile],
         removed: Callable[[], list[str]],
-        app_id: str,
-        version: int,
-        after: int | None,
+        moves: Sequence[Move],
         *,
         changes_data: bool = True,
         age_ms_max: int | None = FILE_AGE_MS_MAX,
@@ -308,21 +327,15 @@ class LakeTable:
                 is_committing = False
                 try:
                     self._tried(self._refresh)
-                    known = self._opened().transaction_version(app_id)
-                    if known is not None and known >= version:
+                    if self._is_known(moves):
                         self._sync_log()
                         return CommitResult.KNOWN
-                    if known != after:
-                        raise TableTransactionError(
-                            f"{self.place} has transaction {known} of {app_id}, and this commit goes from {after} to"
-                            f" {version}: another writer commits for it; see that only one server archives here"
-                        )
                     if not is_prepared:
                         self._tried(lambda: self._prepare(added, age_ms_max))
                         is_prepared = True
                     self._sync_log()
                     is_committing = True
-                    self._commit_once(added, removed(), app_id, version, changes_data)
+                    self._commit_once(added, removed(), moves, changes_data)
                     self._checkpoint_when_due()
                     return CommitResult.COMMITTED
                 except CommitFailedError as exc:
@@ -338,13 +351,27 @@ class LakeTable:
             assert error is not None
             if is_unknown:
                 raise CommitUnknownError(
-                    f"{self.place}: whether the commit of {app_id} up to {version} is in the table is not known; the"
+                    f"{self.place}: whether the commit of {moves[0].app_id} up to {moves[0].version} is in the table is"
+                    " not known; the"
                     f" job finds out before it goes on. {error}"
                 )
             raise error
 
+    def _is_known(self, moves: Sequence[Move]) -> bool:
+        """Whether the table has all of the moves. Raises TableTransactionError when it is elsewhere."""
+        versions = [self._opened().transaction_version(move.app_id) for move in moves]
+        if all(known is not None and known >= move.version for move, known in zip(moves, versions, strict=True)):
+            return True
+        for move, known in zip(moves, versions, strict=True):
+            if known != move.after:
+                raise TableTransactionError(
+                    f"{self.place} has transaction {known} of {move.app_id}, and this commit goes from {move.after} to"
+                    f" {move.version}: another writer commits for it; see that only one server archives here"
+                )
+        return False
+
     def _commit_once(
-        self, added: list[DataFile], removed: list[str], app_id: str, version: int, changes_data: bool
+        self, added: list[DataFile], removed: list[str], moves: Sequence[Move], changes_data: bool
     ) -> None:
         """Make the next commit, or raise CommitFailedError when somebody else has; then make it durable."""
         table = self._opened()
@@ -370,9 +397,9 @@ class LakeTable:
             schema=self._delta_schema,
             partition_by=list(self.partition_by),
             commit_properties=CommitProperties(
-                custom_metadata={ACTIONS_KEY: len(actions) + 1},
+                custom_metadata={ACTIONS_KEY: len(actions) + len(moves)},
                 max_commit_retries=0,
-                app_transactions=[Transaction(app_id, version)],
+                app_transactions=[Transaction(move.app_id, move.version) for move in moves],
             ),
             post_commithook_properties=_NO_HOOKS,
         )

@@ -235,7 +235,9 @@ def _run_jobs(
     shutdown.is_ready = True
     clock = SystemClock()
     reports = JobReports(lake_path, clock)
-    resources = JobResources(spark, lake, lambda: LogClient(given.engine_url, token), clock, reports, given.read_from)
+    resources = JobResources(
+        spark, lake, lambda: LogClient(given.engine_url, token), clock, reports, given.read_from, given.lake
+    )
     jobs = JobScheduler(resources, JOBS, plan=plan_requested_replay)
     status, sentence = 0, ""
     try:

@@ -1,8 +1,11 @@
 """The log: when it is on the disk, what it keeps, its worker, damaged files, samples."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from queue_engine.vocabulary.options.option import OptionGroup, option
+from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
+
+LAKE_SCHEMES = ("s3", "gs", "az")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,19 @@ class WorkerOptions(OptionGroup):
         "how long the pipeline's worker waits for work before it ends; work starts it again (0: it stays)",
         low=0,
     )
+    lake: str = option(
+        "",
+        "where the archive's tables are: a directory, or s3://BUCKET/PREFIX, gs:// or az:// (default: pipeline/ of the "
+        "data directory)",
+    )
+
+    def complaints(self) -> Iterator[str]:
+        scheme, separator, rest = self.lake.partition("://")
+        if separator and (scheme not in LAKE_SCHEMES or not rest.partition("/")[0]):
+            yield (
+                f"{flag_of('lake')}: {self.lake[:80]!r} is neither a directory nor begins with "
+                f"{', '.join(f'{one}://BUCKET' for one in LAKE_SCHEMES)}"
+            )
 
 
 @dataclass(frozen=True)

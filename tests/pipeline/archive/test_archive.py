@@ -9,21 +9,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.archive.archive import archive_once
-from queue_engine.pipeline.archive.manifest import ArchiveGap
+from queue_engine.pipeline.archive.archive_table import COLUMNS, archive_table
 from queue_engine.pipeline.job.state import RUNNING, WAITING
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.tables.table import CommitResult
 from queue_engine.vocabulary.errors import OffsetBeyondEndError
 from queue_engine.wire.error_answers import read_error_answer
 from tests.pipeline.archive_reading import (
     archive_of,
     archives,
-    bodies_of,
     cursor_of,
     data_files,
     job,
+    lake_tables,
     named_files,
     publish,
-    rows_of,
     switch_on,
 )
 from tests.support.processes.engine_process import EngineProcess
@@ -66,14 +66,14 @@ def test_what_is_archived_is_what_was_published(spark: SparkSession, engine: Eng
     count = archive_once(one.context, topics=set(published), step_rows=700)
     assert count == sum(map(len, published.values()))
     for topic, bodies in published.items():
-        manifest = archive_of(lake, topic)
-        table = rows_of(lake, manifest)
-        assert bodies_of(lake, manifest) == bodies
-        assert table.schema.names == ["offset", "published_at", "message_id", "key", "body", "replayed"]
-        first = manifest.id_base
+        archived = archive_of(lake, topic)
+        table = archived.rows
+        assert archived.bodies == bodies
+        assert table.schema.names == COLUMNS.names
+        first = archived.identity.id_base
         assert sorted(table.column("message_id").to_pylist()) == [f"{first + n:016x}" for n in range(len(bodies))]
         assert set(table.column("replayed").to_pylist()) == {False}
-        assert (manifest.begin_offset, manifest.next_offset, manifest.gaps) == (0, len(bodies), ())
+        assert (archived.begin_offset, archived.next_offset, archived.gaps) == (0, len(bodies), ())
         assert cursor_of(engine, topic).offset == len(bodies)
     assert data_files(lake) == named_files(lake)
     last = one.reports[-1]
@@ -96,9 +96,9 @@ def test_it_goes_on_where_it_was_and_leaves_the_leases_to_nobody(
     assert archive_once(job(spark, lake, engine).context, topics=["goes-on"]) == 2
     publish(engine, "goes-on", [b"e"])
     assert archive_once(job(spark, lake, engine).context, topics=["goes-on"]) == 1
-    manifest = archive_of(lake, "goes-on")
-    assert bodies_of(lake, manifest) == [b"c", b"d", b"e"]
-    assert (manifest.begin_offset, manifest.next_offset) == (2, 5)
+    archived = archive_of(lake, "goes-on")
+    assert archived.bodies == [b"c", b"d", b"e"]
+    assert (archived.begin_offset, archived.next_offset) == (2, 5)
     assert all(path.stat().st_size < 5 for path in engine.data_path.rglob("leases.json"))
 
 
@@ -114,10 +114,10 @@ def test_a_kill_of_the_engine_makes_no_steps_and_no_progress_of_its_own(
         publish(engine, "killed", [b"b"] * 100)
         one = job(spark, lake, engine)
         assert archive_once(one.context, topics=["killed"], step_rows=150) == 200
-    manifest = archive_of(lake, "killed")
-    assert bodies_of(lake, manifest) == [b"a"] * 100 + [b"b"] * 100
-    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps] == [(100, 1 << 20, "absent")]
-    assert manifest.step == 2
+    archived = archive_of(lake, "killed")
+    assert archived.bodies == [b"a"] * 100 + [b"b"] * 100
+    assert archived.reasons == [(100, 1 << 20, "absent")]
+    assert archived.version == 2
     assert [(told.done, told.total, told.lag) for told in one.reports] == [
         (0, 200, 200),
         (150, 200, 50),
@@ -138,9 +138,9 @@ def test_large_messages_of_another_topic_between_them_do_not_cut_its_steps(
     one = job(spark, lake, engine)
     topics = {"between-small", "between-large"}
     assert archive_once(one.context, topics=topics, step_bytes=1 << 20) == 1_030
-    assert archive_of(lake, "between-small").step == 1
+    assert archive_of(lake, "between-small").version == 1
     # Ten of its messages are a mebibyte.
-    assert archive_of(lake, "between-large").step == 3
+    assert archive_of(lake, "between-large").version == 3
 
 
 def test_a_topic_without_the_switch_is_not_archived(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
@@ -170,15 +170,15 @@ def test_a_time_when_it_was_switched_off_is_a_gap(spark: SparkSession, engine: E
     switch_on(engine, "off-and-on", start="end")
     publish(engine, "off-and-on", [b"d"])
     archive_once(job(spark, lake, engine).context, topics=["off-and-on"])
-    manifest = archive_of(lake, "off-and-on")
-    assert bodies_of(lake, manifest) == [b"a", b"b", b"d"]
-    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps] == [(2, 5, "off")]
+    archived = archive_of(lake, "off-and-on")
+    assert archived.bodies == [b"a", b"b", b"d"]
+    assert archived.reasons == [(2, 5, "off")]
 
 
-def test_a_cursor_that_fell_behind_its_manifest_is_moved_up(
+def test_a_cursor_that_fell_behind_its_table_is_moved_up(
     spark: SparkSession, engine: EngineProcess, lake: Lake
 ) -> None:
-    # As after a kill between manifest and cursor: the cursor is put back by making it anew.
+    # As after a kill between commit and cursor: the cursor is put back by making it anew.
     publish(engine, "behind", [b"a", b"b", b"c"])
     switch_on(engine, "behind")
     archive_once(job(spark, lake, engine).context, topics=["behind"])
@@ -186,10 +186,12 @@ def test_a_cursor_that_fell_behind_its_manifest_is_moved_up(
     engine.http("POST", "/cursor/create?topic=behind&cursor=archive&start_offset=1")
     assert archive_once(job(None, lake, engine).context, topics=["behind"]) == 0
     assert cursor_of(engine, "behind").offset == 3
-    assert bodies_of(lake, archive_of(lake, "behind")) == [b"a", b"b", b"c"]
+    assert archive_of(lake, "behind").bodies == [b"a", b"b", b"c"]
 
 
-def test_a_topic_made_anew_has_an_archive_of_its_own(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
+def test_a_topic_made_anew_is_in_the_same_table_and_told_apart(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
     publish(engine, "anew", [b"old"] * 3)
     switch_on(engine, "anew")
     archive_once(job(spark, lake, engine).context, topics=["anew"])
@@ -197,11 +199,10 @@ def test_a_topic_made_anew_has_an_archive_of_its_own(spark: SparkSession, engine
     publish(engine, "anew", [b"new"] * 2)
     switch_on(engine, "anew")
     archive_once(job(spark, lake, engine).context, topics=["anew"])
-    old, new = sorted(archives(lake, "anew"), key=lambda one: one.number)
-    assert bodies_of(lake, old) == [b"old"] * 3
-    assert bodies_of(lake, new) == [b"new"] * 2
-    assert old.closed_ms is not None
-    assert new.closed_ms is None
+    old, new = sorted(archives(lake, "anew"), key=lambda one: one.identity.number)
+    assert old.bodies == [b"old"] * 3
+    assert new.bodies == [b"new"] * 2
+    assert (old.version, new.version) == (2, 2), "they share a table"
 
 
 def test_a_topic_made_anew_in_mid_archive_is_not_mixed(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
@@ -220,10 +221,9 @@ def test_a_topic_made_anew_in_mid_archive_is_not_mixed(spark: SparkSession, engi
 
     object.__setattr__(one.context, "report", anew_after_the_first_step)
     assert archive_once(one.context, topics=["mid"], step_rows=100) == 150
-    old, new = sorted(archives(lake, "mid"), key=lambda each: each.number)
-    assert bodies_of(lake, old) == [b"old"] * 100
-    assert bodies_of(lake, new) == [b"new"] * 50
-    assert old.closed_ms is not None
+    old, new = sorted(archives(lake, "mid"), key=lambda each: each.identity.number)
+    assert old.bodies == [b"old"] * 100
+    assert new.bodies == [b"new"] * 50
     assert data_files(lake) == named_files(lake)
 
 
@@ -236,17 +236,14 @@ def test_a_topic_that_fails_does_not_keep_others_from_their_turn(
         switch_on(engine, topic)
         archive_once(job(spark, lake, engine).context, topics=[topic])
     # An archive that is ahead of its log: as when the log's disk was put back to an older state.
-    ahead = archive_of(lake, "fails").with_gap(50, "absent", 0)
-    path = f"{ahead.folder}/manifest.json"
-    content = lake.read_manifest(path)
-    assert content is not None
-    gap = ArchiveGap(3, 50, "absent", 0)
-    lake.write_manifest(path, content | {"next_offset": 50, "gaps": [{**{k: getattr(gap, k) for k in gap.__slots__}}]})
+    ahead = archive_of(lake, "fails").identity
+    table = archive_table(lake_tables(lake), "fails")
+    assert table.commit([], ahead.app_id, 50, after=3) == CommitResult.COMMITTED
     publish(engine, "fails", [b"a"])
     publish(engine, "goes", [b"b"])
     with pytest.raises(OffsetBeyondEndError, match="fails is archived up to offset 50, and its log ends at 4"):
         archive_once(job(spark, lake, engine).context, topics=["fails", "goes"])
-    assert bodies_of(lake, archive_of(lake, "goes")) == [b"b"] * 4
+    assert archive_of(lake, "goes").bodies == [b"b"] * 4
 
 
 def test_what_is_damaged_in_the_log_is_a_gap_and_costs_nothing_else(
@@ -260,11 +257,9 @@ def test_what_is_damaged_in_the_log_is_a_gap_and_costs_nothing_else(
     _damage(engine.data_path, bodies[8])
     _damage(engine.data_path, bodies[70])
     assert archive_once(job(spark, lake, engine).context, topics=["damaged"]) == 97
-    manifest = archive_of(lake, "damaged")
-    assert bodies_of(lake, manifest) == [one for number, one in enumerate(bodies) if number not in (7, 8, 70)]
-    gaps = [(gap.first_offset, gap.next_offset, gap.reason) for gap in manifest.gaps]
-    assert gaps == [(7, 9, "damaged"), (70, 71, "damaged")]
-    assert manifest.damaged_count == 3
+    archived = archive_of(lake, "damaged")
+    assert archived.bodies == [one for number, one in enumerate(bodies) if number not in (7, 8, 70)]
+    assert archived.reasons == [(7, 9, "damaged"), (70, 71, "damaged")]
     assert cursor_of(engine, "damaged").offset == 100
 
 
@@ -296,4 +291,4 @@ def test_asked_to_stop_it_ends_between_steps_and_goes_on_later(
     assert archive_once(one.context, topics=["stops"], step_rows=10) == 10
     assert cursor_of(engine, "stops").offset == 10
     assert archive_once(job(spark, lake, engine).context, topics=["stops"], step_rows=10) == 30
-    assert bodies_of(lake, archive_of(lake, "stops")) == [b"%d" % number for number in range(4) for _ in range(10)]
+    assert archive_of(lake, "stops").bodies == [b"%d" % number for number in range(4) for _ in range(10)]

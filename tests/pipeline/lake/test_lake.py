@@ -166,31 +166,6 @@ def test_a_disk_that_refuses_at_any_step_leaves_the_old_manifest_or_the_new_one(
         pytest.fail("the step did not come to its end")
 
 
-def test_leftovers_of_a_topic_archive_go_and_strangers_stay() -> None:
-    disk = SimulatedFiles()
-    lake = Lake(LAKE, files=disk)
-    lake.begin()
-    folder = "archive/orders/7-00000000000000ff"
-    named, unnamed = (f"date=2026-11-20/hour=07/{lake.data_name('orders.parquet')}" for _ in range(2))
-    for path in (named, unnamed):
-        write(disk, f"{LAKE}/{lake.staging()}/part", b"rows")
-        lake.publish([(f"{lake.staging()}/part", f"{folder}/{path}")])
-    lake.write_manifest(f"{folder}/manifest.json", {"version": 1, "files": [{"path": named}]})
-    write(disk, f"{LAKE}/{folder}/notes.txt", b"somebody's own")
-    write(disk, f"{LAKE}/{lake.staging()}/part", b"rows")
-    lake.publish([(f"{lake.staging()}/part", "archive/new/1-0000000000000000/g000001-000009-x.parquet")])
-
-    Lake(LAKE, files=disk).begin()
-
-    assert {path.removeprefix(f"{LAKE}/archive/") for path in disk.contents() if "/archive/" in path} == {
-        f"orders/7-00000000000000ff/{named}",
-        "orders/7-00000000000000ff/manifest.json",
-        "orders/7-00000000000000ff/notes.txt",
-        # No manifest was there that could say that it does not count.
-        "new/1-0000000000000000/g000001-000009-x.parquet",
-    }
-
-
 def test_a_damaged_manifest_is_told_and_costs_no_data_file() -> None:
     disk = SimulatedFiles()
     lake = Lake(LAKE, files=disk)

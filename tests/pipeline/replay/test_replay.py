@@ -3,25 +3,26 @@
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.archive.archive import archive_once
+from queue_engine.pipeline.archive.archive_table import archive_table
 from queue_engine.pipeline.job.state import DONE, WAITING
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.replay.plan import (
     STEP_BYTES_MAX,
     ReplayRequest,
     ReplayStep,
-    packed_rows,
+    packed_offsets,
     read_plan,
     read_progress,
     read_rows,
-    unpacked_rows,
+    unpacked_offsets,
 )
 from queue_engine.pipeline.replay.planning import plan_replay
 from queue_engine.pipeline.replay.replay import run_replay
@@ -32,7 +33,7 @@ from queue_engine.vocabulary.errors import (
     PipelineError,
     TopicReplacedError,
 )
-from tests.pipeline.archive_reading import archive_of, bodies_of, job, publish, published, rows_of, switch_on
+from tests.pipeline.archive_reading import archive_of, job, lake_tables, publish, published, switch_on
 from tests.pipeline.expression.test_expressions import HOSTILE
 from tests.support.clock import ManualClock
 from tests.support.processes.engine_process import EngineProcess
@@ -91,11 +92,9 @@ def test_the_dry_run_tells_everything_and_publishes_nothing(
     chosen = [body(n) for n in range(0, 3000, 3)]
     assert (plan.count, plan.body_bytes) == (len(chosen), sum(map(len, chosen)))
     assert plan.channels == ("audit", "billing")
-    assert sum(count for _, count in plan.files) == plan.count
-    assert all(count for _, count in plan.files)
-    assert {path for path, _ in plan.files} < {
-        f"{archive_of(lake, 'orders').folder}/{f.path}" for f in archive_of(lake, "orders").files
-    }
+    table = archive_table(lake_tables(lake), "orders")
+    assert set(plan.files) < {one.path for one in table.files()}
+    assert plan.table_version == table.version
     assert plan.target_number == one.context.engine.topic("target-dry").number
     assert all(step.count <= 1000 for step in plan.steps)
     assert len({plan.key_of(step) for step in plan.steps}) == len(plan.steps)
@@ -123,9 +122,9 @@ def test_all_come_again_in_order_with_their_keys_and_flagged(
     switch_on(engine, "target-all")
     publish(engine, "target-all", [b"new"])
     assert archive_once(one.context, topics=["target-all"]) == 1
-    manifest = archive_of(lake, "target-all")
-    assert bodies_of(lake, manifest) == [b"new"]
-    assert (manifest.replayed_skipped, manifest.next_offset) == (COUNT, COUNT + 1)
+    archived = archive_of(lake, "target-all")
+    assert (archived.bodies, archived.next_offset) == ([b"new"], COUNT + 1)
+    assert [(gap.reason, gap.count) for gap in archived.gaps] == [("replayed", COUNT)]
 
 
 def test_they_are_archived_again_when_asked_for(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
@@ -134,10 +133,9 @@ def test_they_are_archived_again_when_asked_for(spark: SparkSession, engine: Eng
     run_replay(one.context, "asked")
     switch_on(engine, "target-asked")
     assert archive_once(one.context, topics=["target-asked"], include_replayed=["target-asked"]) == 30
-    manifest = archive_of(lake, "target-asked")
-    table = rows_of(lake, manifest)
+    table = archive_of(lake, "target-asked").rows.sort_by("offset")
     assert [key or b"" for key in table.column("key").to_pylist()] == [KEYS[n % 3] for n in range(30)]
-    assert sum(file.replayed_rows for file in manifest.files) == 30
+    assert set(table.column("replayed").to_pylist()) == {True}
     # And can be told apart in the next replay.
     again = request("again", topic="target-asked", expression="not replayed")
     assert plan_replay(one.context, again).count == 0
@@ -173,7 +171,7 @@ def test_what_is_chosen_comes_and_nothing_else(
 
 
 def test_a_time_range_takes_what_was_published_in_it(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
-    times = rows_of(lake, archive_of(lake, "orders")).sort_by("offset").column("published_at").to_pylist()
+    times = archive_of(lake, "orders").rows.sort_by("offset").column("published_at").to_pylist()
     ms = [int(time.timestamp() * 1000) for time in times]
     start, end = ms[COUNT // 4], ms[COUNT // 2]
     expected = [body(n) for n in range(COUNT) if start <= ms[n] < end]
@@ -312,7 +310,7 @@ def test_rows_that_are_not_what_was_planned_are_not_published(
     plan_replay(one.context, request("differs", expression="offset < 10"))
     told = lake.read_manifest("replays/differs/plan.json")
     assert told is not None
-    told["steps"][0][3] += 1
+    told["steps"][0][2] += 1
     lake.write_manifest("replays/differs/plan.json", told)
     with pytest.raises(PipelineError, match="plan another one"):
         run_replay(one.context, "differs")
@@ -327,13 +325,12 @@ def test_large_messages_make_small_steps(spark: SparkSession, engine: EngineProc
     one = job(spark, lake, engine)
     archive_once(one.context, topics=["large"])
     plan = plan_replay(one.context, request("large", topic="large"))
-    assert max(step.bytes for step in plan.steps) <= STEP_BYTES_MAX
+    assert max(step.body_bytes for step in plan.steps) <= STEP_BYTES_MAX
     assert run_replay(one.context, "large") == 7
-    manifest_before = archive_of(lake, "large")
-    assert bodies_of(lake, manifest_before) == large
+    assert archive_of(lake, "large").bodies == large
     switch_on(engine, "target-large")
     archive_once(one.context, topics=["target-large"], include_replayed=["target-large"])
-    assert bodies_of(lake, archive_of(lake, "target-large")) == large
+    assert archive_of(lake, "target-large").bodies == large
 
 
 def test_a_slow_replay_waits_between_its_steps(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
@@ -350,24 +347,6 @@ def test_a_slow_replay_waits_between_its_steps(spark: SparkSession, engine: Engi
     assert one.reports[-1].state == WAITING
 
 
-def test_a_plan_of_an_earlier_version_finishes_with_the_rows_it_meant(
-    spark: SparkSession, engine: EngineProcess, lake: Lake
-) -> None:
-    one = job(spark, lake, engine)
-    plan = plan_replay(one.context, request("earlier", expression="body.kind = 'a' and body.n < 4000"))
-    rows = read_rows(lake, plan)
-    assert rows is not None
-    assert all(rows), "every third message matches"
-    # It noted no rows.
-    os.unlink(lake.within("replays/earlier/rows.json"))
-    expected = [body(n) for n in range(0, 4000, 3)]
-    assert run_replay(one.context, "earlier") == len(expected)
-    assert published(engine, "target-earlier", is_replayed=True) == expected
-    assert read_rows(lake, plan) == rows
-    # Of another plan, they are not taken.
-    assert read_rows(lake, replace(plan, created_ms=plan.created_ms + 1)) is None
-
-
 def test_noted_rows_that_are_damaged_are_found_anew(spark: SparkSession, engine: EngineProcess, lake: Lake) -> None:
     one = job(spark, lake, engine)
     plan = plan_replay(one.context, request("damaged", expression="body.kind = 'b' and body.n < 300"))
@@ -378,11 +357,11 @@ def test_noted_rows_that_are_damaged_are_found_anew(spark: SparkSession, engine:
     assert read_rows(lake, plan) == rows
 
 
-def test_rows_that_match_are_noted_as_they_are() -> None:
+def test_offsets_that_match_are_noted_as_they_are() -> None:
     rng = random.Random("rows")
     for share in (1.0, 0.5, 0.01):
-        rows = [5, *(row for row in range(6, 20_000) if rng.random() < share), 20_000]
-        step = ReplayStep(0, 5, 20_001, len(rows), 0, 0, 0)
-        packed = packed_rows(step, rng.sample(rows, len(rows)))
-        assert (packed == "") == (share == 1.0)
-        assert [5 + index for index, matches in enumerate(unpacked_rows(step, packed)) if matches] == rows
+        offsets = [5, *(one for one in range(6, 20_000) if rng.random() < share), 1 << 40]
+        packed = packed_offsets(np.array(offsets))
+        assert unpacked_offsets(ReplayStep(5, (1 << 40) + 1, len(offsets), 0), packed).tolist() == offsets
+    assert packed_offsets(np.arange(7, 99)) == ""
+    assert unpacked_offsets(ReplayStep(7, 99, 92, 0), "").tolist() == list(range(7, 99))

@@ -10,7 +10,7 @@ import pytest
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.worker.state import ENDING, RESTING, read_worker_state
-from tests.pipeline.archive_reading import archive_of, bodies_of, cursor_of, publish, switch_on
+from tests.pipeline.archive_reading import archive_of, cursor_of, publish, switch_on
 from tests.pipeline.worker.test_process import START_TIMEOUT_S, ready_worker, session
 from tests.support.processes.penstock_command import TIMEOUT_S
 from tests.support.processes.server import ROOT, ServerProcess
@@ -73,4 +73,4 @@ def test_a_worker_rests_and_comes_back_for_messages_and_none_is_lost_between(tmp
         wait_for_archive(server, 3)
         assert "the pipeline's worker rests; it is started again when there is work" in server.log
         assert "the pipeline's worker ended" not in server.log, "a rest is no failure"
-    assert bodies_of(lake, archive_of(lake, "orders")) == [b"first", b"second", b"third"]
+    assert archive_of(lake, "orders").bodies == [b"first", b"second", b"third"]

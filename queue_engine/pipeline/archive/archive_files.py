@@ -1,0 +1,99 @@
+"""Reads the data files of a topic's table: the rows of one topic, told from others of its name by their ids.
+
+A file may have rows of several topics of one name, and its rows may be in any order: compaction joins files.
+"""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from queue_engine.disk.no_follow import refuse_link
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path
+from queue_engine.pipeline.source.record_columns import hex_column
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.pipeline.tables.table_files import TableFile
+
+_IDENTIFYING = ("offset", "message_id", "server")
+
+
+def files_of(
+    table: LakeTable,
+    identity: ArchivedIdentity,
+    *,
+    start_time_ms: int | None = None,
+    end_time_ms: int | None = None,
+) -> list[TableFile]:
+    """The files at the table's version that may have rows of this topic and time, in the order of their offsets."""
+    found = []
+    for file in table.files():
+        low, high = file.minimum, file.maximum
+        if low["message_id"] > _id(identity, high["offset"]) or high["message_id"] < _id(identity, low["offset"]):
+            continue
+        if start_time_ms is not None and high["published_at"].timestamp() * 1000 < start_time_ms:
+            continue
+        if end_time_ms is not None and low["published_at"].timestamp() * 1000 >= end_time_ms:
+            continue
+        found.append(file)
+    return sorted(found, key=lambda file: (file.minimum["offset"], file.path))
+
+
+def _id(identity: ArchivedIdentity, offset: int) -> str:
+    return f"{identity.id_base + offset:016x}"
+
+
+class ArchiveFile:
+    """One data file, opened. path: relative to the topic's table."""
+
+    def __init__(self, storage: TableStorage, identity: ArchivedIdentity, path: str) -> None:
+        """Raises FileNotFoundError when it is gone, and other OSErrors."""
+        self._identity = identity
+        whole_path = posixpath.join(archive_path(identity.topic), path)
+        if storage.is_local:
+            refuse_link(storage.at(whole_path))
+        self._source = storage.filesystem.open_input_file(storage.at_filesystem(whole_path))
+        self._file = pq.ParquetFile(self._source)
+        self._has_server = "server" in self._file.schema_arrow.names
+
+    def close(self) -> None:
+        self._file.close()
+        self._source.close()
+
+    def groups_between(self, first_offset: int, next_offset: int) -> Iterator[int]:
+        """The row groups that may have rows with these offsets."""
+        metadata = self._file.metadata
+        names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+        column = names.index("offset")
+        for group in range(metadata.num_row_groups):
+            known = metadata.row_group(group).column(column).statistics
+            if known is None or not known.has_min_max or (known.min < next_offset and known.max >= first_offset):
+                yield group
+
+    @property
+    def group_count(self) -> int:
+        return int(self._file.metadata.num_row_groups)
+
+    def rows(self, group: int, columns: Sequence[str]) -> pa.Table:
+        """The topic's rows of a row group, by offset; with `offset` and these columns."""
+        wanted = dict.fromkeys(("offset", *columns))
+        read = [*dict.fromkeys((*_IDENTIFYING, *wanted))]
+        if not self._has_server:
+            read.remove("server")
+        found = self._file.read_row_group(group, columns=read)
+        mask = pc.equal(found.column("message_id"), _ids_of(self._identity, found.column("offset")))
+        if self._has_server:
+            # Null in files of earlier versions, which were this server's; compaction keeps it.
+            own = pc.fill_null(pc.equal(found.column("server"), self._identity.server), True)
+            mask = pc.and_(mask, own)
+        if not pc.all(mask).as_py():
+            found = found.filter(mask)
+        return found.select(list(wanted)).sort_by("offset")
+
+
+def _ids_of(identity: ArchivedIdentity, offsets: pa.ChunkedArray) -> pa.Array:
+    numbers: Any = offsets.to_numpy().astype("uint64") + identity.id_base
+    return hex_column(numbers)

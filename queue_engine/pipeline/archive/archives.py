@@ -1,0 +1,230 @@
+"""All archives of one lake: how far each topic is archived, and the commits that take it further.
+
+Two tables have a part of each step, and are committed in this order: the gaps, then the messages. The messages' commit
+is the one that counts; `gaps.py` says how a step that was killed in between goes on.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.pipeline.archive.gaps import Gaps
+from queue_engine.pipeline.archive.lake_identity import lake_identity
+from queue_engine.pipeline.archive.summary import ArchivedTopic, ArchiveSummary
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.tables.parquet_files import DataFile
+from queue_engine.pipeline.tables.table import FILE_AGE_MS_MAX, LakeTable
+from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+from queue_engine.vocabulary.errors import PipelineError
+
+logger = logging.getLogger(__name__)
+
+# A commit waits for the disk or the network most of its time.
+COMMIT_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One topic's messages from first_offset up to but not including next_offset, and the gaps beside them. is_first:
+    whether nothing was archived of the topic before. is_conversion: whether an earlier version wrote the files."""
+
+    identity: ArchivedIdentity
+    first_offset: int
+    next_offset: int
+    is_first: bool
+    files: Sequence[DataFile] = ()
+    gaps: Sequence[ArchiveGap] = ()
+    is_conversion: bool = False
+
+    @property
+    def archived(self) -> int | None:
+        """Where the archive ends before it."""
+        return None if self.is_first else self.first_offset
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.files)
+
+
+class Archives:
+    """The archives in the lake of `tables`, as one process knows them; only the holder of the lake makes one.
+
+    identity: the lake's. summary: what pages show, kept up with the commits.
+    """
+
+    def __init__(self, lake: Lake, tables: LakeTables, server: str, clock: Clock) -> None:
+        """server: the identity of the data directory. Raises LakeDamagedError, StoreError, TableError."""
+        self._server = server
+        self._tables = tables
+        self._clock = clock
+        self._gaps = Gaps(tables)
+        self._next: dict[ArchivedIdentity, int | None] = {}
+        self._settled: set[ArchivedIdentity] = set()  # no gap is recorded behind their messages
+        self.identity = lake_identity(tables.storage, self._gaps)
+        self.summary = ArchiveSummary(lake, clock)
+        if self.summary.is_new:
+            self._sum_up_all()
+
+    # How far.
+
+    def next_offset(self, identity: ArchivedIdentity) -> int | None:
+        """The next offset to be archived; None when nothing was archived of it. Raises StoreError, TableError."""
+        if identity not in self._next:
+            # Only this process commits for it.
+            self._next[identity] = archive_table(self._tables, identity.topic).transaction(identity.app_id)
+        return self._next[identity]
+
+    def recorded_to(self, identity: ArchivedIdentity) -> int | None:
+        """Where the step ended that was killed between its gaps' commit and its messages'; None when there is none."""
+        if identity in self._settled:
+            return None
+        (recorded,) = self._gaps.next_offsets([identity])
+        archived = self.next_offset(identity)
+        if recorded is not None and recorded > (-1 if archived is None else archived):
+            return recorded
+        self._settled.add(identity)
+        return None
+
+    # Commits.
+
+    def commit(self, commits: Sequence[Commit]) -> dict[ArchivedIdentity, PipelineError | None]:
+        """Commit messages with their gaps, durably and once. Returns the error of each topic that was not committed.
+
+        Raises StoreError, TableError when the gaps can't be committed: then nothing of it counts.
+        """
+        now_ms = self._clock.time_ns() // NS_PER_MS
+        gaps = {one.identity: self._new_gaps(one, now_ms) for one in commits}
+        self._gaps.commit(gaps, {one.identity: one.next_offset for one in commits})
+        with ThreadPoolExecutor(min(COMMIT_THREADS, len(commits)), "archive-commit") as pool:
+            errors = list(pool.map(self._commit_messages, commits))
+        for one, error in zip(commits, errors, strict=True):
+            if error is None:
+                self._next[one.identity] = one.next_offset
+                self._settled.discard(one.identity)
+                self._sum_up(one, gaps[one.identity], now_ms)
+            else:
+                # The outcome may be unknown: the table is asked again.
+                self._next.pop(one.identity, None)
+                self._settled.discard(one.identity)
+        return {one.identity: error for one, error in zip(commits, errors, strict=True)}
+
+    def _new_gaps(self, one: Commit, now_ms: int) -> list[ArchiveGap]:
+        gaps = list(one.gaps)
+        if one.is_first:
+            gaps.insert(0, ArchiveGap(one.first_offset, one.first_offset, BEGIN, now_ms))
+        if gaps and self.recorded_to(one.identity) is not None:
+            gaps = self._gaps.not_recorded(one.identity, one.archived, gaps)
+        return gaps
+
+    def _commit_messages(self, one: Commit) -> PipelineError | None:
+        try:
+            table = archive_table(self._tables, one.identity.topic)
+            # No vacuum takes files of an earlier version for leftovers: their names are others.
+            age_ms_max = None if one.is_conversion else FILE_AGE_MS_MAX
+            app_id = one.identity.app_id
+            table.commit(one.files, app_id, one.next_offset, after=one.archived, age_ms_max=age_ms_max)
+        except PipelineError as exc:
+            return exc
+        return None
+
+    # What pages show.
+
+    def _sum_up(self, one: Commit, gaps: Sequence[ArchiveGap], now_ms: int) -> None:
+        known = self.summary.topics.get(one.identity.topic)
+        version = archive_table(self._tables, one.identity.topic).version
+        if known is None or known.table_version != version - 1 or _identity_of(known) != one.identity:
+            self._sum_up_anew(one.identity, now_ms)
+            return
+        times = [time for file in one.files for time in _times_of(file)]
+        times += [time for time in (known.first_time_ms, known.last_time_ms) if time is not None]
+        self.summary.put(
+            replace(
+                known,
+                next_offset=one.next_offset,
+                rows=known.rows + one.rows,
+                bytes=known.bytes + sum(file.size for file in one.files),
+                file_count=known.file_count + len(one.files),
+                first_time_ms=min(times, default=None),
+                last_time_ms=max(times, default=None),
+                table_version=version,
+                committed_ms=now_ms,
+                error="",
+            ).with_gaps(list(gaps))
+        )
+
+    def _sum_up_anew(self, identity: ArchivedIdentity, committed_ms: int) -> None:
+        try:
+            end = self.next_offset(identity)
+            if end is None:
+                return  # killed before its first messages were committed
+            gaps = self._gaps.read(identity.topic).get(identity, [])
+            self.summary.put(summed_up(archive_table(self._tables, identity.topic), identity, end, gaps, committed_ms))
+        except PipelineError as exc:
+            known = self.summary.topics.get(identity.topic)
+            nothing = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
+            self.summary.put(replace(known or nothing, error=str(exc)))
+
+    def _sum_up_all(self) -> None:
+        """Every archive of the lake, from the tables."""
+        newest: dict[str, ArchivedIdentity] = {}
+        for identity in self._gaps.read():
+            known = newest.get(identity.topic, identity)
+            newest[identity.topic] = max(identity, known, key=lambda one: (one.server == self._server, one.number))
+        for identity in newest.values():
+            self._sum_up_anew(identity, 0)
+
+    def note_error(self, identity: ArchivedIdentity, error: BaseException) -> None:
+        """Show an error with the topic until its next commit."""
+        known = self.summary.topics.get(identity.topic)
+        if known is not None:
+            self.summary.put(replace(known, error=str(error)[:500]))
+
+
+def _identity_of(one: ArchivedTopic) -> ArchivedIdentity:
+    return ArchivedIdentity(one.topic, one.server, one.number, one.id_base)
+
+
+def _times_of(file: DataFile) -> list[int]:
+    """The first and the last publish time in a file, Unix ms."""
+    values = orjson.loads(file.statistics)
+    texts = [values[bound].get("published_at") for bound in ("minValues", "maxValues")]
+    return [int(datetime.fromisoformat(text).timestamp() * 1000) for text in texts if text]
+
+
+def summed_up(
+    table: LakeTable, identity: ArchivedIdentity, next_offset: int, gaps: list[ArchiveGap], committed_ms: int
+) -> ArchivedTopic:
+    """A topic summed up from its table, as that is at its version. identity: the newest of the name; gaps: its own."""
+    files = table.files()
+    times = [one for file in files if (one := _bounds_of(file.minimum, file.maximum)) is not None]
+    begins = [gap.first_offset for gap in gaps if gap.reason == BEGIN]
+    return ArchivedTopic(
+        topic=identity.topic,
+        server=identity.server,
+        number=identity.number,
+        id_base=identity.id_base,
+        first_offset=min(begins, default=next_offset),
+        next_offset=next_offset,
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.size for file in files),
+        file_count=len(files),
+        first_time_ms=min((first for first, _ in times), default=None),
+        last_time_ms=max((last for _, last in times), default=None),
+        table_version=table.version,
+        committed_ms=committed_ms,
+    ).with_gaps(gaps)
+
+
+def _bounds_of(minimum: Mapping[str, Any], maximum: Mapping[str, Any]) -> tuple[int, int] | None:
+    first, last = minimum.get("published_at"), maximum.get("published_at")
+    if not isinstance(first, datetime) or not isinstance(last, datetime):
+        return None
+    return int(first.timestamp() * 1000), int(last.timestamp() * 1000)

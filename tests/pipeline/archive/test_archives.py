@@ -1,0 +1,246 @@
+"""The commits of a step: killed between both, done again, refused or lost, each message and each gap counts once."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from queue_engine.pipeline.archive import archives as archives_module
+from queue_engine.pipeline.archive.archive_gap import BEGIN, DAMAGED, GONE, REPLAYED, ArchiveGap
+from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
+from queue_engine.pipeline.archive.archives import Archives, Commit
+from queue_engine.pipeline.archive.gaps import ABSENT, Gaps, gaps_to
+from queue_engine.pipeline.archive.lake_identity import NAME
+from queue_engine.pipeline.archive.summary import SUMMARY_NAME, read_summary
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, StoreError, TableTransactionError
+from queue_engine.wire.cursor import CursorGapStats, CursorStats
+from tests.pipeline.archive_reading import Archived, archive_of
+from tests.pipeline.archive_reading import archives as archives_in
+from tests.support.clock import ManualClock
+
+SERVER = "5f1c"
+ORDERS = ArchivedIdentity("orders", SERVER, 3, 0xABC)
+TIME = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    lake = Lake(str(tmp_path / "pipeline"), clock=ManualClock())
+    with lake.lock():
+        yield lake
+
+
+def opened(lake: Lake) -> Archives:
+    """As a process that has just started."""
+    return Archives(lake, LakeTables(TableStorage(lake.path)), SERVER, ManualClock())
+
+
+def file(lake: Lake, first: int, after: int, one: ArchivedIdentity = ORDERS) -> DataFile:
+    offsets = list(range(first, after))
+    columns = [
+        offsets,
+        [TIME] * len(offsets),
+        [f"{one.id_base + offset:016x}" for offset in offsets],
+        [None] * len(offsets),
+        [b"%d" % offset for offset in offsets],
+        [False] * len(offsets),
+        [one.server] * len(offsets),
+    ]
+    table = pa.table(dict(zip(FILE_COLUMNS.names, columns, strict=True)), schema=FILE_COLUMNS)
+    path = archive_path(one.topic)
+    return write_data_file(TableStorage(lake.path), path, FILE_COLUMNS, {"date": "2026-11-20"}, [table])
+
+
+def commit(archives: Archives, *commits: Commit) -> None:
+    for error in archives.commit(commits).values():
+        if error is not None:
+            raise error
+
+
+def reasons(one: Archived) -> list[tuple[int, int, str, int]]:
+    return [(gap.first_offset, gap.next_offset, gap.reason, gap.count) for gap in one.gaps]
+
+
+def test_rows_and_gaps_add_up_and_are_summed_up(lake: Lake) -> None:
+    archives = opened(lake)
+    assert archives.next_offset(ORDERS) is None
+    damaged = ArchiveGap(12, 14, DAMAGED, 5)
+    commit(archives, Commit(ORDERS, 10, 20, True, [file(lake, 10, 12), file(lake, 14, 20)], [damaged]))
+    commit(archives, Commit(ORDERS, 20, 25, False, [file(lake, 20, 23)], [ArchiveGap(23, 25, ABSENT, 6)]))
+    assert archives.next_offset(ORDERS) == 25
+    one = archive_of(lake, "orders")
+    assert (one.begin_offset, one.next_offset, one.version) == (10, 25, 2)
+    assert reasons(one) == [(12, 14, "damaged", 2), (23, 25, "absent", 2)]
+    archives.summary.write(is_last=True)
+    found = (read_summary(lake) or {})["orders"]
+    assert (found.first_offset, found.next_offset, found.rows, found.file_count) == (10, 25, 11, 3)
+    assert (found.damaged_count, found.table_version, found.server) == (2, 2, SERVER)
+    assert found.first_time_ms == found.last_time_ms == int(TIME.timestamp() * 1000)
+    # Lost or damaged, it is made anew from the tables.
+    for change in (lambda path: path.unlink(), lambda path: path.write_bytes(b"{}\n")):
+        change(Path(lake.within(SUMMARY_NAME)))
+        anew = opened(lake).summary.topics["orders"]
+        assert anew == type(found)(**{**_fields(found), "committed_ms": anew.committed_ms})
+
+
+def _fields(one: object) -> dict[str, object]:
+    return {name: getattr(one, name) for name in one.__slots__}  # type: ignore[attr-defined]
+
+
+def killed_behind_the_gaps(lake: Lake, one: Commit) -> None:
+    """As a process leaves it that was killed between the commit of the gaps and that of the messages."""
+    archives = opened(lake)
+    archives._commit_messages = lambda _: PipelineError("killed")  # type: ignore[method-assign,assignment,return-value]
+    with pytest.raises(PipelineError, match="killed"):
+        commit(archives, one)
+    assert Gaps(LakeTables(TableStorage(lake.path))).next_offsets([one.identity]) == [one.next_offset]
+
+
+def test_killed_between_gaps_and_messages_the_same_step_counts_each_gap_once(lake: Lake) -> None:
+    commit(opened(lake), Commit(ORDERS, 0, 10, True, [file(lake, 0, 10)]))
+    gaps = [ArchiveGap(12, 14, DAMAGED, 5), ArchiveGap(15, 19, REPLAYED, 5, 3)]
+    killed_behind_the_gaps(lake, Commit(ORDERS, 10, 20, False, [], gaps))
+    archives = opened(lake)
+    assert (archives.next_offset(ORDERS), archives.recorded_to(ORDERS)) == (10, 20)
+    files = [file(lake, 10, 12), file(lake, 14, 16), file(lake, 19, 20)]
+    commit(archives, Commit(ORDERS, 10, 20, False, files, gaps))
+    assert archives.recorded_to(ORDERS) is None
+    assert reasons(archive_of(lake, "orders")) == [(12, 14, "damaged", 2), (15, 19, "replayed", 3)]
+
+
+def test_killed_in_the_first_step_it_begins_once(lake: Lake) -> None:
+    killed_behind_the_gaps(lake, Commit(ORDERS, 5, 20, True, [file(lake, 5, 20)]))
+    commit(opened(lake), Commit(ORDERS, 5, 20, True, [file(lake, 5, 20)]))
+    one = archive_of(lake, "orders")
+    assert (one.begin_offset, one.next_offset, one.gaps) == (5, 20, ())
+
+
+@pytest.mark.parametrize("begin", [13, 20, 30])
+def test_what_the_log_has_lost_since_such_a_kill_becomes_a_gap_beside_those_that_are_there(
+    lake: Lake, begin: int
+) -> None:
+    commit(opened(lake), Commit(ORDERS, 0, 10, True, [file(lake, 0, 10)]))
+    killed_behind_the_gaps(lake, Commit(ORDERS, 10, 20, False, [], [ArchiveGap(12, 14, DAMAGED, 5)]))
+    archives = opened(lake)
+    commit(archives, Commit(ORDERS, 10, begin, False, [], [ArchiveGap(10, begin, GONE, 6)]))
+    commit(
+        archives,
+        Commit(
+            ORDERS,
+            begin,
+            40,
+            False,
+            [file(lake, max(begin, 14), 40)],
+            [ArchiveGap(13, 14, DAMAGED, 7)] if begin == 13 else [],
+        ),
+    )
+    one = archive_of(lake, "orders")
+    assert one.next_offset == 40
+    assert (12, 14, "damaged", 2) in reasons(one)
+
+
+def test_a_commit_of_many_topics_is_one_of_gaps_and_one_refused_topic_stops_no_other(lake: Lake) -> None:
+    archives = opened(lake)
+    others = [ArchivedIdentity(f"t{number}", SERVER, number, 1 + number) for number in range(6)]
+    archives.commit([Commit(one, 0, 2, True, [file(lake, 0, 2, one)]) for one in others])
+    assert {one.version for one in archives_in(lake)} == {1}
+    assert archive_table(LakeTables(TableStorage(lake.path)), "t0").version == 1
+    # Another server of the same identity, as from a copied directory, moves one of them on.
+    stranger = archive_table(LakeTables(TableStorage(lake.path)), "t3")
+    stranger.commit([], others[3].app_id, 3, after=2)
+    errors = archives.commit([Commit(one, 2, 4, False, [file(lake, 2, 4, one)]) for one in others])
+    assert [one.topic for one, error in errors.items() if error is not None] == ["t3"]
+    assert isinstance(errors[others[3]], TableTransactionError)
+    assert archives.next_offset(others[3]) == 3
+    assert [archives.next_offset(one) for one in others if one != others[3]] == [4] * 5
+
+
+def test_topics_of_two_servers_and_numbers_share_a_table_and_are_told_apart(lake: Lake) -> None:
+    archives = opened(lake)
+    anew = ArchivedIdentity("orders", SERVER, 4, 0xDEF)
+    commit(archives, Commit(ORDERS, 0, 3, True, [file(lake, 0, 3)]))
+    commit(archives, Commit(anew, 0, 2, True, [file(lake, 0, 2, anew)]))
+    other = ArchivedIdentity("orders", "other", 9, 0xABC)
+    commit(
+        Archives(lake, LakeTables(TableStorage(lake.path)), "other", ManualClock()),
+        Commit(other, 0, 5, True, [file(lake, 0, 5, other)]),
+    )
+    found = {one.identity: one.rows.num_rows for one in archives_in(lake)}
+    assert found == {ORDERS: 3, anew: 2, other: 5}
+    Path(lake.within(SUMMARY_NAME)).unlink(missing_ok=True)
+    shown = opened(lake).summary.topics["orders"]
+    assert (shown.number, shown.next_offset, shown.rows) == (4, 2, 10), "the newest of this server, and all rows"
+
+
+def test_a_lake_keeps_its_identity_and_a_damaged_one_is_refused(lake: Lake) -> None:
+    identity = opened(lake).identity
+    assert opened(lake).identity == identity
+    path = Path(lake.within(NAME))
+    data = path.read_bytes()
+    path.unlink()
+    assert opened(lake).identity == identity, "two that begin it at once find the same"
+    path.write_bytes(data.replace(identity[:4].encode(), b"0000"))
+    with pytest.raises(LakeDamagedError, match="can't be told which lake this is"):
+        opened(lake)
+
+
+def test_where_the_store_fails_nothing_counts_and_the_next_try_goes_on(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = opened(lake)
+    one = Commit(ORDERS, 0, 3, True, [file(lake, 0, 3)], [ArchiveGap(3, 5, ABSENT, 1)])
+
+    def refuse(*_: object) -> None:
+        raise StoreError("the store does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archives_module.Gaps, "commit", refuse)
+        with pytest.raises(StoreError):
+            archives.commit([one])
+    assert archives_in(lake) == []
+    commit(archives, Commit(ORDERS, 0, 5, True, one.files, one.gaps))
+    assert archive_of(lake, "orders").reasons == [(3, 5, "absent")]
+
+
+def cursor(*, offset: int, gaps: list[tuple[int, int, str]]) -> CursorStats:
+    return CursorStats(
+        cursor="archive",
+        topic="orders",
+        number=3,
+        id_base=0xABC,
+        offset=offset,
+        end_offset=offset,
+        synced_offset=offset,
+        oldest_offset=0,
+        depth=0,
+        lag_bytes=0,
+        retention_bytes=0,
+        created_ms=1,
+        is_warned=False,
+        gaps=tuple(CursorGapStats(first, after, reason, 7) for first, after, reason in gaps),
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "given", "expected"),
+    [
+        (100, [], [(50, 100, "off")]),
+        (60, [], [(50, 100, "gone")]),
+        (100, [(0, 50, "retention")], [(50, 100, "off")]),
+        (100, [(40, 70, "retention"), (70, 100, "retention")], [(50, 70, "retention"), (70, 100, "retention")]),
+        (100, [(60, 70, "retention")], [(50, 60, "off"), (60, 70, "retention"), (70, 100, "off")]),
+    ],
+)
+def test_what_lies_before_the_place_where_it_goes_on_is_a_gap_with_its_reason(
+    offset: int, given: list[tuple[int, int, str]], expected: list[tuple[int, int, str]]
+) -> None:
+    found = gaps_to(50, cursor(offset=offset, gaps=given), 100, 5)
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in found] == expected
+    assert sum(gap.count for gap in found) == 50
+    assert BEGIN not in {gap.reason for gap in found}
