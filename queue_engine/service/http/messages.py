@@ -23,7 +23,7 @@ from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.log_answers import text_of
-from queue_engine.service.http.log_queries import QueryError, whole_number
+from queue_engine.service.http.log_queries import QueryError, message_key_of, whole_number
 from queue_engine.service.http.query import Query, publish_topic, query_of
 from queue_engine.service.http.reference import parameters
 from queue_engine.service.http.reference.content_types import JSON
@@ -72,6 +72,7 @@ class MessageRoutes:
             since_ns=_time_ns(query, parameters.SINCE_MS),
             until_ns=_time_ns(query, parameters.UNTIL_MS),
             attempts_min=whole_number(query, parameters.ATTEMPTS_MIN),
+            key=message_key_of(query) or b"",
             preview_bytes=whole_number(query, parameters.PREVIEW_BYTES),
         )
         page = _done(lambda: self._engine.messages.list(topic, channel, wanted))

@@ -265,7 +265,8 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
 
 @causes(400, "INVALID_STORAGE")
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
-    further = {"/pub": {"key": "k"}, "/channel/create": {"start": "start"}}.get(path, {})
+    key = {"key": "k"}
+    further = {"/pub": key, "/channel/messages": key, "/channel/create": {"start": "start"}}.get(path, {})
     if path == "/topic/create":
         return await good.send(path, storage="cloud")
     return await good.send(path, **{"topic": "old", **further})

@@ -16,6 +16,29 @@ async def with_messages(server: Server, *bodies: bytes) -> None:
     settle(server.engine)
 
 
+async def test_a_list_finds_a_key_in_each_state(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        await server.request("POST", "/topic/create?topic=orders&storage=log")  # only the log keeps keys
+        await with_messages(server)
+        for number in range(6):
+            key = "red%20one" if number % 2 else "blue"
+            await server.request("POST", f"/pub?topic=orders&key={key}", b"%d" % number)
+        settle(server.engine)
+        client = Client(server.engine, "orders", "billing", ready=2)
+        server.engine.clients.pop(client.consumer.key)
+        path = f"/channel/messages?{NAMES}&key=red%20one"
+        waiting = await server.request("GET", path)
+        assert [(one["offset"], one["key"]) for one in waiting.json["messages"]] == [(5, "red one"), (3, "red one")]
+        assert [one["offset"] for one in (await server.request("GET", f"{path}&limit=1")).json["messages"]] == [5]
+        held = await server.request("GET", f"{path}&state=in_flight")
+        assert [one["offset"] for one in held.json["messages"]] == [1]
+        assert (await server.request("GET", f"/channel/messages?{NAMES}&key=green")).json["messages"] == []
+        for wrong, why in ((f"{path}&sort=age", "sort=age"), (f"/channel/messages?{NAMES}&key=", "key has 0 bytes")):
+            refused = await server.request("GET", wrong)
+            assert refused.status == 400
+            assert why in refused.json["detail"]
+
+
 async def test_a_list_shows_each_state_and_consumes_nothing(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         await with_messages(server, b"one", b"two", b"\xff\xfe")

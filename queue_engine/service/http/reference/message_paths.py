@@ -42,9 +42,10 @@ MESSAGES = {
             parameters.SINCE_MS,
             parameters.UNTIL_MS,
             parameters.ATTEMPTS_MIN,
+            parameters.ROWS_KEY,
             parameters.PREVIEW_BYTES,
         ),
-        errors=(*_NAMED, errors.NOT_AUDITED),
+        errors=(*_NAMED, errors.STORAGE_INVALID, errors.NOT_AUDITED),
     ),
     "/channel/message": Endpoint(
         "One message of a channel, by its id or its offset, with its state and its whole body.",

@@ -221,6 +221,7 @@ CURSOR_START_PLACE = Place(
 WANTED_KEY = replace(KEY, text="the messages with this key, the newest first; alone, or with before")
 BEFORE = replace(OFFSET, name="before", text="with key: those at offsets below this one; next_before of an answer")
 BY_KEY = (WANTED_KEY, BEFORE)
+ROWS_KEY = replace(KEY, text="only messages with this key, the newest first; of the log, and not with sort")
 TRASH_ID = WholeNumber("id", "the entry's id, as /trash lists it", least=1, most=NUMBER_MAX)
 TRASH_SWAP = Word(
     "swap",
