@@ -4,18 +4,26 @@
 
 Each round starts the server on the same data directory, loads it from threads, kills it at a moment of chance, starts
 it again, and takes everything that waits. A message is accounted for when a consumer sent FIN for it before the kill,
-or when it comes after it.
+or when it comes after it. Meanwhile an operator of each channel finishes messages that wait, are deferred or in flight
+by their ids, which never come again once that was answered, and pauses it with a reason and an end: it is paused after
+the restart as the last answer said, and resumes by itself at the end.
 """
 
+import base64
+import http.client
 import random
 import sys
 import tempfile
 import threading
 import time
+import urllib.error
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
+
 from tests.support.nsq_socket import Message, NsqSocket, mpub_body, sized
+from tests.support.processes.engine_api import EngineApi
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
@@ -26,8 +34,15 @@ PRODUCERS = 8
 CONSUMERS_EACH = 2
 POLICIES = ("always", "interval", "os")
 ACKNOWLEDGED_MIN = 100  # of a round, before the kill
+ACTS_MIN = 3  # of each operator
 # Segments of a megabyte: every round fills some.
 OPTIONS = ("--log-segment-bytes=1048576", "--max-body-size=65536", "--max-msg-size=65536", "--sync-interval=50ms")
+
+
+STATES = ("waiting", "deferred", "in_flight")
+BY_HAND_MAX = 3
+# A pause that ends while the server is down or a moment later, and one that does not end by itself here.
+SOON, LATE = "500ms", "5h"
 
 
 class LostError(AssertionError):
@@ -37,10 +52,11 @@ class LostError(AssertionError):
 class Round:
     """The load of one round, and what it knows when the server is gone."""
 
-    def __init__(self, number: int, port: int, rng: random.Random) -> None:
+    def __init__(self, number: int, server: ServerProcess, rng: random.Random) -> None:
         self._number = number
-        self._port = port
-        self._seeds = [rng.random() for _ in range(PRODUCERS + CONSUMERS_EACH * len(CHANNELS))]
+        self._server: EngineApi = server
+        self._port = server.tcp_port
+        self._seeds = [rng.random() for _ in range(PRODUCERS + (CONSUMERS_EACH + 1) * len(CHANNELS))]
         self._lock = threading.Lock()
         self.errors: list[Exception] = []
         self.sent: set[bytes] = set()
@@ -49,6 +65,9 @@ class Round:
         self.finished_at: dict[str, dict[bytes, float]] = {channel: {} for channel in CHANNELS}
         self.finished: dict[str, set[bytes]] = {channel: set() for channel in CHANNELS}
         self.attempts: dict[str, dict[bytes, int]] = {channel: {} for channel in CHANNELS}
+        self.finished_by_hand: dict[str, set[bytes]] = {channel: set() for channel in CHANNELS}  # that was answered
+        self.act_count = dict.fromkeys(CHANNELS, 0)  # of the operator that were answered
+        self.pauses: dict[str, set[str]] = {channel: {""} for channel in CHANNELS}  # reasons that it may have; "": none
 
     def start(self) -> list[threading.Thread]:
         works: list[Callable[[random.Random], None]] = [
@@ -56,6 +75,7 @@ class Round:
         ]
         for channel in CHANNELS:
             works += [lambda rng, where=channel: self._consume(where, rng)] * CONSUMERS_EACH
+            works.append(lambda rng, where=channel: self._operate(where, rng))
         threads = [
             threading.Thread(target=self._until_the_end, args=(work, random.Random(seed)))
             for work, seed in zip(works, self._seeds, strict=True)
@@ -64,10 +84,14 @@ class Round:
             thread.start()
         return threads
 
+    def has_enough(self) -> bool:
+        has_acts = min(self.act_count.values()) >= ACTS_MIN
+        return bool(self.errors) or (has_acts and len(self.acknowledged) > ACKNOWLEDGED_MIN)
+
     def _until_the_end(self, work: Callable[[random.Random], None], rng: random.Random) -> None:
         try:
             work(rng)
-        except (EOFError, OSError):
+        except (EOFError, OSError, http.client.HTTPException):
             pass  # killed
         except Exception as exc:
             self.errors.append(exc)
@@ -100,12 +124,76 @@ class Round:
                     seen = self.attempts[channel]
                     seen[message.body] = max(seen.get(message.body, 0), message.attempts)
                 if rng.random() < 0.1:
-                    client.send(b"REQ %b 0\n" % message.id)
+                    client.send(b"REQ %b %d\n" % (message.id, rng.choice((0, 0, 300))))
                 elif rng.random() < 0.9:
                     with self._lock:
                         self.finished[channel].add(message.body)
                         self.finished_at[channel][message.body] = time.monotonic()
                     client.finish(message)
+
+    def _operate(self, channel: str, rng: random.Random) -> None:
+        names = f"topic={TOPIC}&channel={channel}"
+        for number in range(1_000_000):
+            time.sleep(rng.uniform(0, 0.02))
+            if rng.random() < 0.7:
+                self._finish_by_hand(channel, names, rng)
+                continue
+            reason = f"{rng.choice((SOON, LATE))} {self._number}.{number}"
+            how_long = reason.split()[0]
+            self._pausing(channel, reason, f"/channel/pause?{names}&for={how_long}&reason={reason.replace(' ', '+')}")
+            time.sleep(rng.uniform(0, 0.05))
+            if rng.random() < 0.7:
+                self._pausing(channel, "", f"/channel/unpause?{names}")
+
+    def _pausing(self, channel: str, reason: str, path: str) -> None:
+        with self._lock:
+            self.pauses[channel].add(reason)
+        self._server.http("POST", path)
+        with self._lock:
+            self.pauses[channel] = {reason}
+            self.act_count[channel] += 1
+
+    def _finish_by_hand(self, channel: str, names: str, rng: random.Random) -> None:
+        state = rng.choice(STATES)
+        rows = orjson.loads(self._server.http("GET", f"/channel/messages?{names}&state={state}&limit=50"))["messages"]
+        bodies: dict[str, bytes] = {}
+        for row in rng.sample(rows, min(len(rows), BY_HAND_MAX)):
+            try:
+                answer = self._server.http("GET", f"/channel/message?{names}&id={row['id']}")
+            except urllib.error.HTTPError:
+                continue  # finished meanwhile
+            bodies[row["id"]] = _body_of(orjson.loads(answer)["message"])
+        if not bodies:
+            return
+        with self._lock:
+            self.finished[channel].update(bodies.values())
+        answer = self._server.http("POST", f"/channel/message/finish?{names}", "\n".join(bodies).encode())
+        done = [bodies[result["asked"]] for result in orjson.loads(answer)["results"] if not result["code"]]
+        with self._lock:
+            self.finished_by_hand[channel].update(done)
+            self.act_count[channel] += bool(done)
+            self.finished_at[channel].update(dict.fromkeys(done, time.monotonic()))
+
+
+def _body_of(message: dict[str, str]) -> bytes:
+    return message["body"].encode() if "body" in message else base64.b64decode(message["body_base64"])
+
+
+def resume(server: ServerProcess, load: Round, channel: str) -> None:
+    """A channel is paused after a restart as the last answer said. One whose pause ends resumes by itself, another one
+    here. Raises LostError."""
+    stats = server.channel_stats(TOPIC, channel)
+    reason = stats["pause"]["reason"] if stats["paused"] else ""
+    # A pause that ends may be over.
+    may_be = load.pauses[channel] | {"" for one in load.pauses[channel] if one.startswith(SOON)}
+    if reason not in may_be:
+        raise LostError(f"{channel}: paused by {reason!r}, which should be one of {sorted(may_be)}")
+    if reason.startswith(LATE):
+        hours = (stats["pause"]["until_ms"] - stats["pause"]["since_ms"]) / 3_600_000
+        if not 4.9 < hours < 5.1:
+            raise LostError(f"{channel}: the pause of 5 h ends after {hours:.2f} h")
+        server.http("POST", f"/channel/unpause?topic={TOPIC}&channel={channel}")
+    wait_for(f"the end of {channel}'s pause", lambda: not server.channel_stats(TOPIC, channel)["paused"])
 
 
 def judge(load: Round, channel: str, found: list[Message]) -> None:
@@ -116,6 +204,9 @@ def judge(load: Round, channel: str, found: list[Message]) -> None:
     alien = bodies - load.sent
     if alien:
         raise LostError(f"{channel}: {len(alien)} messages were never published, such as {min(alien)[:40]!r}")
+    again = bodies & load.finished_by_hand[channel]
+    if again:
+        raise LostError(f"{channel}: {len(again)} messages finished by hand come again, such as {min(again)[:40]!r}")
     lost = load.acknowledged - load.finished[channel] - bodies
     if lost:
         raise LostError(f"{channel}: {len(lost)} acknowledged messages are lost, such as {min(lost)[:40]!r}")
@@ -127,6 +218,7 @@ def judge(load: Round, channel: str, found: list[Message]) -> None:
 
 def drain(server: ServerProcess, channel: str) -> list[Message]:
     """Consume and finish every waiting message, as many as the server reports."""
+    wait_for("what is deferred", lambda: not server.channel_stats(TOPIC, channel)["deferred_count"])
     depth = int(server.channel_stats(TOPIC, channel)["depth"])
     found = []
     with NsqSocket(server.tcp_port) as client:
@@ -154,10 +246,10 @@ def run(directory: Path, kills: int, seed: int, *, policy: str, tell: Callable[[
             server.http("POST", f"/topic/create?topic={TOPIC}")
             server.http("POST", f"/channel/create?topic={TOPIC}&channel={channel}")
         for number in range(kills):
-            load = Round(number, server.tcp_port, rng)
+            load = Round(number, server, rng)
             threads = load.start()
             time.sleep(rng.uniform(0.1, 0.6))
-            wait_for("enough to be lost", lambda load=load: len(load.acknowledged) > ACKNOWLEDGED_MIN or load.errors)
+            wait_for("enough to be lost", load.has_enough)
             server.kill9()
             for thread in threads:
                 thread.join()
@@ -165,6 +257,7 @@ def run(directory: Path, kills: int, seed: int, *, policy: str, tell: Callable[[
                 raise load.errors[0]
             server.start()
             for channel in CHANNELS:
+                resume(server, load, channel)
                 judge(load, channel, drain(server, channel))
             total += len(load.acknowledged)
             tell(f"{policy} {number + 1}/{kills}: {total} messages acknowledged, none lost")

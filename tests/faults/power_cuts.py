@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults.kill_runs import CHANNELS, OPTIONS, TOPIC, LostError, Round, drain
+from tests.faults.kill_runs import CHANNELS, OPTIONS, TOPIC, LostError, Round, drain, resume
 from tests.support.processes.engine_process import EngineProcess
 
 IMAGE_BYTES = 192 << 20
@@ -114,7 +114,7 @@ def run(disk: Disk, cuts: int, seed: int, policy: str) -> None:
         server.http("POST", f"/channel/create?topic={TOPIC}&channel={channel}")
     acknowledged = suffix = 0
     for number in range(cuts):
-        load = Round(number, server.tcp_port, rng)
+        load = Round(number, server, rng)
         threads = load.start()
         time.sleep(rng.uniform(0.1, 2.0))
         disk.cut(server.pid)
@@ -127,6 +127,7 @@ def run(disk: Disk, cuts: int, seed: int, policy: str) -> None:
         disk.go_on()
         server.start()
         for channel in CHANNELS:
+            resume(server, load, channel)
             bodies = {message.body for message in drain(server, channel)}
             suffix += judge(load, channel, bodies, cut_at_s, policy)
         acknowledged += len(load.acknowledged)

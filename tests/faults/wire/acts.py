@@ -5,24 +5,24 @@ import time
 from collections.abc import Callable
 
 from tests.faults.wire.client import WireClient, WireClosedError
-from tests.faults.wire.model import BrokenPromiseError, ModelChannel, ModelTopic, Place
+from tests.faults.wire.model import BrokenPromiseError, ModelChannel, Place
+from tests.faults.wire.quarantine_acts import QuarantineActs
 from tests.faults.wire.setting import MSG_TIMEOUT_MS
+from tests.faults.wire.trash_acts import TrashActs
 from tests.faults.wire.world import RDY_MAX, WireConsumer, World
 from tests.support.nsq_socket import FRAME_ERROR, mpub_body, sized
 
-TOPICS = ("orders", "events")
 CHANNELS = ("billing", "archive")
 CONSUMERS_MAX = 6
 DELAYS_MS = (0, 0, 0, 1, 50, 400, 1_500)
 
 
-class Acts:
+class Acts(TrashActs, QuarantineActs):
     """One act after the other. The names of the methods are what a failing run lists."""
 
     def __init__(self, world: World, seed: str) -> None:
-        self._world = world
+        super().__init__(world, random.Random(seed))
         self._seed = seed
-        self._rng = random.Random(seed)
         self.done: list[str] = []
         weights: dict[Callable[[], str], int] = {
             self._publish: 24,
@@ -41,6 +41,8 @@ class Acts:
             self._empty_and_restore: 2,
             self._delete_and_restore: 1,
             self._quarantine_and_redrive: 2,
+            self._redrive_at_a_rate: 2,
+            self._delete_topic_and_restore: 2,
             self._seek: 3,
             self._create_at_start: 1,
             self._delete: 1,
@@ -62,20 +64,6 @@ class Acts:
         self._world.absorb()
 
     # Choices.
-
-    def _topic(self) -> str:
-        return self._rng.choice(TOPICS)
-
-    def _a_channel(self) -> tuple[str, str, ModelTopic, ModelChannel] | None:
-        there = [
-            (name, channel_name, topic, channel)
-            for name, topic in self._world.topics.items()
-            for channel_name, channel in topic.channels.items()
-        ]
-        return self._rng.choice(there) if there else None
-
-    def _a_consumer(self) -> WireConsumer | None:
-        return self._rng.choice(self._world.consumers) if self._world.consumers else None
 
     def _a_publication(self) -> tuple[str, str, list[int], int]:
         rng, sizes = self._rng, self._world.sizes
@@ -238,11 +226,6 @@ class Acts:
         self._hold_nothing(name, channel_name)
         return f"{name}/{channel_name}"
 
-    def _hold_nothing(self, name: str, channel_name: str) -> None:
-        for consumer in self._world.consumers:
-            if (consumer.topic, consumer.channel) == (name, channel_name):
-                consumer.held.clear()
-
     def _requeue_in_flight(self) -> str:
         chosen = self._a_channel()
         if chosen is None:
@@ -295,77 +278,6 @@ class Acts:
                 if world.channel(consumer) is channel:
                     consumer.held.pop(serial, None)
         return f"{name}/{channel_name} {state} {list(serials.values())}"
-
-    def _empty_and_restore(self) -> str:
-        """All comes back, also after a kill between: as if what was in flight had been given back."""
-        chosen = self._a_channel()
-        if chosen is None or not self._world.setting.is_log:
-            return "nothing"
-        name, channel_name, _, channel = chosen
-        world = self._world
-        world.settle_topic(name)
-        with channel.unsettled():
-            world.act("/channel/empty", topic=name, channel=channel_name)
-            world.clear()
-        return f"{name}/{channel_name}{self._restored(name, channel_name, channel)}"
-
-    def _delete_and_restore(self) -> str:
-        """Its consumers are disconnected, and come again."""
-        chosen = self._a_channel()
-        if chosen is None or not self._world.setting.is_log:
-            return "nothing"
-        name, channel_name, _, channel = chosen
-        world = self._world
-        world.settle_topic(name)
-        world.forget(name, channel_name)
-        world.act("/channel/delete", topic=name, channel=channel_name)
-        channel.restarted()  # the one that is created for it counts from nothing
-        return f"{name}/{channel_name}{self._restored(name, channel_name, channel)}"
-
-    def _restored(self, name: str, channel_name: str, channel: ModelChannel) -> str:
-        world = self._world
-        channel.given_back()
-        self._hold_nothing(name, channel_name)
-        is_killed = self._rng.random() < 0.3
-        if is_killed:
-            world.kill()
-        channel.counters.inexact |= {"message_count", "requeue_count", "timeout_count"}
-        with channel.unsettled():
-            world.act("/trash/restore", id=str(world.trash_of(name, channel_name)))
-            world.clear()
-        return ", killed between" if is_killed else ""
-
-    def _quarantine_and_redrive(self) -> str:
-        """Some messages are set aside, perhaps over a kill, and wait again: with their attempts."""
-        chosen = self._a_channel()
-        if chosen is None or not self._world.setting.is_log:
-            return "nothing"
-        name, channel_name, _, channel = chosen
-        world, rng = self._world, self._rng
-        world.settle_topic(name)
-        state = rng.choice(("waiting", "in_flight", "deferred"))
-        rows = world.messages_of(name, channel_name, state)
-        ids = [row["id"] for row in rng.sample(rows, min(len(rows), rng.choice((1, 3, 20))))]
-        serials = [serial for one in ids if (serial := world.serial_of(name, channel_name, one)) is not None]
-        if not ids or len(serials) != len(ids):
-            return f"{name}/{channel_name} {state}: nothing"
-        with channel.unsettled():
-            aside = [one["asked"] for one in world.quarantine(name, channel_name, ids) if not one["code"]]
-            world.clear()
-        channel.counters.inexact |= {"requeue_count", "timeout_count"}
-        channel.set_aside([serial for one, serial in zip(ids, serials, strict=True) if one in aside])
-        for consumer in world.consumers:
-            if world.channel(consumer) is channel:
-                consumer.held = {one: id_ for one, id_ in consumer.held.items() if one not in serials}
-        is_killed = rng.random() < 0.3
-        if is_killed:
-            world.kill()
-        with channel.unsettled():
-            left = [one["text"] for one in world.redrive(name, channel_name, aside) if one["code"]] if aside else []
-            world.clear()
-        if left:
-            raise BrokenPromiseError(f"{name}/{channel_name}: what was quarantined is not: {left[0]}")
-        return f"{name}/{channel_name} {state} {serials}{', killed between' if is_killed else ''}"
 
     def _seek(self) -> str:
         chosen = self._a_channel()
@@ -428,7 +340,7 @@ class Acts:
             world.forget(name)
             world.act("/topic/delete", topic=name)
             del world.topics[name]
-            world.id_of = {serial: one for serial, one in world.id_of.items() if serial not in topic.messages}
+            world.forget_ids(topic)
             return name
         world.forget(name, channel_name)
         world.act("/channel/delete", topic=name, channel=channel_name)

@@ -238,6 +238,10 @@ class World:
                 self.consumers.remove(consumer)
                 consumer.client.close()
 
+    def forget_ids(self, topic: ModelTopic) -> None:
+        """A topic is gone for good, and others may have its messages' ids."""
+        self.id_of = {serial: one for serial, one in self.id_of.items() if serial not in topic.messages}
+
     def answer(self, consumer: WireConsumer, verb: bytes, serials: list[int], delay_ms: int = 0) -> None:
         """Send FIN, REQ or TOUCH, and check the server's answer."""
         channel = self.channel(consumer)
@@ -494,11 +498,11 @@ class World:
         found: int = next(one["id"] for one in entries if (one["topic"], one["channel"]) == (topic, channel))
         return found
 
-    def act(self, path: str, **query: str) -> None:
-        """One act over HTTP, which must be taken."""
+    def act(self, path: str, **query: str) -> bytes:
+        """One act over HTTP, which must be taken; returns the answer."""
         words = "&".join(f"{name}={value}" for name, value in query.items())
         try:
-            self.server.http("POST", f"{path}?{words}")
+            return self.server.http("POST", f"{path}?{words}")
         except urllib.error.HTTPError as exc:
             refused = read_error_answer(exc.read(), exc.headers)
             raise BrokenPromiseError(f"{path} {query} was refused: {exc.code} {refused}") from exc
