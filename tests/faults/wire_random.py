@@ -35,7 +35,7 @@ def run(directory: Path, seed: int, storage: str, *, steps: int = STEPS, mutant:
     server = WireEngine(directory, options=[*setting.flags, *([MUTANT_FLAG + mutant] if mutant else [])])
     server.start()
     world = World(setting, rng, server)
-    acts = Acts(world, name)
+    acts = Acts(world, name, is_wide=not mutant)
     try:
         for _ in range(steps):
             acts.step()

@@ -20,7 +20,8 @@ DELAYS_MS = (0, 0, 0, 1, 50, 400, 1_500)
 class Acts(TrashActs, QuarantineActs):
     """One act after the other. The names of the methods are what a failing run lists."""
 
-    def __init__(self, world: World, seed: str) -> None:
+    def __init__(self, world: World, seed: str, *, is_wide: bool = True) -> None:
+        """is_wide: with those acts, too, that no mutant is about: the mutants' seeds are chosen without them."""
         super().__init__(world, random.Random(seed))
         self._seed = seed
         self.done: list[str] = []
@@ -41,8 +42,6 @@ class Acts(TrashActs, QuarantineActs):
             self._empty_and_restore: 2,
             self._delete_and_restore: 1,
             self._quarantine_and_redrive: 2,
-            self._redrive_at_a_rate: 2,
-            self._delete_topic_and_restore: 2,
             self._seek: 3,
             self._create_at_start: 1,
             self._delete: 1,
@@ -50,6 +49,8 @@ class Acts(TrashActs, QuarantineActs):
             self._kill: 2,
             self._drain: 1,
         }
+        if is_wide:
+            weights |= {self._redrive_at_a_rate: 2, self._delete_topic_and_restore: 2}
         self._acts = list(weights)
         self._weights = list(weights.values())
 
