@@ -267,8 +267,8 @@ class TableStorage:
         while True:
             try:
                 self.files.sync_directory(above)
-            except PermissionError:
-                return  # we can't have made anything in it
+            except OSError:
+                return  # not ours, or of a file system that syncs no directories
             if above == os.path.dirname(above):
                 return
             above = os.path.dirname(above)
