@@ -5,6 +5,7 @@
 A master and two workers of one core each on loopback, an engine that goes on sampling itself, and a proxy before it
 that counts what the cluster reads over HTTP. Archive and rollup run there as commands of their own, given a master;
 the archive by spark-submit as well, with nothing but a zip of the package; and all again on local[2], from the files.
+At last the archive goes to S3 on another cluster, made as the README's recipe says (`cluster_recipe.py`).
 """
 
 import argparse
@@ -29,6 +30,7 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, HTTP
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
+from tests.pipeline import cluster_recipe
 from tests.pipeline.archive_reading import archive_of, cursor_of, publish, switch_on
 from tests.pipeline.history.history_rows import read_rows
 from tests.pipeline.spark_cluster import SPARK_HOME, SparkCluster
@@ -263,6 +265,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory() as place:
         done = run(Path(place), messages=given.messages)
+        begin = time.monotonic()
+        cluster_recipe.run(Path(place) / "recipe", messages=given.messages)
+        done.duration_s["the recipe, to S3"] = time.monotonic() - begin
     for name, took_s in done.duration_s.items():
         print(f"{name:30} {took_s:6.1f} s")
     print(f"most memory of the cluster's processes {done.cluster_bytes / (1 << 20):,.0f} MiB; all rows equal")

@@ -27,10 +27,12 @@ from queue_engine.pipeline.query import limits
 from queue_engine.pipeline.query.limits import QueryLimits
 from queue_engine.vocabulary.errors import PenstockError, QueryError
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
+from queue_engine.vocabulary.options.option import environment_name_of
 
 ACTION = "query_archive"
 ROWS_OF_TABLE = 1_000
 ROWS_OF_FILE = 1_000_000
+_LAKE_VARIABLE = environment_name_of("lake")
 # URL names of the console: who may use them may see the same here.
 _BODIES, _AUDIT, _PAGES = "topic_messages", "audit", "overview"
 
@@ -54,7 +56,9 @@ class Command(PlainCommand):
         )
         parser.add_argument(
             "--lake", metavar="PLACE",
-            help="of the archive: a directory, or s3://BUCKET/PREFIX (default: pipeline in the data directory)",
+            default=os.environ.get(_LAKE_VARIABLE),
+            help="of the archive: a directory, or s3://BUCKET/PREFIX "
+            f"(default: ${_LAKE_VARIABLE}, else pipeline in the data directory)",
         )  # fmt: skip
         parser.add_argument("--user", metavar="NAME", help="with the rights of this user of the console (default: all)")
         parser.add_argument(

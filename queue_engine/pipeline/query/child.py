@@ -165,7 +165,10 @@ def _add(connection: Any, view: View) -> None:
         columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in view.empty.items())
         connection.sql(f"SELECT {columns} LIMIT 0").project(view.select).create_view(view.name)
     else:
-        raise RefusedError(f"{view.name} has no table in {view.place} yet: nothing of it is archived there.")
+        raise RefusedError(
+            f"{view.name} has no table in {view.place} yet: nothing of it is archived there, or an earlier version "
+            "wrote it and waits for `penstock pipeline convert`."
+        )
 
 
 def _add_given(connection: Any, name: str, descriptor: int) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from queue_engine.pipeline.archive.archive_table import COLUMNS, FILE_COLUMNS
 from queue_engine.pipeline.query.limits import QueryLimits
 from queue_engine.pipeline.query.query import Query
 from queue_engine.pipeline.query.views import View, views_of
@@ -12,18 +13,6 @@ from queue_engine.pipeline.tables.parquet_files import write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.tables import LakeTables
 
-FILE_SCHEMA = pa.schema(
-    [
-        pa.field("offset", pa.int64()),
-        pa.field("published_at", pa.timestamp("us", tz="UTC")),
-        pa.field("message_id", pa.string()),
-        pa.field("key", pa.binary()),
-        pa.field("body", pa.binary()),
-        pa.field("replayed", pa.bool_()),
-        pa.field("server", pa.string()),
-    ]
-)
-SCHEMA = FILE_SCHEMA.append(pa.field("date", pa.string()))
 BEGIN = datetime(2026, 10, 1, tzinfo=UTC)
 
 
@@ -48,10 +37,10 @@ def archive_days(lake: str, topic: str, days: int, rows: int, bodies: list[bytes
                 "replayed": [False] * rows,
                 "server": ["a"] * rows,
             },
-            schema=FILE_SCHEMA,
+            schema=FILE_COLUMNS,
         )
-        files.append(write_data_file(storage, path, FILE_SCHEMA, {"date": times[0].date().isoformat()}, [table]))
-    LakeTables(storage).open(path, SCHEMA).commit(files, "a/1-0000000000000000", days * rows, after=None)
+        files.append(write_data_file(storage, path, FILE_COLUMNS, {"date": times[0].date().isoformat()}, [table]))
+    LakeTables(storage).open(path, COLUMNS).commit(files, "a/1-0000000000000000", days * rows, after=None)
     return [f"{path}/{one.path}" for one in files]
 
 
