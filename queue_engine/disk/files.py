@@ -151,6 +151,10 @@ class Files:
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
+    def is_regular(self, fd: int) -> bool:
+        """Whether it is a file, and not a FIFO or a device."""
+        return stat.S_ISREG(os.fstat(fd).st_mode)
+
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
@@ -200,7 +204,7 @@ class Files:
         except FileNotFoundError:
             return None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            if not self.is_regular(fd):
                 raise OSError(errno.EINVAL, "it is no regular file", path)
             # Not size_max at once: the system would have to find memory for it.
             return self.read_at(fd, min(size_max, self.size(fd)), 0)

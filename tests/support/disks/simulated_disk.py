@@ -260,6 +260,9 @@ class SimulatedFiles(Files):
         inode.change(("write", position, content))
         return len(content)
 
+    def is_regular(self, fd: int) -> bool:
+        return True
+
     def size(self, fd: int) -> int:
         return len(self._descriptors[fd].cached)
 
