@@ -33,7 +33,10 @@ from queue_engine.vocabulary.errors import (
     OffsetBeyondEndError,
     OtherLakeError,
     PipelineError,
-    StoreError,
+    StoreBusyError,
+    StoreFullError,
+    StoreRefusedError,
+    StoreUnreachableError,
     TopicMissingError,
     TopicReplacedError,
 )
@@ -53,6 +56,7 @@ SAMPLED_BYTES = 256 << 10
 STEP_TOPICS = 200
 # How often one run lists the cursors again because topics changed meanwhile.
 _PASSES_MAX = 5
+_OF_THE_STORE = (StoreUnreachableError, StoreRefusedError, StoreBusyError, StoreFullError)
 
 
 def archive_once(
@@ -174,10 +178,10 @@ class _Run:
                 logger.info("topic gone since the cursors were listed: %s", exc)
                 has_changed = True
                 continue
-            except StoreError:
-                # It would fail for every topic, and slowly.
-                raise
             except PipelineError as exc:
+                if _is_of_the_store(exc):
+                    # It would fail for every topic, and slowly.
+                    raise
                 self._fail(self._identity(cursor), exc)
                 continue
             self._works[cursor.topic, cursor.number] = work
@@ -307,15 +311,14 @@ class _Run:
         try:
             self._archive(works)
             return False
-        except StoreError:
-            raise
         except Exception as exc:
+            if _is_of_the_store(exc):
+                raise
             if self._context.stop.is_set():
                 return False
             if len(works) > 1:
                 logger.warning("step of %d topics failed, each is tried alone", len(works), exc_info=exc)
-                # A sum, not any(): every topic is tried, also after one has changed.
-                return sum(self._step([work]) for work in works) > 0
+                return self._step_alone(works)
             work = works[0]
             work.is_done = True
             # The engine is asked again: when it is gone, this raises and the run ends.
@@ -328,6 +331,29 @@ class _Run:
                 return True
             self._fail(work.identity, exc)
             return False
+
+    def _step_alone(self, works: Sequence[_Work]) -> bool:
+        """As `_step`, each topic by itself, whatever becomes of the others."""
+        has_changed = False
+        for work in works:
+            if self._context.stop.is_set():
+                break
+            if work.is_done:
+                continue
+            try:
+                archived = self._archives.next_offset(work.identity)
+            except PipelineError as exc:
+                if _is_of_the_store(exc):
+                    raise
+                work.is_done = True
+                self._fail(work.identity, exc)
+                continue
+            if archived != (None if work.is_first else work.next_offset):
+                # The step failed behind this topic's commit: it is prepared anew.
+                work.is_done = has_changed = True
+            else:
+                has_changed = self._step([work]) or has_changed
+        return has_changed
 
     def _archive(self, works: Sequence[_Work]) -> None:
         self._step_count += 1
@@ -343,13 +369,15 @@ class _Run:
         failure: PipelineError | None = None
         for work, one, commit in zip(works, written, commits, strict=True):
             if error := errors[work.identity]:
-                if isinstance(error, StoreError) or len(works) == 1:
+                if _is_of_the_store(error) or len(works) == 1:
                     failure = error
                 else:
                     work.is_done = True
                     self._fail(work.identity, error)
                 continue
-            work.next_offset, work.is_first, work.step_end = commit.next_offset, False, None
+            work.next_offset, work.is_first = commit.next_offset, False
+            if work.step_end is not None and work.next_offset >= work.step_end:
+                work.step_end = None
             work.done += one.wanted.count
             self.rows += commit.rows
             for first, after, reason in one.missing:
@@ -387,3 +415,10 @@ class _Run:
 
     def _now_ms(self) -> int:
         return self._context.clock.time_ns() // NS_PER_MS
+
+
+def _is_of_the_store(error: BaseException) -> bool:
+    """Whether the error is the store's, perhaps in a task of Spark, and not of one topic's table or file alone."""
+    if isinstance(error, PipelineError):
+        return isinstance(error, _OF_THE_STORE)
+    return any(f"{kind.__module__}.{kind.__name__}: " in str(error) for kind in _OF_THE_STORE)

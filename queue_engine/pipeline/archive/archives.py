@@ -102,18 +102,23 @@ class Archives:
         """
         now_ms = self._clock.time_ns() // NS_PER_MS
         gaps = {one.identity: self._new_gaps(one, now_ms) for one in commits}
+        for one in commits:
+            # Until its outcome is seen: whatever ends this call, the tables are asked again.
+            self._next.pop(one.identity, None)
+            self._settled.discard(one.identity)
         self._gaps.commit(gaps, {one.identity: one.next_offset for one in commits})
         with ThreadPoolExecutor(min(COMMIT_THREADS, len(commits)), "archive-commit") as pool:
             errors = list(pool.map(self._commit_messages, commits))
         for one, error in zip(commits, errors, strict=True):
             if error is None:
                 self._next[one.identity] = one.next_offset
-                self._settled.discard(one.identity)
-                self._sum_up(one, gaps[one.identity], now_ms)
-            else:
-                # The outcome may be unknown: the table is asked again.
-                self._next.pop(one.identity, None)
-                self._settled.discard(one.identity)
+        for one, error in zip(commits, errors, strict=True):
+            if error is None:
+                try:
+                    self._sum_up(one, gaps[one.identity], now_ms)
+                except PipelineError as exc:
+                    # The commit stands; the next one sums up anew.
+                    self.note_error(one.identity, exc)
         return {one.identity: error for one, error in zip(commits, errors, strict=True)}
 
     def _new_gaps(self, one: Commit, now_ms: int) -> list[ArchiveGap]:

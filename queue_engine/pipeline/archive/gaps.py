@@ -32,8 +32,10 @@ from queue_engine.pipeline.archive.step_check import WrittenRange
 from queue_engine.pipeline.source.arrow_schemas import TIMESTAMP
 from queue_engine.pipeline.source.record_columns import ABSENT
 from queue_engine.pipeline.tables.parquet_files import write_data_file
+from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.table import Move
 from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.vocabulary.errors import DataFileMissingError
 from queue_engine.wire.cursor import CursorStats
 
 GAPS = "archive_gaps"
@@ -80,7 +82,14 @@ class Gaps:
         for file in self._table.files():
             if topic and not file.minimum.get("topic", "") <= topic <= file.maximum.get("topic", topic):
                 continue
-            rows = pq.read_table(self._table.at_filesystem(file), filesystem=self._table.storage.filesystem)
+            try:
+                rows = pq.read_table(self._table.at_filesystem(file), filesystem=self._table.storage.filesystem)
+            except FileNotFoundError as exc:
+                raise DataFileMissingError(
+                    f"{self._table.at(file)} counts in the table, and is not there: restore it from a backup"
+                ) from exc
+            except (OSError, pa.ArrowException) as exc:
+                raise table_error(exc, self._table.at(file)) from None
             for row in rows.to_pylist():
                 if topic in ("", row["topic"]) and row["next_offset"] > behind:
                     identity = ArchivedIdentity(row["topic"], row["server"], row["number"], row["id_base"])
@@ -124,7 +133,11 @@ class Gaps:
             columns["at"].append(gap.at_ms * 1000)
         columns["at"] = pa.array(columns["at"], pa.int64()).cast(TIMESTAMP)
         table = pa.table(columns, schema=COLUMNS)
-        self._table.commit_moves([write_data_file(self._table.storage, GAPS, COLUMNS, {}, [table])], moves)
+        try:
+            file = write_data_file(self._table.storage, GAPS, COLUMNS, {}, [table])
+        except (OSError, pa.ArrowException) as exc:
+            raise table_error(exc, self._table.place) from None
+        self._table.commit_moves([file], moves)
 
 
 def gaps_of(written: WrittenRange, at_ms: int) -> list[ArchiveGap]:

@@ -1,0 +1,224 @@
+"""What goes wrong with one topic's table stops no other topic, and what goes wrong with the store stops the run.
+
+The engine and Spark are replaced: a step writes the files of its ranges by itself.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from queue_engine.pipeline.archive import archive as archive_module
+from queue_engine.pipeline.archive.archive import Archiver
+from queue_engine.pipeline.archive.archive_gap import REPLAYED, ArchiveGap
+from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path
+from queue_engine.pipeline.archive.archives import Commit
+from queue_engine.pipeline.archive.gaps import Gaps
+from queue_engine.pipeline.archive.step_check import WrittenRange
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.vocabulary.errors import (
+    CommitUnknownError,
+    DataFileMissingError,
+    PipelineError,
+    StoreError,
+    StoreUnreachableError,
+)
+from queue_engine.wire.cursor import CursorStats
+from queue_engine.wire.topic_state import TopicState
+from tests.pipeline.archive_reading import archive_of, archives
+from tests.support.clock import ManualClock
+
+SERVER = "5f1c"
+TIME = datetime(2026, 11, 20, 12, tzinfo=UTC)
+REPLAYED_OFFSET = 7
+
+
+class FakeEngine:
+    """Topics with messages from offset 0 to their end; the message REPLAYED_OFFSET of each was replayed."""
+
+    def __init__(self, ends: dict[str, int]) -> None:
+        self.ends = ends
+        self.lakes = dict.fromkeys(ends, "")
+        self.offsets = dict.fromkeys(ends, 0)
+
+    def server(self) -> str:
+        return SERVER
+
+    def number(self, topic: str) -> int:
+        return 1 + list(self.ends).index(topic)
+
+    def cursor_list(self) -> list[CursorStats]:
+        return [
+            CursorStats(
+                cursor="archive", topic=topic, number=self.number(topic), id_base=0x100, offset=self.offsets[topic],
+                end_offset=end, synced_offset=end, oldest_offset=0, depth=end - self.offsets[topic], lag_bytes=0,
+                retention_bytes=0, created_ms=1, is_warned=False, lake=self.lakes[topic],
+            )
+            for topic, end in self.ends.items()
+        ]  # fmt: skip
+
+    def topic(self, topic: str) -> TopicState:
+        end = self.ends[topic]
+        return TopicState(
+            topic=topic, number=self.number(topic), id_base=0x100, oldest_offset=0, synced_offset=end, end_offset=end
+        )
+
+    def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int, lake: str) -> None:
+        self.offsets[topic], self.lakes[topic] = offset, lake
+
+
+def written(lake: Lake, wanted: WantedRange) -> WrittenRange:
+    offsets = [one for one in range(wanted.first_offset, wanted.next_offset) if one != REPLAYED_OFFSET]
+    left_out = [[REPLAYED_OFFSET, REPLAYED_OFFSET + 1]] if len(offsets) < wanted.count else []
+    files: tuple[DataFile, ...] = ()
+    if offsets:
+        count = len(offsets)
+        columns = [
+            offsets,
+            [TIME] * count,
+            [f"{wanted.id_base + offset:016x}" for offset in offsets],
+            [None] * count,
+            [b"%d" % offset for offset in offsets],
+            [False] * count,
+            [SERVER] * count,
+        ]
+        rows = pa.table(dict(zip(FILE_COLUMNS.names, columns, strict=True)), schema=FILE_COLUMNS)
+        path = archive_path(wanted.topic)
+        files = (write_data_file(TableStorage(lake.path), path, FILE_COLUMNS, {"date": "2026-11-20"}, [rows]),)
+    return WrittenRange(wanted, files, np.array(left_out, np.int64).reshape(-1, 2), ())
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    lake = Lake(str(tmp_path / "pipeline"), clock=ManualClock())
+
+    def write(_: Any, __: Any, ranges: Sequence[WantedRange], *___: Any, **____: Any) -> list[WrittenRange]:
+        return [written(lake, one) for one in ranges]
+
+    monkeypatch.setattr(archive_module, "write_step", write)
+    with lake.lock():
+        yield lake
+
+
+def archiver(lake: Lake, engine: FakeEngine, **given: Any) -> Archiver:
+    spark: Any = SimpleNamespace()
+    client: Any = engine
+    return Archiver(JobContext(spark, lake, client, ManualClock(), threading.Event(), lambda _: None), **given)
+
+
+def damage(lake: Lake, topic: str) -> None:
+    """A directory in the place of a commit: the system refuses to read it."""
+    log = Path(lake.within(archive_path(topic))) / "_delta_log"
+    commit = log / f"{1:020d}.json"
+    commit.unlink()
+    commit.mkdir()
+
+
+def test_a_table_that_the_system_refuses_to_read_stops_no_other_topic(lake: Lake) -> None:
+    engine = FakeEngine({"a": 3, "b": 3, "c": 3})
+    assert archiver(lake, engine).run(None) == 9
+    damage(lake, "b")
+    engine.ends.update(dict.fromkeys(engine.ends, 5))
+    again = archiver(lake, engine)
+    with pytest.raises(StoreError):
+        again.run(None)
+    assert engine.offsets == {"a": 5, "b": 3, "c": 5}
+    assert again.archives.summary.topics["b"].error
+
+
+@pytest.mark.parametrize("error", [StoreError, CommitUnknownError])
+def test_one_commit_that_is_refused_stops_no_other_topic(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, error: type[StoreError]
+) -> None:
+    engine = FakeEngine(dict.fromkeys("abc", 10))
+    one = archiver(lake, engine)
+    commit = LakeTable.commit
+
+    def refuse(table: LakeTable, files: Any, *given: Any, **options: Any) -> Any:
+        result = commit(table, files, *given, **options)
+        if table.path.endswith("/b"):
+            raise error("the answer is lost")
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeTable, "commit", refuse)
+        with pytest.raises(error):
+            one.run(None)
+    assert engine.offsets == {"a": 10, "b": 0, "c": 10}
+    engine.ends.update(dict.fromkeys("abc", 20))
+    one.run(None)
+    assert [(found.next_offset, found.reasons) for found in archives(lake)] == [(20, [(7, 8, "replayed")])] * 3
+
+
+def test_an_error_behind_the_commits_counts_no_gap_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine(dict.fromkeys("abc", 10))
+    one = archiver(lake, engine)
+
+    def fail(*_: object) -> None:
+        raise ValueError("as of a damaged file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.archives, "_sum_up", fail)
+        one.run(None)
+    engine.ends.update(dict.fromkeys("abc", 20))
+    one.run(None)
+    assert [(found.next_offset, found.reasons) for found in archives(lake)] == [(20, [(7, 8, "replayed")])] * 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnreachableError("no answer came"),
+        # As Spark has the error of a task.
+        RuntimeError("PythonException: …\nqueue_engine.vocabulary.errors.StoreUnreachableError: no answer came"),
+    ],
+)
+def test_a_store_without_an_answer_ends_the_run_at_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    steps: list[int] = []
+
+    def write(_: Any, __: Any, ranges: Sequence[WantedRange], *___: Any, **____: Any) -> None:
+        steps.append(len(ranges))
+        raise error
+
+    monkeypatch.setattr(archive_module, "write_step", write)
+    with pytest.raises(type(error)):
+        archiver(lake, FakeEngine(dict.fromkeys("abc", 10))).run(None)
+    assert steps == [3]
+
+
+def test_smaller_steps_behind_a_killed_one_count_what_was_replayed_once(lake: Lake) -> None:
+    identity = ArchivedIdentity("a", SERVER, 1, 0x100)
+    engine = FakeEngine({"a": 40})
+    one = archiver(lake, engine)
+    one.archives._commit_messages = lambda _: PipelineError("killed")  # type: ignore[method-assign,assignment,return-value]
+    gaps = [ArchiveGap(2, 18, REPLAYED, 5, 1)]
+    one.archives.commit([Commit(identity, 0, 20, True, [], gaps)])
+    # The steps are smaller now, and the last of them would reach over the killed one's end.
+    one = archiver(lake, engine, step_rows=15)
+    ends: list[int] = []
+    commit = one.archives.commit
+    one.archives.commit = lambda commits: ends.extend(c.next_offset for c in commits) or commit(commits)  # type: ignore[method-assign,func-returns-value]
+    one.run(None)
+    assert ends == [15, 20, 35, 40]
+    archive_of(lake, "a").check()
+
+
+def test_a_gaps_file_that_is_gone_is_a_sentence(lake: Lake) -> None:
+    archiver(lake, FakeEngine({"a": 10})).run(None)
+    for path in Path(lake.within("archive_gaps")).glob("*.parquet"):
+        path.unlink()
+    with pytest.raises(DataFileMissingError, match=r"archive_gaps/part-.*parquet counts .* is not there"):
+        Gaps(archiver(lake, FakeEngine({"a": 10})).context.open_tables()).read("a")
