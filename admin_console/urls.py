@@ -9,6 +9,7 @@ from django.views import View
 from admin_console.message_views import acts, files, lists, search, topic_messages
 from admin_console.views import (
     accounts,
+    archive_limits,
     audit,
     bulk_acts,
     cursors,
@@ -117,6 +118,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act(f"{_TOPIC}/~empty/", risky_acts.EmptyTopic, "empty_topic"),
     _act(f"{_TOPIC}/~delete/", risky_acts.DeleteTopic, "delete_topic"),
     _act(f"{_TOPIC}/~archive-off/", cursors.ArchiveOff, "archive_off"),
+    _act(f"{_TOPIC}/~archive-limits/", archive_limits.SetArchiveLimits, "set_archive_limits"),
     _act(f"{_TOPIC}/~cursors/<name:cursor>/~delete/", cursors.DeleteCursor, "delete_cursor"),
     _act(f"{_TOPIC}/~trash/<int:trash>/~restore/", trash.RestoreTrash, "restore_trash"),
     _act(f"{_TOPIC}/~trash/<int:trash>/~delete/", trash.DeleteTrash, "delete_trash"),

@@ -83,19 +83,20 @@ MAY_IMPORT = {
     "pipeline.tables": "vocabulary disk",
     "pipeline.query": "vocabulary vocabulary.options pipeline.tables",
     "pipeline.source": "vocabulary wire disk commit_log",
-    "pipeline.job": "vocabulary pipeline.lake pipeline.tables pipeline.source",
+    "pipeline.job": "vocabulary vocabulary.options pipeline.lake pipeline.tables pipeline.source",
     "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.tables pipeline.source pipeline.job",
     "pipeline.archive": "vocabulary wire disk pipeline.lake pipeline.tables pipeline.source pipeline.job",
+    "pipeline.housekeeping": ("vocabulary pipeline.lake pipeline.tables pipeline.job pipeline.archive"),
     "pipeline.replay": (
         "vocabulary disk pipeline.expression pipeline.lake pipeline.tables pipeline.source pipeline.job"
         " pipeline.archive"
     ),
     "pipeline": (
         "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
-        " pipeline.replay"
+        " pipeline.housekeeping pipeline.replay"
     ),
     "pipeline.convert": (
-        "vocabulary disk topology pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.history"
+        "vocabulary disk topology pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.job pipeline.history"
         " pipeline.archive"
     ),
     "nsqd_import": "vocabulary disk disk_queue topology pipeline.source",

@@ -301,6 +301,7 @@ _TABLE = (
     Act("delete_trash", Role.ADMIN, "trash.delete_trash", _deleted_trash),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
+    Act("set_archive_limits", Role.ADMIN),
     Act("quarantine_messages", Role.OPERATOR, "message_acts.quarantine_messages", _quarantined_messages),
     Act("redrive_messages", Role.OPERATOR, "message_acts.redrive_messages", _redriven_messages),
     # The server by itself.

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,10 @@ from admin_console.gateway.gateway import DONE, FAILED, ActResult, EngineSnapsho
 from queue_engine.pipeline.archive.listing import ArchiveListing
 from queue_engine.pipeline.archive.summary import ArchivedTopic
 from queue_engine.pipeline.expression.expressions import parse_expression
+from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits, write_limits
+from queue_engine.pipeline.housekeeping.report import HousekeepingReport, HousekeepingRun, read_report
 from queue_engine.pipeline.job import requests as job_requests
+from queue_engine.pipeline.job.archive_settings import ArchiveSettings
 from queue_engine.pipeline.job.state import (
     CANCELLED,
     PLAN_PREFIX,
@@ -48,7 +51,10 @@ __all__ = [
     "JOB_SENTENCES",
     "STATES",
     "WORKER_STATES",
+    "ArchiveLimits",
+    "ArchiveSettings",
     "ArchivedTopic",
+    "HousekeepingRun",
     "JobState",
     "LakeHolder",
     "Pipeline",
@@ -122,6 +128,7 @@ class PipelineView:
     complaints: tuple[str, ...]
     temporary_bytes: int = 0
     log_bytes: int = 0
+    housekeeping: HousekeepingReport = field(default_factory=HousekeepingReport)
 
     @property
     def is_switched_on(self) -> bool:
@@ -134,8 +141,12 @@ class PipelineView:
 class Pipeline:
     """One lake, and the worker that this process keeps for it, if it does. Any thread."""
 
-    def __init__(self, lake_path: Path, process: WorkerProcess | None = None) -> None:
+    def __init__(
+        self, lake_path: Path, process: WorkerProcess | None = None, *, usual_limits: ArchiveLimits | None = None
+    ) -> None:
+        """usual_limits: of archived topics without limits of their own."""
         self._lake_path = lake_path
+        self._usual_limits = usual_limits or ArchiveLimits()
         self._process = process
         self._archive = ArchiveListing(lake_path)
         self._mutex = threading.Lock()
@@ -183,6 +194,28 @@ class Pipeline:
             self._process.wake()
         return ActResult(DONE, f"Asked to {_WORDS[kind]} {name}. {self._who_takes_it_up()}")
 
+    @property
+    def usual_limits(self) -> ArchiveLimits:
+        """Of archived topics without limits of their own."""
+        return self._usual_limits
+
+    def archive_limits(self, topic: str) -> tuple[ArchiveLimits | None, str]:
+        """A topic's own limits, None without any; and a sentence when they can't be read, else ""."""
+        try:
+            return read_limits(self._lake_path).get(topic), ""
+        except BrokenStatusFileError as exc:
+            return None, f"The limits of topics can't be read, and housekeeping removes nothing: {exc}."
+
+    def set_archive_limits(self, topic: str, limits: ArchiveLimits | None) -> ActResult:
+        """Set a topic's limits, durably; None: it has those of all topics again. Housekeeping follows them."""
+        try:
+            write_limits(self._lake_path, topic, limits)
+        except (PenstockError, OSError) as exc:
+            return ActResult(FAILED, f"Nothing was changed: {exc}.", "STORAGE_ERROR")
+        if self._process is not None:
+            self._process.wake()
+        return ActResult(DONE, f"Set the limits of the archive of {topic}; what is beyond them goes within minutes.")
+
     def new_replay_id(self) -> str:
         """A new replay's name: the time, and random digits."""
         return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
@@ -201,6 +234,11 @@ class Pipeline:
         complaints = [*states.broken, *broken]
         said: WorkerState | None = None
         holder: LakeHolder | None = None
+        housekeeping = HousekeepingReport()
+        try:
+            housekeeping = read_report(self._lake_path)
+        except BrokenStatusFileError as exc:
+            complaints.append(str(exc))
         try:
             said = read_worker_state(self._lake_path)
         except BrokenStatusFileError as exc:
@@ -222,6 +260,7 @@ class Pipeline:
             complaints=tuple(complaints),
             temporary_bytes=self._own_bytes[0],
             log_bytes=self._own_bytes[1],
+            housekeeping=housekeeping,
         )
 
     def _measure(self) -> None:
@@ -273,15 +312,16 @@ def make_pipeline(
     engine_url: str,
     token: str,
     limits: WorkerLimits,
-    lake: str,
+    archive: ArchiveSettings,
     snapshot: Callable[[], EngineSnapshot | None],
     has_samples: bool,
     is_switched_on: bool,
 ) -> Pipeline:
     """The pipeline of a server. Nothing is started before its `start`."""
     lake_path = data_path / "pipeline"
+    usual = ArchiveLimits(archive.keep_ms, archive.keep_bytes)
     if not is_switched_on:
-        return Pipeline(lake_path)
+        return Pipeline(lake_path, usual_limits=usual)
 
     def archive_depth() -> int:
         figures = snapshot()
@@ -289,8 +329,8 @@ def make_pipeline(
         return sum(cursor.depth for cursor in cursors if cursor.cursor == "archive")
 
     work = PendingWork(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
-    process = WorkerProcess(data_path, engine_url, token=token, find_work=work.find, limits=limits, lake=lake)
-    return Pipeline(lake_path, process)
+    process = WorkerProcess(data_path, engine_url, token=token, find_work=work.find, limits=limits, archive=archive)
+    return Pipeline(lake_path, process, usual_limits=usual)
 
 
 _current: Pipeline | None = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from admin_console.gateway.pipeline import JobState, PipelineView
 
 # The jobs that always exist, in the order in which data flows through them.
-JOBS = ("archive", "rollup", "compact")
+JOBS = ("archive", "housekeeping", "rollup", "compact")
 
 _JOB_COLUMNS = (
     Column("name", "Job", "text"),
@@ -24,6 +24,17 @@ _JOB_COLUMNS = (
     Column("error", "Last error", "text"),
     Column("action", "Act", "action"),
 )
+
+_RUN_COLUMNS = (
+    Column("at", "Run (UTC)", "text"),
+    Column("took", "Took"),
+    Column("merged", "Merged", "text"),
+    Column("dropped", "Beyond limits", "text"),
+    Column("removed", "Removed", "text"),
+    Column("problem", "Problem", "text"),
+)
+
+HOUSEKEEPING_SHOWN_MAX = 10
 
 _TONES = {"failed": "warning", "stopped": "held", "cancelled": "held"}
 _SIGNS = {"failed": "▲ ", "stopped": "❚❚ "}
@@ -118,6 +129,38 @@ def job_table(view: "PipelineView", role: Role) -> Table:
             )
         )
     return Table.build("jobs", "Jobs of the pipeline", _JOB_COLUMNS, rows, Empty("", "There are no jobs."))
+
+
+def housekeeping_table(view: "PipelineView") -> Table:
+    """What the last runs of housekeeping changed, the newest first."""
+    rows = []
+    for run in view.housekeeping.runs[:HOUSEKEEPING_SHOWN_MAX]:
+        dropped = f"{units.plural(run.dropped_rows, 'message')}, {units.byte_count(run.dropped_bytes)}"
+        removed = f"{units.plural(run.removed_files, 'file')}, {units.byte_count(run.removed_bytes)}"
+        merged = f"{units.plural(run.merged_files, 'file')} to {units.number(run.made_files)}"
+        more = f" and {len(run.problems) - 1} more" if len(run.problems) > 1 else ""
+        rows.append(
+            (
+                str(run.at_ms),
+                (
+                    Cell(units.moment(run.at_ms), f"{units.plural(run.tables, 'table')} looked at"),
+                    Cell(units.duration(run.took_ms / 1000)),
+                    Cell(merged, units.byte_count(run.merged_bytes)) if run.merged_files else Cell("nothing"),
+                    Cell(dropped, f"in {run.dropped_files:,} files") if run.dropped_files else Cell("nothing"),
+                    Cell(removed, "that no version of the last days needs") if run.removed_files else Cell("nothing"),
+                    Cell(f"{run.problems[0]}{more}", "; ".join(run.problems), "warning") if run.problems else Cell(""),
+                ),
+            )
+        )
+    looked = view.housekeeping.looked_ms
+    empty = Empty(
+        "Nothing to tidy yet",
+        f"Housekeeping looked at every table at {units.moment(looked)} UTC, and nothing was to be done."
+        if looked
+        else "Housekeeping merges small files of the archive, and removes what is beyond a topic's limits. It has not "
+        "run yet.",
+    )
+    return Table.build("housekeeping", "Last runs of housekeeping", _RUN_COLUMNS, rows, empty)
 
 
 def _lag(state: "JobState | None") -> Cell:

@@ -8,6 +8,7 @@ from admin_console.screens.cells import ActionCell, Cell, Chip, NameCell, Progre
 from admin_console.screens.cursors import ARCHIVE
 from admin_console.screens.jobs import (
     error_cell,
+    housekeeping_table,
     job_chips,
     job_table,
     jobs_in_trouble,
@@ -63,6 +64,7 @@ def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str,
             "jobs": job_table(view, role),
             "archived": _topic_table(live, view, cursors, role),
             "replays": _replay_table(view, role),
+            "housekeeping": housekeeping_table(view),
         },
         "flags": {"off": not view.is_switched_on, "archived": bool(view.topics)},
     }

@@ -96,6 +96,7 @@ class _JobAct(_PipelineAct):
 _STOPPED = {
     "archive": "Nothing is archived until it is started again; the log keeps what is to be archived, within its limit.",
     "rollup": "The graphs' history gets no new minutes until it is started again; samples are kept for seven days.",
+    "housekeeping": "Small files of the archive are not merged, and nothing is removed until it is started again.",
     "compact": "Closed days of the history are not recomputed until it is started again.",
 }
 

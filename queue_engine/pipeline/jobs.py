@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queue_engine.pipeline.history.rollup_progress import RollupProgress
+from queue_engine.pipeline.job.archive_settings import OPTIONS, ArchiveSettings
 from queue_engine.pipeline.job.context import JobContext, JobResources
 from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.job.requests import read_replay_request
@@ -32,7 +33,7 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.spark.secret_variables import take_token
-from queue_engine.pipeline.spark.worker_limits import DEFAULT, LAKE, MEMORY, PYTHON_PROCESSES, add_option
+from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, PYTHON_PROCESSES, add_option
 from queue_engine.pipeline.variables import (
     ARCHIVE_REPLAYED_VARIABLE,
     ENGINE_URL_VARIABLE,
@@ -53,6 +54,10 @@ DATA_PATH_DEFAULT = ".penstock"
 
 ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
 ARCHIVE_LOOK_S = 3.0
+# As often as a quiet topic has ten small files more.
+HOUSEKEEPING_EVERY_S = 600.0
+HOUSEKEEPING_LOOK_S = 3.0
+HOUSEKEEPING_BEGINS_AFTER_S = 60.0
 # A day is compacted some minutes after its end, so that late samples count; nothing waits for it.
 COMPACT_INTERVAL_S = 120.0
 # Replaced files stay for an hour.
@@ -94,14 +99,14 @@ def run_job(
     master: str | None,
     once: bool,
     read_from: str = AUTO,
-    lake_place: str = "",
+    archive: ArchiveSettings | None = None,
     memory_bytes: int = DEFAULT.memory_bytes,
     stop: threading.Event | None = None,
 ) -> None:
     """Hold the lake, run one job in a session of its own, and return when the job has ended.
 
-    name: rollup, compact, archive, or replay-<id>. master: None where spark-submit has given one. once: end when the
-    job is up to date. read_from: as in `ReadOptions`. lake_place: as in `JobResources`. memory_bytes: as in
+    name: rollup, compact, archive, housekeeping, or replay-<id>. master: None where spark-submit has given one. once:
+    end when the job is up to date. read_from: as in `ReadOptions`. archive: None for the defaults. memory_bytes: as in
     `make_session`. Raises PipelineError, among them LakeHeldError while the worker or another command has the lake.
     """
     job, replay_id = job_of(name)
@@ -124,7 +129,15 @@ def run_job(
             thread = JobThread(
                 name,
                 run,
-                JobResources(spark, lake, lambda: LogClient(engine_url, token), clock, reports, read_from, lake_place),
+                JobResources(
+                    spark,
+                    lake,
+                    lambda: LogClient(engine_url, token),
+                    clock,
+                    reports,
+                    read_from,
+                    archive or ArchiveSettings(),
+                ),
                 unit=job.unit,
                 first_state=job.first_state,
             )
@@ -269,21 +282,45 @@ def _run_compact(context: JobContext, _: str, once: bool) -> None:
 def _run_archive(context: JobContext, _: str, once: bool) -> None:
     from queue_engine.pipeline.archive.archive import Archiver
     from queue_engine.pipeline.archive.rounds import BUSY_MESSAGES, ArchiveRounds
+    from queue_engine.pipeline.housekeeping.report import ChangedTopics
 
     archiver: Archiver | None = None
     rounds = ArchiveRounds(context.clock)
+    changed = ChangedTopics(Path(context.lake.path))
     while not context.stop.is_set():
         # The depth is read before Spark starts a job: an idle archive costs one small request.
         cursors = [one for one in context.engine.cursor_list() if one.cursor == ARCHIVE_CURSOR]
         topics = rounds.due(cursors, is_once=once)
         rows = 0
-        if topics:
+        tidied = changed.look()
+        if topics or tidied:
             archiver = archiver or Archiver(context, include_replayed=replayed_topics(os.environ))
+            archiver.archives.sum_up_again(tidied)
             rows = archiver.run(topics)
         if once and not rows:
             return
         if not once and rows < BUSY_MESSAGES:
             context.stop.wait(ARCHIVE_LOOK_S)
+
+
+def _run_housekeeping(context: JobContext, _: str, once: bool) -> None:
+    from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
+    from queue_engine.pipeline.housekeeping.limits import limits_changed
+
+    # The archive begins alone: a start after a rest has messages to archive.
+    if not once and context.stop.wait(HOUSEKEEPING_BEGINS_AFTER_S):
+        return
+    keeper = Housekeeping(context, context.open_tables())
+    lake_path = Path(context.lake.path)
+    while not context.stop.is_set():
+        known = limits_changed(lake_path)
+        keeper.run()
+        if once:
+            return
+        until_ns = context.clock.monotonic_ns() + int(HOUSEKEEPING_EVERY_S * NS_PER_S)
+        while context.clock.monotonic_ns() < until_ns and limits_changed(lake_path) == known:
+            if context.stop.wait(HOUSEKEEPING_LOOK_S):
+                return
 
 
 def replayed_topics(environment: Mapping[str, str]) -> frozenset[str]:
@@ -311,6 +348,12 @@ JOBS: Mapping[str, Job] = {
         Job("compact", "recomputes each closed day of the history", "windows", _run_compact),
         Job("archive", "writes the messages of archived topics to Delta tables", "messages", _run_archive),
         Job(
+            "housekeeping",
+            "merges small files of the archive, and removes what is beyond its limits",
+            "tables",
+            _run_housekeeping,
+        ),
+        Job(
             "replay",
             "publishes archived messages again",
             "messages",
@@ -333,7 +376,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def command_line() -> argparse.ArgumentParser:
     """What `penstock pipeline run` takes."""
     parser = argparse.ArgumentParser("pipeline run", description="Run one job of the data pipeline.")
-    parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, or replay-ID")
+    parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, housekeeping, or replay-ID")
     parser.add_argument("--once", action="store_true", help="end when it is up to date, instead of going on")
     add_common_options(parser)
     return parser
@@ -352,7 +395,8 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
         help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
     )
-    add_option(parser, LAKE)
+    for name in OPTIONS:
+        add_option(parser, name)
     add_option(parser, MEMORY)
     add_option(parser, PYTHON_PROCESSES)
     parser.add_argument(
@@ -389,7 +433,7 @@ def main(arguments: Sequence[str]) -> int:
             master=chosen_master(given.master, os.environ, given.worker_python_processes),
             once=given.once,
             read_from=given.read_from,
-            lake_place=given.lake,
+            archive=ArchiveSettings.of(given),
             memory_bytes=given.worker_memory_bytes,
             stop=stop,
         )

@@ -36,7 +36,7 @@ from admin_console.database.version import complaint_about_version
 from admin_console.gateway.act_table import sentence_of
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.gateway import set_gateway
-from admin_console.gateway.pipeline import Pipeline, WorkerLimits, make_pipeline, set_pipeline
+from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
@@ -294,7 +294,7 @@ class Serving:
             engine_url=f"http://{joined(host, port)}",
             token=self._runner.own_token if is_own_needed else self._options.http_token,
             limits=WorkerLimits.of(self._options),
-            lake=self._options.lake,
+            archive=ArchiveSettings.of(self._options),
             snapshot=lambda: self._runner.snapshot,
             has_samples=self._options.samples_interval_ms > 0,
             is_switched_on=self._with_pipeline,

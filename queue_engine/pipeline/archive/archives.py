@@ -5,7 +5,7 @@ is the one that counts; `gaps.py` says how a step that was killed in between goe
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -176,6 +176,18 @@ class Archives:
             known = self.summary.topics.get(identity.topic)
             nothing = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
             self.summary.put(replace(known or nothing, error=str(exc)))
+
+    def sum_up_again(self, topics: Iterable[str]) -> None:
+        """Sum up topics whose tables others have changed, such as housekeeping."""
+        for topic in topics:
+            known = self.summary.topics.get(topic)
+            if known is not None:
+                try:
+                    archive_table(self._tables, topic).refresh()
+                except PipelineError as exc:
+                    logger.warning("topic not summed up topic=%s error=%s", topic, exc)
+                    continue
+                self._sum_up_anew(_identity_of(known), known.committed_ms)
 
     def _sum_up_all(self) -> None:
         """Every archive of the lake, from the tables."""

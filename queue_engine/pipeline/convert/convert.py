@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queue_engine.disk.files import Files
+from queue_engine.pipeline.job.archive_settings import LAKE
 from queue_engine.pipeline.jobs import DATA_PATH_DEFAULT
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.spark.worker_limits import LAKE, add_option
+from queue_engine.pipeline.spark.worker_limits import add_option
 from queue_engine.topology.change_log import read_topology
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.clock import SystemClock

@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from queue_engine.pipeline.job.archive_settings import ArchiveSettings
 from queue_engine.pipeline.job.reports import JobReports
 from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
@@ -22,7 +23,7 @@ class JobResources:
 
     spark: the process's SparkSession; None where no job needs it. lake: the pipeline's directory, held by this process.
     make_engine: makes a client for one thread. reports: writes the jobs' states. read_from: where messages of topics
-    are read, as in `ReadOptions`. lake_place: of the archive's tables (--lake); "" for the pipeline's directory.
+    are read, as in `ReadOptions`. archive: what the options say of it.
     """
 
     spark: Any
@@ -31,7 +32,7 @@ class JobResources:
     clock: Clock
     reports: JobReports
     read_from: str = AUTO
-    lake_place: str = ""
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class JobContext:
     stop: threading.Event
     report: Callable[[JobState], None]
     read_from: str = AUTO
-    lake_place: str = ""
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
 
     def open_tables(self) -> "LakeTables":
         """The archive's tables; a job opens them once. Raises StorePlaceError."""
@@ -57,4 +58,4 @@ class JobContext:
         from queue_engine.pipeline.tables.storage import TableStorage
         from queue_engine.pipeline.tables.tables import LakeTables
 
-        return LakeTables(TableStorage(self.lake_place or self.lake.path), clock=self.clock)
+        return LakeTables(TableStorage(self.archive.place or self.lake.path), clock=self.clock)

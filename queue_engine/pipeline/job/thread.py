@@ -157,7 +157,7 @@ class JobThread:
             stop=self._stop,
             report=self._forward_report,
             read_from=self._resources.read_from,
-            lake_place=self._resources.lake_place,
+            archive=self._resources.archive,
         )
 
     def _forward_report(self, state: JobState) -> None:

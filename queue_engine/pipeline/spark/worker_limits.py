@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from queue_engine.vocabulary.errors import OptionsError
+from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import environment_name_of, flag_of
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.options.parsing import parse_option
@@ -18,7 +19,6 @@ from queue_engine.vocabulary.options.parsing import parse_option
 NICE = "worker_nice"
 MEMORY = "worker_memory_bytes"
 PYTHON_PROCESSES = "worker_python_processes"
-LAKE = "lake"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,15 @@ def add_option(parser: argparse.ArgumentParser, name: str) -> None:
     """Add one of `serve`'s options to `parser`, with the same flag, variable and limits."""
     spec = next(spec for spec in fields(Options) if spec.name == name)
     variable = environment_name_of(name)
+    is_time = name.endswith("_ms")
+    default = format_duration(int(str(spec.default))) if is_time else str(spec.default)
     parser.add_argument(
         flag_of(name),
         type=_checked(name),
         # A text, so that argparse checks the environment's value like an argument.
-        default=os.environ.get(variable) or str(spec.default),
-        metavar="PLACE" if name == LAKE else "N",
-        help=f"{spec.metadata['help']} (default: ${variable}, else {spec.default or 'none'})",
+        default=os.environ.get(variable) or default,
+        metavar="TIME" if is_time else "PLACE" if spec.default == "" else "N",
+        help=f"{spec.metadata['help']} (default: ${variable}, else {default or 'none'})",
     )
 
 

@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from queue_engine.pipeline.job.archive_settings import ArchiveSettings
 from queue_engine.pipeline.spark.java import find_java
 from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.pipeline.spark.secret_variables import without_secrets
-from queue_engine.pipeline.spark.worker_limits import DEFAULT, LAKE, WorkerLimits
+from queue_engine.pipeline.spark.worker_limits import DEFAULT, WorkerLimits
 from queue_engine.pipeline.variables import MASTER_VARIABLE
 from queue_engine.pipeline.worker.pipes import ErrorLine, send_rest, send_token
 from queue_engine.pipeline.worker.rest import Rest
@@ -76,17 +77,17 @@ class WorkerProcess:
         token: str,
         find_work: Callable[[], str],
         limits: WorkerLimits = DEFAULT,
-        lake: str = "",
+        archive: ArchiveSettings | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """find_work: returns the work that waits, "" for none; called on this object's thread every two seconds. lake:
-        place of the archive's tables (--lake)."""
+        """find_work: returns the work that waits, "" for none; called on this object's thread every two seconds.
+        archive: what the options say of it; None for their defaults."""
         self._data_path = data_path
         self._engine_url = engine_url
         self._find_work = find_work
         self._limits = limits
-        self._lake = lake
+        self._archive = archive or ArchiveSettings()
         self._token = token
         self._environment = without_secrets(os.environ if environment is None else environment)
         self._clock = clock or SystemClock()
@@ -201,7 +202,7 @@ class WorkerProcess:
     def _work(self, work: str, restarts: int) -> str:
         """Run the worker until it ends. Returns why it ended; "" when it rests."""
         arguments = ["--engine-url", self._engine_url, "--data-path", str(self._data_path), "--follow-stdin"]
-        arguments += [*self._limits.arguments(), f"--{LAKE}={self._lake}"]
+        arguments += [*self._limits.arguments(), *self._archive.arguments()]
         with self._mutex:
             if self._end.is_set():
                 return ""

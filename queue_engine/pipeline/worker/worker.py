@@ -33,6 +33,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from queue_engine.pipeline.job.archive_settings import ArchiveSettings
 from queue_engine.pipeline.job.context import JobResources
 from queue_engine.pipeline.job.error_sentences import sentence_of
 from queue_engine.pipeline.job.reports import JobReports
@@ -236,7 +237,13 @@ def _run_jobs(
     clock = SystemClock()
     reports = JobReports(lake_path, clock)
     resources = JobResources(
-        spark, lake, lambda: LogClient(given.engine_url, token), clock, reports, given.read_from, given.lake
+        spark,
+        lake,
+        lambda: LogClient(given.engine_url, token),
+        clock,
+        reports,
+        given.read_from,
+        ArchiveSettings.of(given),
     )
     jobs = JobScheduler(resources, JOBS, plan=plan_requested_replay)
     status, sentence = 0, ""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
+from queue_engine.vocabulary.retention import ARCHIVE_BYTES_MIN, ARCHIVE_MS_MIN
 
 LAKE_SCHEMES = ("s3", "gs", "az")
 
@@ -79,6 +80,13 @@ class WorkerOptions(OptionGroup):
         "where the archive's tables are: a directory, or s3://BUCKET/PREFIX, gs:// or az:// (default: pipeline/ of the "
         "data directory)",
     )
+    # Topics may have limits of their own, set on their pages.
+    archive_retention_ms: int = option(0, "how long archived messages are kept (0: for ever)", low=0)
+    archive_retention_bytes: int = option(0, "most bytes of a topic's archive, the oldest go (0: no limit)", low=0)
+    # Readers outside can't be seen, and those of ours may take hours.
+    archive_vacuum_ms: int = option(
+        604_800_000, "how long files of the archive stay that are merged or dropped, for its readers", low=86_400_000
+    )
 
     def complaints(self) -> Iterator[str]:
         scheme, separator, rest = self.lake.partition("://")
@@ -86,6 +94,14 @@ class WorkerOptions(OptionGroup):
             yield (
                 f"{flag_of('lake')}: {self.lake[:80]!r} is neither a directory nor begins with "
                 f"{', '.join(f'{one}://BUCKET' for one in LAKE_SCHEMES)}"
+            )
+        # A slip of the hand would empty the archive.
+        if 0 < self.archive_retention_ms < ARCHIVE_MS_MIN:
+            yield f"--archive-retention is {self.archive_retention_ms} ms: it can be 0 or at least 1h"
+        if 0 < self.archive_retention_bytes < ARCHIVE_BYTES_MIN:
+            yield (
+                f"--archive-retention-bytes is {self.archive_retention_bytes}: it can be 0 or at least"
+                f" {ARCHIVE_BYTES_MIN}"
             )
 
 

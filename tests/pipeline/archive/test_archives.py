@@ -15,6 +15,7 @@ from queue_engine.pipeline.archive.gaps import ABSENT, Gaps, gaps_to
 from queue_engine.pipeline.archive.lake_identity import NAME
 from queue_engine.pipeline.archive.summary import SUMMARY_NAME, read_summary
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.tables.housekeeping import merge
 from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.tables import LakeTables
@@ -91,6 +92,19 @@ def test_rows_and_gaps_add_up_and_are_summed_up(lake: Lake) -> None:
 
 def _fields(one: object) -> dict[str, object]:
     return {name: getattr(one, name) for name in one.__slots__}  # type: ignore[attr-defined]
+
+
+def test_a_table_that_housekeeping_changed_is_summed_up_again(lake: Lake) -> None:
+    archives = opened(lake)
+    commit(archives, Commit(ORDERS, 0, 10, True, [file(lake, 0, 10)]))
+    commit(archives, Commit(ORDERS, 10, 20, False, [file(lake, 10, 20)]))
+    other = archive_table(LakeTables(TableStorage(lake.path)), "orders")
+    other.refresh()
+    merge(other, sorted(other.files(), key=lambda one: int(one.minimum["offset"])))
+    archives.sum_up_again(["orders", "unknown"])
+    one = archives.summary.topics["orders"]
+    assert (one.file_count, one.rows, one.next_offset, one.table_version) == (1, 20, 20, 3)
+    assert archives.next_offset(ORDERS) == 20
 
 
 def killed_behind_the_gaps(lake: Lake, one: Commit) -> None:

@@ -1,0 +1,1 @@
+"""Housekeeping of the archive's tables."""

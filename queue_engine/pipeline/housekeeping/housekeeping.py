@@ -1,0 +1,196 @@
+"""The job that keeps the archive's tables small and quick: it merges files, drops what is too old, removes what no
+reader needs, one table after another.
+
+    1. drop      files beyond the topic's limits no longer count; the log has let go of these messages long ago
+    2. merge     neighbouring small files become one, of the same messages (choices.py); readers notice nothing
+    3. vacuum    once a day: files go that no version of the last days names, and those that no commit ever named
+
+Each step is a commit of its own, beside those of the archive: a run that is killed anywhere has done some of them, and
+left at most a file that no commit names. Files stay for `vacuum_ms` after a commit has replaced or dropped them: who
+reads an older version of the table, a replay or a program that is not ours, has that long. Programs outside can't be
+seen, so a reader that takes longer finds files missing.
+
+On an object store that several servers share, one of them keeps house at a time (lease.py).
+"""
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from queue_engine.pipeline.archive.archive_table import ARCHIVE, PARTITION, archive_table
+from queue_engine.pipeline.housekeeping.choices import CLOSED_AFTER_MS, ArchivedFile, merges, outdated
+from queue_engine.pipeline.housekeeping.lease import HousekeepingLease
+from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits
+from queue_engine.pipeline.housekeeping.report import PROBLEMS_KEPT, HousekeepingRun, read_report, write_report
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState
+from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
+from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.pipeline.tables.table_files import TableFile
+from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.errors import PipelineError
+
+logger = logging.getLogger(__name__)
+
+JOB = "housekeeping"
+HOUR_MS = 3_600_000
+VACUUM_EVERY_MS = 86_400_000
+# In a table's transactions: how often files went because of the topic's limits.
+RETENTION_APP = "penstock/retention"
+
+
+class Housekeeping:
+    """Keeps the tables of one lake; each `run` looks at all of them. For one thread."""
+
+    def __init__(self, context: JobContext, tables: LakeTables) -> None:
+        self._context = context
+        self._tables = tables
+        settings = context.archive
+        self._usual = ArchiveLimits(settings.keep_ms, settings.keep_bytes)
+        self._vacuum_ms = settings.vacuum_ms
+        self._lease: HousekeepingLease | None = None
+        self._lake_path = Path(context.lake.path)
+        # Of each topic, what a look found that left nothing to do: the table's version, the hour, the limits.
+        self._kept: dict[str, tuple[int, int, ArchiveLimits]] = {}
+
+    def run(self) -> HousekeepingRun:
+        """Look at every table once, until context.stop is set. Returns what was done, which the report has, too.
+
+        A table that can't be kept costs that table: it is a problem of the run. Raises BrokenStatusFileError when the
+        limits can't be read (nothing is removed then), StoreError when the lake can't be reached, OSError.
+        """
+        started_ms = self._now_ms()
+        limits = read_limits(self._lake_path)
+        report = read_report(self._lake_path)
+        vacuumed_ms = dict(report.vacuumed_ms or {})
+        topics = self._tables.storage.directories(ARCHIVE)
+        run = HousekeepingRun(at_ms=started_ms, tables=len(topics))
+        if not self._may_keep():
+            return run
+        for number, topic in enumerate(topics):
+            if self._context.stop.is_set():
+                break
+            self._context.report(JobState(JOB, RUNNING, started_ms, self._now_ms(), number, len(topics), unit="tables"))
+            if not self._may_keep():
+                break
+            try:
+                before = run
+                run = self._keep(topic, limits.get(topic, self._usual), vacuumed_ms, run)
+                if (run.merged_files, run.dropped_files) != (before.merged_files, before.dropped_files):
+                    run = replace(run, changed=(*run.changed, topic))
+            except PipelineError as exc:
+                logger.warning("table not kept topic=%s error=%s", topic, exc)
+                run = replace(run, problems=(*run.problems, f"{topic}: {exc}")[:PROBLEMS_KEPT])
+        run = replace(run, took_ms=self._now_ms() - started_ms)
+        left = {topic: at_ms for topic, at_ms in vacuumed_ms.items() if topic in set(topics)}
+        write_report(self._lake_path, report.after(run, left))
+        self._context.report(JobState(JOB, WAITING, unit="tables"))
+        return run
+
+    def _may_keep(self) -> bool:
+        """Whether this server has the lease, where there is one. It lasts longer with each table."""
+        if self._tables.storage.is_local:
+            return True
+        if self._lease is None:
+            self._lease = HousekeepingLease(self._tables, self._context.engine.server(), self._context.clock)
+        wait_s = self._lease.take()
+        if wait_s:
+            logger.info("another server keeps house lake=%s for_s=%d", self._tables.storage.place, wait_s)
+        return not wait_s
+
+    def _keep(
+        self, topic: str, limits: ArchiveLimits, vacuumed_ms: dict[str, int], run: HousekeepingRun
+    ) -> HousekeepingRun:
+        table = archive_table(self._tables, topic)
+        if not table.exists():
+            return run
+        hour = self._now_ms() // HOUR_MS
+        if self._kept.get(topic) != (table.refresh(), hour, limits):
+            run = self._drop(table, limits, run)
+            run, is_settled = self._merge(table, run)
+            if is_settled:
+                self._kept[topic] = (table.version, hour, limits)
+        if self._now_ms() - vacuumed_ms.get(topic, 0) >= VACUUM_EVERY_MS and not self._context.stop.is_set():
+            run = self._vacuum(table, run)
+            vacuumed_ms[topic] = self._now_ms()
+        return run
+
+    def _drop(self, table: LakeTable, limits: ArchiveLimits, run: HousekeepingRun) -> HousekeepingRun:
+        gone = outdated(
+            files_of(table), self._now_ms(), keep_ms=limits.keep_ms or None, keep_bytes=limits.keep_bytes or None
+        )
+        if not gone:
+            return run
+        known = table.transaction(RETENTION_APP)
+        table.commit([], RETENTION_APP, (known or 0) + 1, after=known, remove=[one.path for one in gone])
+        rows, size = sum(one.rows for one in gone), sum(one.bytes for one in gone)
+        logger.info("archive beyond its limits table=%s files=%d rows=%d bytes=%d", table.path, len(gone), rows, size)
+        return replace(
+            run,
+            dropped_files=run.dropped_files + len(gone),
+            dropped_rows=run.dropped_rows + rows,
+            dropped_bytes=run.dropped_bytes + size,
+        )
+
+    def _merge(self, table: LakeTable, run: HousekeepingRun) -> tuple[HousekeepingRun, bool]:
+        """Returns also whether nothing is left to be merged, now or once the newest file is older."""
+        files = files_of(table)
+        today = datetime.fromtimestamp(self._now_ms() / 1000, UTC).date().isoformat()
+        by_path = {one.path: one for one in table.files()}
+        for group in merges(files, today, self._now_ms()):
+            parts: list[TableFile] = [by_path[one.path] for one in group]
+            if merge(table, parts, should_stop=self._context.stop.is_set) is None:
+                return run, False
+            run = replace(
+                run,
+                merged_files=run.merged_files + len(parts),
+                made_files=run.made_files + 1,
+                merged_bytes=run.merged_bytes + sum(one.size for one in parts),
+            )
+        closed_ms = self._now_ms() - CLOSED_AFTER_MS
+        return run, all(one.last_time_ms <= closed_ms for one in files)
+
+    def _vacuum(self, table: LakeTable, run: HousekeepingRun) -> HousekeepingRun:
+        keep_ms = self._vacuum_ms
+        removed = vacuum(table, retention_ms=keep_ms, unnamed_age_ms=keep_ms)
+        clean_log(table, keep_ms=keep_ms)
+        return replace(
+            run,
+            removed_files=run.removed_files + removed.replaced + removed.unnamed,
+            removed_bytes=run.removed_bytes + removed.bytes,
+        )
+
+    def _now_ms(self) -> int:
+        return self._context.clock.time_ns() // NS_PER_MS
+
+
+def files_of(table: LakeTable) -> list[ArchivedFile]:
+    """The files that count in a table, as `choices.py` takes them."""
+    found = []
+    for one in table.files():
+        first, last = one.minimum, one.maximum
+        offset, newest = first.get("offset"), last.get("published_at")
+        if offset is None or newest is None:
+            continue  # without statistics: another program's file, which is left alone
+        # Ids are the id base plus the offset: so the first and the last one tell whether all are of one topic.
+        bases = {
+            int(str(ids["message_id"]), 16) - int(ids["offset"])
+            for ids in (first, last)
+            if "message_id" in ids and "offset" in ids
+        }
+        servers = {first.get("server"), last.get("server")}
+        identity = f"{servers.pop()}/{bases.pop()}" if len(bases) == len(servers) == 1 else one.path
+        found.append(
+            ArchivedFile(
+                path=one.path,
+                date=one.partition[PARTITION],
+                identity=identity,
+                first_offset=int(offset),
+                rows=one.rows,
+                bytes=one.size,
+                last_time_ms=int(newest.timestamp() * 1000),
+            )
+        )
+    return found
