@@ -137,7 +137,7 @@ class _Table:
     def _read(self, *, is_same_log: bool) -> _Version:
         try:
             from deltalake import DeltaTable
-            from deltalake.exceptions import DeltaError
+            from deltalake.exceptions import DeltaError, TableNotFoundError
         except ModuleNotFoundError as exc:
             raise PipelineError("deltalake is not installed; install penstock[pipeline]") from exc
         with os.scandir(self._log) as entries:
@@ -152,6 +152,9 @@ class _Table:
                 table.update_incremental()
             number = table.version()
             version = _Version(number, self._files(table), table.transaction_version(CONVERTED) is not None)
+        except TableNotFoundError:
+            # Its first commit is to come, or was cut off.
+            return _NONE
         except (DeltaError, OSError, ValueError) as exc:
             raise LakeDamagedError(f"the table {self._path} can't be read: {str(exc).strip():.300}") from exc
         self._table = table
