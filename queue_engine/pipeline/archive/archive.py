@@ -26,6 +26,7 @@ from queue_engine.pipeline.archive.step import write_step
 from queue_engine.pipeline.archive.step_check import WrittenRange
 from queue_engine.pipeline.archive.step_writer import StepTarget
 from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.error_sentences import is_any_of
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState, TopicProgress
 from queue_engine.pipeline.source.wanted_range import WantedRange, synced_messages, wanted_range
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
@@ -418,7 +419,5 @@ class _Run:
 
 
 def _is_of_the_store(error: BaseException) -> bool:
-    """Whether the error is the store's, perhaps in a task of Spark, and not of one topic's table or file alone."""
-    if isinstance(error, PipelineError):
-        return isinstance(error, _OF_THE_STORE)
-    return any(f"{kind.__module__}.{kind.__name__}: " in str(error) for kind in _OF_THE_STORE)
+    """Whether the error is the store's, and not of one topic's table or file alone."""
+    return is_any_of(error, _OF_THE_STORE)

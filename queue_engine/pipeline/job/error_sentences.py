@@ -41,6 +41,13 @@ _CALLING = "An error occurred while calling "
 _CAUSED_BY = "Caused by: "
 
 
+def is_any_of(error: BaseException, kinds: tuple[type[PenstockError], ...]) -> bool:
+    """Whether an error is of one of these classes, or is Spark's about one of them that a task has raised."""
+    if isinstance(error, PenstockError):
+        return isinstance(error, kinds)
+    return any(f"{kind.__module__}.{kind.__name__}: " in str(error) for kind in kinds)
+
+
 def sentence_of(error: BaseException) -> str:
     """The sentence that the page shows for an error. The worker's log has the traceback of errors that are not ours."""
     text = str(error).strip()

@@ -14,11 +14,17 @@ from dataclasses import replace
 from typing import Any
 
 from queue_engine.pipeline.job.context import JobContext, JobResources
-from queue_engine.pipeline.job.error_sentences import sentence_of
+from queue_engine.pipeline.job.error_sentences import is_any_of, sentence_of
 from queue_engine.pipeline.job.state import CANCELLED, DONE, FAILED, RUNNING, STOPPED, WAITING, JobState
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.vocabulary.clock import NS_PER_S
-from queue_engine.vocabulary.errors import EngineUnreachableError, LeaseLostError, PenstockError
+from queue_engine.vocabulary.errors import (
+    EngineUnreachableError,
+    LeaseLostError,
+    PenstockError,
+    StoreBusyError,
+    StoreUnreachableError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +35,7 @@ BACKOFF_RESET_AFTER_NS = 300 * NS_PER_S
 # The error of the last run is cleared when the next one makes progress, or has run for this time.
 RECOVERED_AFTER_S = 60.0
 # Errors that go away by themselves. Any other error would end the same replay again in the same way.
-_PASSING = (EngineUnreachableError, LeaseLostError)
+_PASSING = (EngineUnreachableError, LeaseLostError, StoreBusyError, StoreUnreachableError)
 
 
 class JobThread:
@@ -137,7 +143,7 @@ class JobThread:
                 trace = None if isinstance(exc, PenstockError) else exc
                 logger.warning("job failed job=%s next_try_s=%g error=%s", self.name, wait_s, exc, exc_info=trace)
                 self._error = sentence_of(exc)
-                is_last = not self._is_retried and not isinstance(exc, _PASSING)
+                is_last = not self._is_retried and not is_any_of(exc, _PASSING)
                 next_try_ms = 0 if is_last else self._reports.now_ms() + int(wait_s * 1000)
                 self._report(FAILED, error=self._error, rows_per_s=None, next_try_ms=next_try_ms)
                 if is_last:

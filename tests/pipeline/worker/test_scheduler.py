@@ -17,7 +17,12 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.worker.scheduler import REPLAYS_RUNNING_MAX, JobScheduler
 from queue_engine.vocabulary.clock import Clock, SystemClock
-from queue_engine.vocabulary.errors import EngineUnreachableError, PipelineError
+from queue_engine.vocabulary.errors import (
+    EngineUnreachableError,
+    PipelineError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
 from tests.support.clock import ManualClock
 from tests.support.waiting import wait_for
 
@@ -262,7 +267,14 @@ def test_figures_reach_the_disk_once_a_second_and_words_at_once(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("error", "tries"), [(PipelineError("the topic was made anew"), 1), (EngineUnreachableError("no answer"), 2)]
+    ("error", "tries"),
+    [
+        (PipelineError("the topic was made anew"), 1),
+        (StoreRefusedError("the credentials have expired"), 1),
+        (EngineUnreachableError("no answer"), 2),
+        (StoreUnreachableError("no answer"), 2),
+        (RuntimeError("PythonException: …\nqueue_engine.vocabulary.errors.StoreBusyError: fewer requests"), 2),
+    ],
 )
 def test_a_replay_is_tried_again_only_for_what_goes_away_by_itself(
     tmp_path: Path, error: Exception, tries: int
