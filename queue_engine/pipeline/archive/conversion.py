@@ -24,13 +24,13 @@ from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.archive.archive_gap import REPLAYED, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, PARTITION, archive_path, archive_table
 from queue_engine.pipeline.archive.archives import Archives, Commit
-from queue_engine.pipeline.archive.old_manifest import OldArchive, OldFile, is_converted, old_archives
+from queue_engine.pipeline.archive.old_manifest import OldArchive, OldFile, is_converted, old_folders, read_old_archive
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import Clock
-from queue_engine.vocabulary.errors import LakeDamagedError
+from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, TableError
 
 logger = logging.getLogger(__name__)
 
@@ -41,24 +41,28 @@ def convert_archives(
     """Convert all archives of earlier versions that are not converted yet.
 
     server: the identity of the data directory. say: takes a sentence for each archive. Returns the number of archives
-    and of their messages. Raises LakeDamagedError for an archive that is not as its manifest says, StoreError,
-    TableError, OSError; what was converted before stays.
+    and of their messages. Raises StoreError, OSError at once; LakeDamagedError for an archive that is not as its
+    manifest says, and TableError, when the others are converted; what was converted stays.
     """
-    waiting = [one for one in old_archives(lake) if not is_converted(one, tables, server)]
+    waiting = [one for one in old_folders(lake) if not is_converted(one, tables, server)]
     if not waiting:
         return 0, 0
     archives = Archives(lake, tables, server, clock)
     rows = 0
-    for one in waiting:
-        _convert(lake, tables, archives, one, server)
-        table = archive_table(tables, one.topic)
-        counted = {file.path: file.rows for file in table.files()}
-        found = sum(counted.get(_table_path(one, file), 0) for file in one.files)
-        if found != one.rows:
-            raise LakeDamagedError(f"{table.place} has {found} of {one.rows} messages of {one.folder}")
+    failure: PipelineError | None = None
+    for folder in waiting:
+        try:
+            one = read_old_archive(lake, folder)
+            _convert(lake, tables, archives, one, server)
+        except (LakeDamagedError, TableError) as exc:
+            say(f"{folder.path} is not converted: {exc}")
+            failure = failure or exc
+            continue
         rows += one.rows
         say(f"{one.folder}: {one.rows:,} messages in {len(one.files):,} files, up to offset {one.next_offset}")
     archives.summary.write(is_last=True)
+    if failure is not None:
+        raise failure
     return len(waiting), rows
 
 
@@ -74,6 +78,11 @@ def _convert(lake: Lake, tables: LakeTables, archives: Archives, one: OldArchive
     commit = Commit(identity, one.begin_offset, one.next_offset, True, files, gaps, is_conversion=True)
     if error := archives.commit([commit])[identity]:
         raise error
+    table = archive_table(tables, one.topic)
+    counted = {file.path: file.rows for file in table.files()}
+    found = sum(counted.get(_table_path(one, file), 0) for file in one.files)
+    if found != one.rows:
+        raise LakeDamagedError(f"{table.place} has {found} of {one.rows} messages of {one.folder}")
 
 
 def _table_path(one: OldArchive, file: OldFile) -> str:

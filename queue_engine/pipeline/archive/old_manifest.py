@@ -14,6 +14,7 @@ left out. Paths are relative to the manifest's folder.
 """
 
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -69,29 +70,45 @@ class OldArchive:
         return sum(one.rows for one in self.files)
 
 
-def old_archives(lake: Lake) -> Iterator[OldArchive]:
-    """All archives of earlier versions in the pipeline's directory. Raises LakeDamagedError, OSError."""
+@dataclass(frozen=True, slots=True)
+class OldFolder:
+    """Where the archive of an earlier version is. path: relative to the pipeline's directory; its last part is the
+    topic's number and id base, as in the app id of a commit."""
+
+    topic: str
+    path: str
+
+
+def old_folders(lake: Lake) -> Iterator[OldFolder]:
+    """The archives of earlier versions in the pipeline's directory; no manifest is read. Raises OSError."""
     for topic in _names_in(lake.within(ARCHIVE)):
         if not is_valid_name(topic):
             continue
         for name in _names_in(lake.within(archive_path(topic))):
-            if _FOLDER.fullmatch(name):
-                folder = f"{archive_path(topic)}/{name}"
-                content = lake.read_manifest(f"{folder}/{MANIFEST_NAME}")
-                if content is not None:
-                    yield _archive_of(content, folder)
+            path = f"{archive_path(topic)}/{name}"
+            if _FOLDER.fullmatch(name) and os.path.lexists(lake.within(f"{path}/{MANIFEST_NAME}")):
+                yield OldFolder(topic, path)
 
 
-def is_converted(one: OldArchive, tables: LakeTables, server: str) -> bool:
-    """Raises StoreError, TableError."""
-    reached = archive_table(tables, one.topic).transaction(one.identity(server).app_id)
-    return reached is not None and reached >= one.next_offset
+def read_old_archive(lake: Lake, folder: OldFolder) -> OldArchive:
+    """Raises LakeDamagedError, OSError."""
+    content = lake.read_manifest(f"{folder.path}/{MANIFEST_NAME}")
+    if content is None:
+        raise LakeDamagedError(f"archive {folder.path}: its manifest is gone")
+    return _archive_of(content, folder.path)
+
+
+def is_converted(one: OldFolder, tables: LakeTables, server: str) -> bool:
+    """By the table alone: all that the manifest names was committed at once, and the manifest is not needed any more.
+    Raises StoreError, TableError."""
+    app_id = f"{server}/{posixpath.basename(one.path)}"
+    return archive_table(tables, one.topic).transaction(app_id) is not None
 
 
 def check_converted(lake: Lake, tables: LakeTables, server: str) -> None:
-    """Raises NotConvertedError while an archive of an earlier version is not in its table; LakeDamagedError,
-    StoreError, TableError, OSError."""
-    waiting = [one for one in old_archives(lake) if not is_converted(one, tables, server)]
+    """Raises NotConvertedError while an archive of an earlier version is not in its table; StoreError, TableError,
+    OSError."""
+    waiting = [one for one in old_folders(lake) if not is_converted(one, tables, server)]
     if waiting:
         more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
         raise NotConvertedError(

@@ -45,11 +45,11 @@ def _convert_history(given: Conversion) -> bool:
 
 def _convert_archives(given: Conversion) -> bool:
     from queue_engine.pipeline.archive.conversion import convert_archives
-    from queue_engine.pipeline.archive.old_manifest import old_archives
+    from queue_engine.pipeline.archive.old_manifest import old_folders
     from queue_engine.pipeline.tables.storage import TableStorage
     from queue_engine.pipeline.tables.tables import LakeTables
 
-    if next(old_archives(given.lake), None) is None:
+    if next(old_folders(given.lake), None) is None:
         return False
     server = read_topology(str(given.data_path), Files()).state.identity
     if not server:
@@ -88,18 +88,28 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write(f"{sentence}\n")
         sys.stdout.flush()
 
+    found, errors = [], []
     try:
         if not (data_path / "pipeline").is_dir():
             say(f"{data_path} has no pipeline directory: nothing to convert.")
             return 0
         lake = Lake(str(data_path / "pipeline"))
         with lake.lock():
-            found = [convert(Conversion(data_path, lake, parsed.lake, say)) for convert in CONVERTERS]
+            for convert in CONVERTERS:
+                # What is damaged of the one keeps nothing of the other waiting.
+                try:
+                    found.append(convert(Conversion(data_path, lake, parsed.lake, say)))
+                except (PenstockError, OSError) as exc:
+                    errors.append(str(exc))
     except LakeHeldError as exc:
         sys.stderr.write(f"penstock: {exc}: stop it, or run this again when it has ended\n")
         return 2
     except (PenstockError, OSError, ModuleNotFoundError) as exc:
         sys.stderr.write(f"penstock: {exc}\n")
+        return 2
+    for error in errors:
+        sys.stderr.write(f"penstock: {error}\n")
+    if errors:
         return 2
     if not any(found):
         say("Nothing is left to convert.")

@@ -12,7 +12,7 @@ import pytest
 from queue_engine.disk.files import Files
 from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, archive_table
 from queue_engine.pipeline.archive.conversion import convert_archives
-from queue_engine.pipeline.archive.old_manifest import check_converted, old_archives
+from queue_engine.pipeline.archive.old_manifest import check_converted, old_folders
 from queue_engine.pipeline.archive.summary import read_summary
 from queue_engine.pipeline.convert import convert
 from queue_engine.pipeline.lake.lake import Lake
@@ -165,10 +165,10 @@ def test_a_lake_elsewhere_gets_copies(lake: Lake, tmp_path: Path) -> None:
     tables = LakeTables(TableStorage(tmp_path / "lake"), clock=ManualClock())
     assert convert_archives(lake, tables, SERVER, ManualClock(), lambda _: None) == (3, 90)
     check_all(Lake(str(tmp_path / "lake")))
-    assert len(list(old_archives(lake))) == 3
+    assert len(list(old_folders(lake))) == 3
 
 
-@pytest.mark.parametrize("change", ["missing", "shorter", "manifest"])
+@pytest.mark.parametrize("change", ["missing", "shorter", "manifest", "damaged"])
 def test_an_archive_that_is_not_as_its_manifest_says_is_refused_and_others_are_converted(
     lake: Lake, change: str
 ) -> None:
@@ -178,13 +178,42 @@ def test_an_archive_that_is_not_as_its_manifest_says_is_refused_and_others_are_c
         path.unlink()
     elif change == "shorter":
         pq.write_table(pq.read_table(path).slice(1), path)
+    elif change == "damaged":
+        Path(lake.within(f"{folder}/manifest.json")).write_bytes(b"{")
     else:
         content = lake.read_manifest(f"{folder}/manifest.json") or {}
         lake.write_manifest(f"{folder}/manifest.json", {**content, "next_offset": 51})
+    said: list[str] = []
     with pytest.raises(LakeDamagedError):
-        convert_archives(lake, tables_of(lake), SERVER, ManualClock(), lambda _: None)
-    if change != "manifest":
-        assert archive_of(lake, "clicks").next_offset == 50
+        convert_archives(lake, tables_of(lake), SERVER, ManualClock(), said.append)
+    assert archive_of(lake, "clicks").next_offset == 50
+    assert [one.identity.number for one in archives(lake, "orders")] == [3]
+    assert said[-1].startswith(f"{folder} is not converted: ")
+    with pytest.raises(NotConvertedError, match="the archive of orders was written"):
+        check_converted(lake, tables_of(lake), SERVER)
+
+
+def test_manifests_of_converted_archives_are_not_needed_any_more(lake: Lake) -> None:
+    convert_archives(lake, tables_of(lake), SERVER, ManualClock(), lambda _: None)
+    for path in Path(lake.path).rglob("manifest.json"):
+        path.write_bytes(b"damaged")
+    check_converted(lake, tables_of(lake), SERVER)
+    assert convert_archives(lake, tables_of(lake), SERVER, ManualClock(), lambda _: None) == (0, 0)
+
+
+def test_a_history_that_cannot_be_read_keeps_no_archive_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pipeline").mkdir()
+    done: list[bool] = []
+
+    def refuse(_: object) -> bool:
+        raise LakeDamagedError("the history is damaged")
+
+    monkeypatch.setattr(convert, "CONVERTERS", (refuse, lambda _: done.append(True) or True))
+    assert convert.main([f"--data-path={tmp_path}"]) == 2
+    assert done == [True]
+    assert capsys.readouterr().err == "penstock: the history is damaged\n"
 
 
 def test_the_command_needs_a_server_that_has_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
