@@ -18,10 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from queue_engine.pipeline.tables.housekeeping import clean_log, compact, vacuum
+from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file
@@ -64,7 +65,7 @@ def after_days(directory: Path, minutes: int) -> dict[str, float]:
         now_ms = time.time_ns() // NS_PER_MS
         commit(table, replace(first, path=path, partition={"date": date}, modified_ms=now_ms), minute)
         if minute % 60 == 59:
-            compact(table, is_closed=lambda file: True, order_by=["offset"])
+            merge_small(table)
         if minute % MINUTES_A_DAY == MINUTES_A_DAY - 1:
             clean_log(table, keep_ms=0, protected_versions=[max(table.version - MINUTES_A_DAY, 0)])
             vacuum(table, retention_ms=0, unnamed_age_ms=3_600_000)
@@ -84,6 +85,16 @@ def after_days(directory: Path, minutes: int) -> dict[str, float]:
         "opening ms": 1_000 * statistics.median(opening),
         "commit ms": 1_000 * statistics.median(committing),
     }
+
+
+def merge_small(table: LakeTable) -> None:
+    """One file for each date."""
+    by_date: dict[str, list[TableFile]] = {}
+    for file in table.files():
+        by_date.setdefault(file.partition["date"], []).append(file)
+    for files in by_date.values():
+        if len(files) > 1:
+            merge(table, files)
 
 
 def commit(table: LakeTable, file: DataFile, number: int) -> None:
