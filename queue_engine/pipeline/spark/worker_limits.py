@@ -57,6 +57,7 @@ def add_option(parser: argparse.ArgumentParser, name: str) -> None:
     default = format_duration(int(str(spec.default))) if is_time else str(spec.default)
     parser.add_argument(
         flag_of(name),
+        dest=name,
         type=_checked(name),
         # A text, so that argparse checks the environment's value like an argument.
         default=os.environ.get(variable) or default,

@@ -1,0 +1,28 @@
+"""What the options say of the archive reaches the worker's command line and comes back from it."""
+
+import argparse
+
+from queue_engine.pipeline.job.archive_settings import OPTIONS, ArchiveSettings
+from queue_engine.pipeline.jobs import command_line
+from queue_engine.pipeline.spark.worker_limits import add_option
+from queue_engine.vocabulary.options.options import Options
+
+
+def parsed(*arguments: str) -> ArchiveSettings:
+    parser = argparse.ArgumentParser()
+    for name in OPTIONS:
+        add_option(parser, name)
+    return ArchiveSettings.of(parser.parse_args(arguments))
+
+
+def test_settings_come_back_from_the_command_line_they_make() -> None:
+    settings = ArchiveSettings("s3://bucket/lake", 86_400_000, 5 << 30, 2 * 86_400_000)
+
+    assert parsed(*settings.arguments()) == settings
+    assert parsed() == ArchiveSettings() == ArchiveSettings.of(Options())
+
+
+def test_a_command_by_hand_takes_them_too() -> None:
+    given = command_line().parse_args(["archive", "--archive-retention=48h", "--lake=/srv/lake"])
+
+    assert ArchiveSettings.of(given) == ArchiveSettings("/srv/lake", 2 * 86_400_000)
