@@ -249,7 +249,8 @@ class _Run:
                 "start the server with the --lake that it had, or stop archiving the topic and begin anew here"
             )
         archived = self._archives.next_offset(identity)
-        at = cursor.offset if archived is None else archived
+        # The log may have lost messages since the first step was killed, or the table was moved away: gaps from there.
+        at = self._archives.begun_at(identity, cursor.offset) if archived is None else archived
         if at > cursor.synced_offset:
             raise OffsetBeyondEndError(
                 f"{topic} is archived up to offset {at}, and its log ends at {cursor.synced_offset}: it lost messages "
@@ -275,7 +276,8 @@ class _Run:
             rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, begin)), 1)
         known = self._archives.summary.topics.get(topic)
         done = 0 if known is None else known.rows + known.damaged_count
-        step_end = self._archives.recorded_to(identity)
+        recorded = self._archives.recorded_to(identity)
+        step_end = recorded if recorded is not None and recorded > begin else None
         return _Work(identity, state, begin, archived is None, step_end, rows_max, done)
 
     def _message_bytes(self, state: TopicState, offset: int) -> int:

@@ -93,6 +93,14 @@ class Archives:
         self._settled.add(identity)
         return None
 
+    def begun_at(self, identity: ArchivedIdentity, offset: int) -> int:
+        """Where an archive without a table begins, by its gaps; `offset`, or where its gaps say that it began before:
+        then its first step was killed, or its table was moved away."""
+        if self.recorded_to(identity) is None:
+            return offset
+        gaps = self._gaps.read(identity.topic).get(identity, [])
+        return min([offset, *(one.first_offset for one in gaps if one.reason == BEGIN)])
+
     # Commits.
 
     def commit(self, commits: Sequence[Commit]) -> dict[ArchivedIdentity, PipelineError | None]:

@@ -20,6 +20,7 @@ beside them, with the same app id and version. So a step that is done again afte
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,15 @@ def _without(gap: ArchiveGap, recorded: Sequence[ArchiveGap]) -> list[ArchiveGap
     for one in recorded:
         if one.reason not in (REPLAYED, BEGIN):
             pieces = [part for piece in pieces for part in _cut(piece, one)]
-    return pieces
+    # Replayed messages lie between others, and are counted already.
+    counted = [one for one in recorded if one.reason == REPLAYED]
+    return [
+        replace(piece, count=piece.count - sum(one.count for one in counted if _has(piece, one))) for piece in pieces
+    ]
+
+
+def _has(gap: ArchiveGap, other: ArchiveGap) -> bool:
+    return gap.first_offset <= other.first_offset and other.next_offset <= gap.next_offset
 
 
 def _cut(gap: ArchiveGap, other: ArchiveGap) -> list[ArchiveGap]:

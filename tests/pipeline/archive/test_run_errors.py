@@ -222,3 +222,19 @@ def test_a_gaps_file_that_is_gone_is_a_sentence(lake: Lake) -> None:
         path.unlink()
     with pytest.raises(DataFileMissingError, match=r"archive_gaps/part-.*parquet counts .* is not there"):
         Gaps(archiver(lake, FakeEngine({"a": 10})).context.open_tables()).read("a")
+
+
+def test_behind_a_table_that_was_moved_away_a_new_one_goes_on(lake: Lake, tmp_path: Path) -> None:
+    """As the sentence about a damaged table advises; what was in it is a gap."""
+    engine = FakeEngine({"a": 10, "b": 10})
+    archiver(lake, engine).run(None)
+    engine.ends.update(a=15, b=15)
+    archiver(lake, engine).run(None)
+    Path(lake.within(archive_path("a"))).rename(tmp_path / "away")
+    engine.ends.update(a=20, b=20)
+    assert archiver(lake, engine).run(None) == 10
+    for topic in "ab":
+        assert archive_of(lake, topic).next_offset == 20
+    found = archive_of(lake, "a")
+    assert found.reasons == [(0, 15, "off"), (7, 8, "replayed")]
+    assert found.begin_offset == 0
