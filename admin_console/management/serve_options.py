@@ -16,6 +16,7 @@ from admin_console import paths
 from admin_console.management.command import PlainCommand
 from admin_console.options import CONSOLE_OPTIONS, DEMO, NO_PIPELINE, SWITCHES
 from queue_engine.vocabulary.errors import OptionsError
+from queue_engine.vocabulary.lake_place import absolute_lake
 from queue_engine.vocabulary.options.option import environment_name_of, flag_of
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.options.parsing import parse_bool, parse_option
@@ -56,6 +57,8 @@ def arguments_of(given: Mapping[str, Any]) -> list[str]:
         value = given[field] if given.get(field) is not None else os.environ.get(variable) or None
         if value is not None and field in FILES:
             value = os.path.abspath(value)
+        if value is not None and field == "lake":
+            value = absolute_lake(value)
         if value is not None and field not in ("data_path", *SECRETS):
             found.append(f"{flag}={','.join(value) if isinstance(value, list) else value}")
     return found + [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queue_engine.process.service_manager import START_LIMIT_S, stop_limit_s
+from queue_engine.vocabulary.lake_place import absolute_lake
 from queue_engine.vocabulary.options.addresses import is_socket_path, split_address
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
@@ -107,7 +108,8 @@ def _head(service: Service) -> list[str]:
     add_group = [f"groupadd --system {group}"] if group != user else []
     own_group = f"--gid {group}" if group != user else "--user-group"
     add_user = f"useradd --system {own_group} --home-dir {path} --shell /usr/sbin/nologin {user}"
-    make = [] if is_state else [f"install -d -m 0700 -o {user} -g {group} {path}"]
+    own = [*([] if is_state else [service.data_path]), *_lake_elsewhere(service)]
+    make = [f"install -d -m 0700 -o {user} -g {group} {shlex.quote(str(one))}" for one in own]
     steps = [
         *add_group,
         add_user,
@@ -141,7 +143,7 @@ def _unit(service: Service) -> list[str]:
         "Description=Penstock message queue",
         "Wants=network-online.target",
         "After=network-online.target",
-        f"RequiresMountsFor={quoted(str(service.data_path), is_program=True)}",
+        f"RequiresMountsFor={_paths([service.data_path, *_lake_elsewhere(service)])}",
         "# A server that fails is started again, however often.",
         "StartLimitIntervalSec=0",
     ]
@@ -166,9 +168,26 @@ def _command(service: Service) -> list[str]:
 
 
 def _data(service: Service) -> list[str]:
+    lines, writable = [], _lake_elsewhere(service)
     if state := _state_directory(service.data_path):
-        return [f"StateDirectory={quoted(str(state), is_program=True)}", "StateDirectoryMode=0700"]
-    return [f"ReadWritePaths={quoted(str(service.data_path), is_program=True)}"]
+        lines = [f"StateDirectory={quoted(str(state), is_program=True)}", "StateDirectoryMode=0700"]
+    else:
+        writable = [service.data_path, *writable]
+    if writable:
+        lines.append(f"ReadWritePaths={_paths(writable)}")
+    return lines
+
+
+def _lake_elsewhere(service: Service) -> list[Path]:
+    """The directory of --lake where it is not in the data directory; none for an object store."""
+    place = absolute_lake(service.options.lake)
+    if not place or "://" in place or Path(place).is_relative_to(service.data_path):
+        return []
+    return [Path(place)]
+
+
+def _paths(paths: Sequence[Path]) -> str:
+    return " ".join(quoted(str(path), is_program=True) for path in paths)
 
 
 def _life(service: Service) -> list[str]:
@@ -206,7 +225,7 @@ def _limits(service: Service) -> list[str]:
 def _hardening(service: Service) -> list[str]:
     options = service.options
     files = (Path(path).absolute() for path in (options.tls_cert, options.tls_key, options.tls_root_ca_file) if path)
-    places = (service.data_path, *service.installed, *files)
+    places = (service.data_path, *_lake_elsewhere(service), *service.installed, *files)
     addresses = (options.tcp_address, options.http_address, options.https_address)
     ports = [split_address(address)[1] for address in addresses if not is_socket_path(address)]
     is_privileged = any(0 < port < _PRIVILEGED_PORTS_END for port in (*ports, service.console_port))

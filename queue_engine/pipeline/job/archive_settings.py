@@ -6,6 +6,7 @@ Options of `serve`; `queue_engine/vocabulary/options/log_options.py` has their n
 import argparse
 from dataclasses import dataclass
 
+from queue_engine.vocabulary.lake_place import absolute_lake
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options
 
@@ -32,9 +33,9 @@ class ArchiveSettings:
         return cls(*(getattr(given, name) for name in OPTIONS))
 
     def arguments(self) -> list[str]:
-        """As arguments of the worker's command line."""
+        """As arguments of the worker's command line; the worker does not begin in this process's directory."""
         return [
-            f"{flag_of(LAKE)}={self.place}",
+            f"{flag_of(LAKE)}={absolute_lake(self.place)}",
             f"{flag_of(RETENTION)}={self.keep_ms}ms",
             f"{flag_of(RETENTION_BYTES)}={self.keep_bytes}",
             f"{flag_of(VACUUM)}={self.vacuum_ms}ms",

@@ -133,6 +133,23 @@ def test_data_elsewhere_is_writable_and_made_by_hand() -> None:
     assert own["ReadWritePaths"] == "/var/lib/private/a"
 
 
+def test_a_lake_elsewhere_is_writable_and_made_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = unit_text(service(options=Options(lake="/srv/my lake")))
+    found = settings_of(text)
+    assert found["ReadWritePaths"] == '"/srv/my lake"'
+    assert found["RequiresMountsFor"] == '/var/lib/penstock "/srv/my lake"'
+    assert found["StateDirectory"] == "penstock"
+    assert "#   install -d -m 0700 -o penstock -g penstock '/srv/my lake'\n" in text
+    both = settings_of(unit_text(service(data_path=Path("/srv/queue"), options=Options(lake="/srv/lake"))))
+    assert both["ReadWritePaths"] == "/srv/queue /srv/lake"
+    at_home = settings_of(unit_text(service(options=Options(lake="/root/lake"))))
+    assert at_home["ProtectHome"] == "read-only"
+    monkeypatch.chdir("/srv")
+    assert settings_of(unit_text(service(options=Options(lake="lake"))))["ReadWritePaths"] == "/srv/lake"
+    for place in ("s3://bucket/lake", "/var/lib/penstock/tables"):
+        assert "ReadWritePaths" not in settings_of(unit_text(service(options=Options(lake=place))))
+
+
 def test_a_program_or_data_below_a_home_or_tmp_can_be_reached() -> None:
     at_home = settings_of(unit_text(service(installed=(Path("/root/.pyenv/versions/3.11"),))))
     assert (at_home["ProtectHome"], at_home["PrivateTmp"]) == ("read-only", "yes")
@@ -205,6 +222,10 @@ def sample_of(flag: str, default: object) -> str:
     others = {
         "--http-token": "secret-of-mine",
         "--node-id": "7",
+        "--lake": "s3://bucket/lake",
+        "--tls-cert": "/etc/cert.pem",
+        "--tls-key": "/etc/key.pem",
+        "--tls-root-ca-file": "/etc/ca.pem",
         "--set-aside-segment": "00000000000000000000.log:1",
         "--tls-client-auth-policy": "require",
         "--statsd-address": "10.1.2.3:8125",
@@ -257,6 +278,8 @@ def test_files_are_named_from_the_root_on(tmp_path: Path, monkeypatch: pytest.Mo
         "--tls-key=/etc/key.pem",
         f"--tls-root-ca-file={tmp_path}/ca.pem",
     ]
+    for place, passed in (("lake", f"{tmp_path}/lake"), ("/srv/lake", "/srv/lake"), ("s3://bucket/a", "s3://bucket/a")):
+        assert arguments_of(vars(parser.parse_args([f"--lake={place}"]))) == [f"--lake={passed}"]
 
 
 def test_a_certificate_below_a_home_can_be_read() -> None:

@@ -1,6 +1,9 @@
 """What the options say of the archive reaches the worker's command line and comes back from it."""
 
 import argparse
+from pathlib import Path
+
+import pytest
 
 from queue_engine.pipeline.job.archive_settings import OPTIONS, ArchiveSettings
 from queue_engine.pipeline.jobs import command_line
@@ -26,3 +29,15 @@ def test_a_command_by_hand_takes_them_too() -> None:
     given = command_line().parse_args(["archive", "--archive-retention=48h", "--lake=/srv/lake"])
 
     assert ArchiveSettings.of(given) == ArchiveSettings("/srv/lake", 2 * 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("place", "passed"),
+    [("", ""), ("lake", "{here}/lake"), ("/srv/lake", "/srv/lake"), ("s3://bucket/lake", "s3://bucket/lake")],
+)
+def test_a_lake_is_where_the_server_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, passed: str
+) -> None:
+    """The worker begins in another directory."""
+    monkeypatch.chdir(tmp_path)
+    assert ArchiveSettings(place).arguments()[0] == f"--lake={passed.format(here=tmp_path)}"
