@@ -15,7 +15,7 @@ T = TypeVar("T")
 # How long a replaced file waits for the next connection at most, and how often one is looked at.
 LOOK_INTERVAL_NS = NS_PER_S
 
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, int, int, int]
 
 
 class MadeOfFiles(Generic[T]):
@@ -68,4 +68,5 @@ def _stamp_of(path: str) -> _Stamp | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    # The time of the change, too: a key becomes readable by `chmod`, and `cp -p` keeps the other time.
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size

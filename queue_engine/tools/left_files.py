@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import BinaryIO
 
-from queue_engine.tools.topic_file import REVISIONS_MAX, FileLayout, make_directories, sync_directory
+from queue_engine.tools.topic_file import REVISIONS_MAX, FileLayout, is_at, make_directories, sync_directory
 
 _READ_BYTES = 64 << 10  # a thousand times as much at most, once it is inflated
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -79,7 +79,7 @@ def _finish(path: str, match: re.Match[str], output_dir: str) -> str:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return ""
-        if not _is_at(path, file):
+        if not is_at(path, file):
             return ""
         if not (size := _whole_bytes(file)):
             os.unlink(path)
@@ -87,14 +87,6 @@ def _finish(path: str, match: re.Match[str], output_dir: str) -> str:
         file.truncate(size)
         os.fsync(file.fileno())
         return _move(path, file, match, output_dir)
-
-
-def _is_at(path: str, file: BinaryIO) -> bool:
-    try:
-        found, opened = os.stat(path), os.fstat(file.fileno())
-    except FileNotFoundError:
-        return False
-    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
 
 
 def _whole_bytes(file: BinaryIO) -> int:
@@ -134,7 +126,7 @@ def _move(path: str, file: BinaryIO, match: re.Match[str], output_dir: str) -> s
         except FileExistsError:
             # With two names the kill came between the link and the removal of the first one. With one name the path
             # is the target, by another way: to remove it would lose the messages.
-            if not _is_at(target, file) or os.fstat(file.fileno()).st_nlink < 2:
+            if not is_at(target, file) or os.fstat(file.fileno()).st_nlink < 2:
                 continue
         sync_directory(os.path.dirname(target))
         os.unlink(path)

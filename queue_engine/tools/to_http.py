@@ -18,7 +18,8 @@ from queue_engine.tools.running import Counts, Stopping, together
 logger = logging.getLogger(__name__)
 
 ANSWER_BYTES_MAX = 1 << 20
-# Answers from 300 to 499 refuse the message that was sent. These are about who sends, or when, and not about what.
+# Answers from 400 to 499 refuse the message that was sent. These are about who sends, or when, and not about what; a
+# redirect is about where: a site that moved, or that is closed for a while.
 _NOT_ABOUT_THE_MESSAGE = frozenset((401, 403, 407, 408, 421, 423, 425, 429))
 
 
@@ -146,7 +147,7 @@ class ToHttp:
             raise _NotTakenError(f"can't be reached: {exc}") from exc
         status = response.status
         if not 200 <= status < 300:
-            is_refused = 300 <= status < 500 and status not in _NOT_ABOUT_THE_MESSAGE
+            is_refused = 400 <= status < 500 and status not in _NOT_ABOUT_THE_MESSAGE
             raise _NotTakenError(f"answered {status}", is_refused=is_refused)
 
 

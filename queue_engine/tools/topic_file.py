@@ -122,9 +122,11 @@ class TopicFile:
         self.sync()
         raw, path = self._raw, self._path
         self._raw, self._out, self._path = None, None, ""
-        raw.close()
-        if self._layout.work_dir:
-            self._move(path)
+        with raw:
+            raw.flush()
+            # It stays locked until it is moved: a run that begins would take it for one that a killed run has left.
+            if self._layout.work_dir:
+                self._move(path)
 
     def _is_over(self) -> bool:
         layout, now = self._layout, self._now()
@@ -154,9 +156,11 @@ class TopicFile:
                 if not self._layout.continues_files:
                     continue
                 raw = open(path, "ab")  # noqa: SIM115
-            if not (_is_locked(raw) and _ends_with_a_line(path)):
+            if not (_is_locked(raw) and is_at(path, raw) and _ends_with_a_line(path)):
                 raw.close()
-                continue  # another program writes it, or a kill cut it off: its last line came again
+                # Another program writes it, or has just moved or removed it; or a kill cut it off: its last line came
+                # again.
+                continue
             sync_directory(os.path.dirname(path))
             self._revision = revision
             self._raw, self._path = raw, path
@@ -190,6 +194,15 @@ def _is_locked(file: BinaryIO) -> bool:
     except OSError:
         pass  # a file system without locks
     return True
+
+
+def is_at(path: str, file: BinaryIO) -> bool:
+    """Whether the open file is the one at the path: not another one, and not removed."""
+    try:
+        found, opened = os.stat(path), os.fstat(file.fileno())
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
 
 
 def _ends_with_a_line(path: str) -> bool:

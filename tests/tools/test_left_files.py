@@ -162,3 +162,39 @@ def test_a_target_that_is_the_file_itself_loses_nothing(tmp_path: Path, monkeypa
     (tmp_path / "t.h.2026-11-22_07.log").write_bytes(b"one\n")
     finish_left_files(FileLayout(str(tmp_path), str(tmp_path), host="h"), is_t)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one\n"]
+
+
+def test_a_file_that_is_being_finished_is_never_taken_for_a_left_one(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, link, found = layout_of(work), os.link, []
+
+    def link_while_another_run_begins(path: str, target: str) -> None:
+        found.extend(finish_left_files(layout, is_t))
+        link(path, target)
+
+    file = TopicFile("t", layout, lambda: NOW)
+    file.write(b"one")
+    monkeypatch.setattr(os, "link", link_while_another_run_begins)
+    file.close()
+    (done,) = (work.parent / "done").iterdir()
+    assert (found, done.read_bytes(), list(work.iterdir())) == ([], b"one\n", [])
+
+
+def test_a_new_file_that_another_run_takes_for_a_left_one_is_made_again(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, lock, removed = layout_of(work, filename="<TOPIC><REV>.log"), fcntl.flock, []
+
+    def lock_after_another_run_began(file: object, how: int) -> None:
+        if not removed:
+            removed.append(1)
+            finish_left_files(layout, is_t)
+        lock(file, how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fcntl, "flock", lock_after_another_run_began)
+    file = TopicFile("t", layout, lambda: NOW)
+    file.write(b"one")
+    file.close()
+    (done,) = (work.parent / "done").iterdir()
+    assert (removed, done.read_bytes()) == ([1], b"one\n")

@@ -117,7 +117,7 @@ async def test_what_every_address_refuses_is_given_up_and_the_others_are_sent(
     assert (found["depth"], found["deferred_count"], found["in_flight_count"]) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("status", [503, 429, 403])
+@pytest.mark.parametrize("status", [503, 429, 403, 302])
 async def test_an_address_that_does_not_work_costs_no_message_and_gets_no_more_meanwhile(
     engine: RunningEngine, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:

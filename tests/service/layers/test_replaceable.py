@@ -66,6 +66,25 @@ def test_files_that_can_t_be_used_leave_what_there_was_until_they_can(
     assert one.current() == "newer"
 
 
+def test_files_whose_rights_are_mended_are_read_again(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "key"
+    path.write_text("old")
+
+    def make() -> str:
+        if not path.stat().st_mode & 0o400:  # root may read all
+            raise PermissionError("permission denied")
+        return path.read_text()
+
+    one = MadeOfFiles([str(path)], make, what="it", now_ns=clock.monotonic_ns)
+    replace(path, "newer")
+    path.chmod(0)
+    clock.advance(ns=LOOK_INTERVAL_NS)
+    assert one.current() == "old"
+    path.chmod(0o400)
+    clock.advance(ns=LOOK_INTERVAL_NS)
+    assert one.current() == "newer"
+
+
 def test_files_that_can_t_be_used_at_the_start_are_the_caller_s(tmp_path: Path) -> None:
     def make() -> str:
         raise ValueError("no certificate")
