@@ -10,8 +10,8 @@ from collections.abc import Mapping, MutableMapping
 TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN"  # noqa: S105 - a name, not a token
 
 _SECRET = re.compile(r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|API_?KEY|PRIVATE_?KEY", re.IGNORECASE)
-# Spark needs its own secrets: spark-submit hands one over, and Spark's file systems log in to AWS.
-_OF_SPARK = ("SPARK_", "_SPARK_", "PYSPARK_", "_PYSPARK_", "AWS_")
+# Spark needs its own secrets: spark-submit hands one over. The driver and the tasks log in to the lake's object store.
+_NEEDED = ("SPARK_", "_SPARK_", "PYSPARK_", "_PYSPARK_", "AWS_", "AZURE_", "GOOGLE_")
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
@@ -28,4 +28,4 @@ def take_token(environment: MutableMapping[str, str]) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    return bool(_SECRET.search(name)) and not name.startswith(_OF_SPARK)
+    return bool(_SECRET.search(name)) and not name.startswith(_NEEDED)

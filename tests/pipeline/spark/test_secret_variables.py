@@ -13,7 +13,7 @@ SECRETS = [
     "github_token",
     "MAIL_API_KEY",
 ]
-# What Java, Spark and the pipeline's own options need.
+# What Java, Spark, the pipeline's own options and the lake's object store need.
 INHERITED = [
     "PATH",
     "JAVA_HOME",
@@ -21,6 +21,8 @@ INHERITED = [
     "PENSTOCK_ADMIN_USER",
     "PYSPARK_GATEWAY_SECRET",
     "AWS_SECRET_ACCESS_KEY",
+    "AZURE_CLIENT_SECRET",
+    "GOOGLE_APPLICATION_CREDENTIALS",
 ]
 
 
