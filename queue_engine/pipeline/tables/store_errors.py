@@ -17,12 +17,23 @@ from queue_engine.vocabulary.errors import (
     StoreFullError,
     StoreRefusedError,
     StoreUnreachableError,
+    TableDamagedError,
     TableFormatError,
 )
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_.*(?:KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|STRING|SAS).*")
 TEXT_LENGTH_MAX = 200
+# delta-rs about a log on an object store; on a disk log_mending.py has looked at it before.
+_DAMAGED_LOG = re.compile(
+    r"Kernel error: .*?(Json error|Parquet error|contiguous commit files|Invalid Checkpoint)", re.DOTALL
+)
+_DAMAGES = {
+    "Json error": "a commit can't be read",
+    "Parquet error": "a checkpoint can't be read",
+    "contiguous commit files": "a commit is missing",
+    "Invalid Checkpoint": "a checkpoint is missing",
+}
 _NAMES = re.compile(r"\w+://\S+|'[^']*'|\bin [\d.]+\s?(?:ns|µs|ms|s)\b")
 
 # The first pattern that matches is taken. {}: the place.
@@ -92,6 +103,11 @@ def table_error(error: BaseException, place: str) -> PipelineError:
         for pattern, make in _KNOWN:
             if pattern.search(said):
                 return make(place)
+    if damage := _DAMAGED_LOG.search(text):
+        return TableDamagedError(
+            f"{place}: {_DAMAGES[damage[1]]} in its _delta_log. Restore it from a backup, or move the table away, so"
+            " that a new one begins"
+        )
     if type(error).__name__ == "DeltaProtocolError" or "Unsupported" in text:
         return TableFormatError(
             f"{place} has features that this version does not know: {first_line(text)}. Use the program that switched"

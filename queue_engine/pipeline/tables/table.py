@@ -350,10 +350,10 @@ class LakeTable:
                         break
             assert error is not None
             if is_unknown:
+                reason = str(error).removeprefix(f"{self.place}: ")
                 raise CommitUnknownError(
-                    f"{self.place}: whether the commit of {moves[0].app_id} up to {moves[0].version} is in the table is"
-                    " not known; the"
-                    f" job finds out before it goes on. {error}"
+                    f"{self.place}: whether the commit up to {moves[0].version} is in the table is not known, and the"
+                    f" job finds out before it goes on: {reason}"
                 )
             raise error
 

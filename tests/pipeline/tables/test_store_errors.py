@@ -12,6 +12,7 @@ from queue_engine.vocabulary.errors import (
     StoreFullError,
     StoreRefusedError,
     StoreUnreachableError,
+    TableDamagedError,
 )
 
 PLACE = "s3://lake/503/archive"
@@ -37,6 +38,16 @@ GENERIC = "Kernel error -> Generic S3 error Error performing GET http://127.0.0.
             StoreRefusedError,
         ),
         ("When writing key 'a' in bucket 'b': AWS Error SLOW_DOWN during PutObject operation", StoreBusyError),
+        ("Kernel error: Json error: Truncated record whilst reading colon", TableDamagedError),
+        ("Kernel error: Arrow error: Parquet error: Invalid Parquet file. Corrupt footer", TableDamagedError),
+        (
+            "Kernel error: Generic delta kernel error: Expected contiguous commit files, but found gap: Parsed",
+            TableDamagedError,
+        ),
+        (
+            "Kernel error: Invalid Checkpoint: Had a _last_checkpoint hint but didn't find any checkpoints",
+            TableDamagedError,
+        ),
     ],
 )
 def test_an_error_of_a_store_has_its_class(text: str, kind: type[PipelineError]) -> None:
