@@ -18,6 +18,7 @@ from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archiv
 from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.archive.lake_identity import lake_identity
 from queue_engine.pipeline.archive.summary import ArchivedTopic, ArchiveSummary
+from queue_engine.pipeline.job.error_sentences import sentence_of
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.table import FILE_AGE_MS_MAX, LakeTable
@@ -183,7 +184,7 @@ class Archives:
         except PipelineError as exc:
             known = self.summary.topics.get(identity.topic)
             nothing = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
-            self.summary.put(replace(known or nothing, error=str(exc)))
+            self.summary.put(replace(known or nothing, error=sentence_of(exc)))
 
     def sum_up_again(self, topics: Iterable[str]) -> None:
         """Sum up topics whose tables others have changed, such as housekeeping."""
@@ -210,7 +211,7 @@ class Archives:
         """Show an error with the topic until its next commit."""
         known = self.summary.topics.get(identity.topic)
         if known is not None:
-            self.summary.put(replace(known, error=str(error)[:500]))
+            self.summary.put(replace(known, error=sentence_of(error)))
 
 
 def _identity_of(one: ArchivedTopic) -> ArchivedIdentity:
