@@ -109,14 +109,14 @@ class Archived:
         assert counted == self.next_offset - self.begin_offset, (self.identity, counted)
 
 
-def lake_tables(lake: Lake) -> LakeTables:
-    """As a reader beside the holder has them."""
-    return LakeTables(TableStorage(lake.path), is_holder=False)
+def lake_tables(lake: Lake, place: str = "") -> LakeTables:
+    """As a reader beside the holder has them. place: of the tables, where that is not the lake's directory."""
+    return LakeTables(TableStorage(place or lake.path), is_holder=False)
 
 
-def archives(lake: Lake, topic: str = "") -> list[Archived]:
-    """All archives, or those of one name, by number; each is checked."""
-    tables = lake_tables(lake)
+def archives(lake: Lake, topic: str = "", *, place: str = "") -> list[Archived]:
+    """All archives, or those of one name, by number; each is checked. place: as of `lake_tables`."""
+    tables = lake_tables(lake, place)
     found = []
     for identity, gaps in Gaps(tables).read(topic).items():
         table = archive_table(tables, identity.topic)
@@ -136,9 +136,9 @@ def _rows_of(tables: LakeTables, identity: ArchivedIdentity) -> pa.Table:
     table = archive_table(tables, identity.topic)
     pieces = [table.schema.empty_table()]
     for file in table.files():
-        place = Path(table.at(file))
-        assert place.stat().st_size == file.size
-        rows = pq.ParquetFile(place).read()
+        with tables.storage.filesystem.open_input_file(table.at_filesystem(file)) as source:
+            assert source.size() == file.size
+            rows = pq.ParquetFile(source).read()
         offsets = rows.column("offset")
         bounds = pc.min_max(offsets).as_py()
         assert (len(offsets), bounds) == (file.rows, {"min": file.minimum["offset"], "max": file.maximum["offset"]})

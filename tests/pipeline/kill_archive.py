@@ -1,12 +1,17 @@
 """Archives and replays under kill -9, until all is done: every message once, nothing half-written ever visible.
 
     python -m tests.pipeline.kill_archive --messages 1000000 --kills 10
+    python -m tests.pipeline.kill_archive --messages 1000000 --kills 10 --lake disk     or s3
 
 Nothing in the product knows of it: the archive's process kills itself at the moment that is wanted (kill_moments.py), a
 replay's is killed from outside once it has published so much. What a kill has really met is read from what it left.
+With --lake the archive has housekeeping beside it, and both are killed at random moments (random_kills.py).
 """
 
 import argparse
+import contextlib
+import os
+import random
 import tempfile
 import time
 from collections import Counter
@@ -30,6 +35,8 @@ from tests.pipeline.archive_reading import (
 )
 from tests.pipeline.job_process import JobProcess
 from tests.pipeline.kill_moments import COMMITTED, MOMENTS, NAMED
+from tests.pipeline.random_kills import BadStore, RandomKills
+from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.processes.engine_process import EngineProcess
 
 TOPICS = 40
@@ -194,13 +201,40 @@ def run_replay(directory: Path, engine: EngineProcess, spark: object, *, message
     return kinds.met
 
 
+def run_random(lake: str, *, messages: int, kills: int, seed: int) -> None:
+    """Kill the archive and its housekeeping at random moments, then run them to the end, on a disk or on S3."""
+    chance = random.Random(seed)
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        place, bad = "", None
+        if lake == "s3":
+            store = ObjectStore()
+            stack.callback(store.close)
+            os.environ.update(store.environment)
+            place = f"s3://{BUCKET}/killed"
+            bad = BadStore(store, chance)
+        engine = stack.enter_context(EngineProcess(directory / "engine", options=["--storage=log"]))
+        begin = time.monotonic()
+        kinds = RandomKills(directory, engine, place, messages, kills, chance)
+        kinds.run()
+        print(
+            f"archive of {messages:,} messages on {lake}: {dict(kinds.met)}; housekeeping: {dict(kinds.done)};"
+            f" requests lost: {dict(bad.met) if bad else {}}; {time.monotonic() - begin:.0f} s"
+        )
+
+
 def main() -> None:
     from queue_engine.pipeline.spark.session import make_session
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--lake", choices=("disk", "s3"), help="kill at random moments, with housekeeping beside")
+    parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    if given.lake:
+        run_random(given.lake, messages=given.messages, kills=given.kills, seed=given.seed)
+        return
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         with EngineProcess(directory / "engine", options=["--storage=log"]) as engine:

@@ -1,11 +1,13 @@
 """kill -9 at four moments of an archive, and of a replay of it, by the same steps as the command of full size."""
 
+import random
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.kill_archive import run_archive, run_replay
+from tests.pipeline.random_kills import RandomKills
 from tests.support.processes.engine_process import EngineProcess
 
 MESSAGES = 300_000
@@ -18,3 +20,12 @@ def test_every_message_is_archived_and_replayed_once_whenever_it_is_killed(spark
     with EngineProcess(tmp_path / "engine", options=["--storage=log"]) as engine:
         run_archive(tmp_path, engine, messages=MESSAGES, kills=4)
         run_replay(tmp_path, engine, spark, messages=MESSAGES, kills=3)
+
+
+@pytest.mark.slow(reason="starts the archive's process twice")
+@pytest.mark.timeout(600)
+def test_every_message_is_archived_once_beside_housekeeping_when_both_are_killed(tmp_path: Path) -> None:
+    with EngineProcess(tmp_path / "engine", options=["--storage=log"]) as engine:
+        kills = RandomKills(tmp_path, engine, "", 20_000, 1, random.Random(0), window_s=2)
+        kills.run()
+    assert kills.met["kills"] == 1

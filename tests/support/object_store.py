@@ -93,7 +93,12 @@ def _handler_of(store: ObjectStore) -> type[BaseHTTPRequestHandler]:
         wbufsize = -1  # an answer is written as a whole
 
         def _handle(self) -> None:
-            body = self._body()
+            try:
+                body = self._body()
+            except (ValueError, OSError):
+                # The client was killed while it sent it.
+                self.close_connection = True
+                return
             store.requests.append((self.command, self.path))
             fate = store.fate(self.command, self.path)
             if fate in _ANSWERS:
@@ -114,7 +119,11 @@ def _handler_of(store: ObjectStore) -> type[BaseHTTPRequestHandler]:
             if self.headers.get("Expect", "").lower() == "100-continue":
                 pass  # the base class has answered
             if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    raise ValueError("the client was cut off")
+                return body
             data = b""
             while size := int(self.rfile.readline().split(b";")[0], 16):
                 data += self.rfile.read(size)
