@@ -14,23 +14,33 @@ On an object store that several servers share, one of them keeps house at a time
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from queue_engine.pipeline.archive.archive_table import ARCHIVE, PARTITION, archive_table
 from queue_engine.pipeline.housekeeping.choices import CLOSED_AFTER_MS, ArchivedFile, merges, outdated
 from queue_engine.pipeline.housekeeping.lease import HousekeepingLease
 from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits
-from queue_engine.pipeline.housekeeping.report import PROBLEMS_KEPT, HousekeepingRun, read_report, write_report
+from queue_engine.pipeline.housekeeping.report import (
+    PROBLEMS_KEPT,
+    HousekeepingReport,
+    HousekeepingRun,
+    read_report,
+    write_report,
+)
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState
+from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PipelineError
+from queue_engine.vocabulary.names import is_valid_name
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +73,10 @@ class Housekeeping:
         """
         started_ms = self._now_ms()
         limits = read_limits(self._lake_path)
-        report = read_report(self._lake_path)
+        report = self._report()
         vacuumed_ms = dict(report.vacuumed_ms or {})
-        topics = self._tables.storage.directories(ARCHIVE)
+        # Directories of other programs are left alone.
+        topics = [one for one in self._tables.storage.directories(ARCHIVE) if is_valid_name(one)]
         run = HousekeepingRun(at_ms=started_ms, tables=len(topics))
         if not self._may_keep():
             return run
@@ -88,6 +99,14 @@ class Housekeeping:
         write_report(self._lake_path, report.after(run, left))
         self._context.report(JobState(JOB, WAITING, unit="tables"))
         return run
+
+    def _report(self) -> HousekeepingReport:
+        try:
+            return read_report(self._lake_path)
+        except BrokenStatusFileError as exc:
+            # It is derived, and written anew.
+            logger.warning("report of housekeeping begins anew: %s", exc)
+            return HousekeepingReport()
 
     def _may_keep(self) -> bool:
         """Whether this server has the lease, where there is one. It lasts longer with each table."""
@@ -175,13 +194,11 @@ def files_of(table: LakeTable) -> list[ArchivedFile]:
         if offset is None or newest is None:
             continue  # without statistics: another program's file, which is left alone
         # Ids are the id base plus the offset: so the first and the last one tell whether all are of one topic.
-        bases = {
-            int(str(ids["message_id"]), 16) - int(ids["offset"])
-            for ids in (first, last)
-            if "message_id" in ids and "offset" in ids
-        }
+        bases = {_id_base(first), _id_base(last)}
         servers = {first.get("server"), last.get("server")}
-        identity = f"{servers.pop()}/{bases.pop()}" if len(bases) == len(servers) == 1 else one.path
+        identity = (
+            f"{servers.pop()}/{bases.pop()}" if len(bases) == len(servers) == 1 and None not in bases else one.path
+        )
         found.append(
             ArchivedFile(
                 path=one.path,
@@ -194,3 +211,11 @@ def files_of(table: LakeTable) -> list[ArchivedFile]:
             )
         )
     return found
+
+
+def _id_base(bound: Mapping[str, Any]) -> int | None:
+    """None where the statistics do not tell, as of another program's file."""
+    try:
+        return int(bound["message_id"], 16) - int(bound["offset"])
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -96,6 +96,14 @@ def test_a_second_run_has_nothing_to_do(house: House):
     assert house.orders.version == version
 
 
+def test_what_is_not_ours_in_the_lake_and_a_damaged_report_stop_nothing(house: House):
+    (house.path / "archive" / "lost+found").mkdir()
+    (house.path / "housekeeping.json").write_bytes(b"{")
+
+    assert house.keeper.run().made_files == 1
+    assert read_report(house.path).runs[0].made_files == 1
+
+
 def test_replaced_files_stay_as_long_as_a_reader_may_need_them(house: House):
     before = house.parquet_files()
 
