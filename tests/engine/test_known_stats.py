@@ -12,7 +12,7 @@ from queue_engine.vocabulary.errors import PenstockError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 
-ROUNDS, ACTS = 24, 50
+ROUNDS, ACTS = 40, 50
 
 
 def made_anew(channel: Channel) -> ChannelStats:
@@ -54,6 +54,12 @@ def _play(chance: random.Random, directory: Path) -> int:
     def some_offsets() -> list[int]:
         return [chance.randrange(topic.message_count + 1)]
 
+    def pass_some_time() -> None:
+        pass_time(engine, clock, chance.choice((1, 200, 800)))
+
+    def requeue(delay_ms: int = 0) -> None:
+        one_held(lambda one: client.channel.requeue(client.consumer, one, delay_ms * NS_PER_MS, clock.monotonic_ns()))
+
     always: list[Callable[[], object]] = [
         lambda: engine.publish("t", [b"x" * chance.randrange(1, 300)]),
         lambda: engine.publish("other", [b"x"]),
@@ -61,29 +67,46 @@ def _play(chance: random.Random, directory: Path) -> int:
         lambda: one_held(client.finish),
         lambda: client.ready(chance.randrange(4)),
     ]
-    others: list[Callable[[], object]] = [
-        lambda: engine.publish("t", [b"z"], defer_ms=chance.choice((1, 700))),
-        lambda: one_held(lambda one: client.channel.requeue(client.consumer, one, 0, clock.monotonic_ns())),
-        lambda: one_held(
-            lambda one: client.channel.requeue(client.consumer, one, 300 * NS_PER_MS, clock.monotonic_ns())
-        ),
-        lambda: pass_time(engine, clock, chance.choice((1, 200, 800))),
-        lambda: acts.pause_channel("t", "b"),
-        lambda: acts.unpause_channel("t", "b"),
-        lambda: acts.pause_topic("t"),
-        lambda: acts.unpause_topic("t"),
-        lambda: acts.empty_channel("t", "b"),
-        lambda: acts.rewind_channel("t", "b", target=Target(offset=some_offsets()[0])),
-        lambda: acts.release_deferred("t", "a"),
-        lambda: acts.requeue_channel("t", "a"),
-        lambda: engine.quarantine.set_max_attempts("t", "a", max_attempts=chance.choice((0, 2))),
-        lambda: engine.quarantine.redrive_channel("t", "a", rate=1_000),
-        lambda: engine.message_acts.finish_messages("t", "b", offsets=some_offsets()),
-        lambda: engine.message_acts.quarantine_messages("t", "b", offsets=some_offsets()),
-        lambda: engine.message_acts.redrive_messages("t", "b", offsets=some_offsets()),
-        lambda: engine.message_acts.requeue_messages("t", "b", offsets=some_offsets()),
+    # What is done and undone stands together, so that a round does both, again and again.
+    others: list[list[Callable[[], object]]] = [
+        [lambda: acts.pause_topic("t"), lambda: acts.unpause_topic("t")],
+        [lambda: acts.pause_channel("t", "b"), lambda: acts.unpause_channel("t", "b")],
+        [requeue, pass_some_time],
+        [
+            lambda: requeue(300),
+            pass_some_time,
+            lambda: acts.release_deferred("t", "a"),
+        ],
+        [
+            lambda: engine.publish("t", [b"z"], defer_ms=chance.choice((1, 700))),
+            pass_some_time,
+            lambda: acts.release_deferred("t", "b"),
+            lambda: engine.message_acts.finish_messages("t", "b", offsets=some_offsets()),
+        ],
+        [
+            lambda: acts.empty_channel("t", "b"),
+            lambda: acts.rewind_channel("t", "b", target=Target(offset=some_offsets()[0])),
+        ],
+        [
+            lambda: acts.rewind_channel("t", "a", target=Target(offset=some_offsets()[0])),
+            lambda: acts.requeue_channel("t", "a"),
+        ],
+        [
+            lambda: engine.quarantine.set_max_attempts("t", "a", max_attempts=chance.choice((0, 2))),
+            requeue,
+            lambda: engine.quarantine.redrive_channel("t", "a", rate=1_000),
+            pass_some_time,
+        ],
+        [
+            lambda: engine.message_acts.quarantine_messages("t", "b", offsets=some_offsets()),
+            lambda: engine.message_acts.redrive_messages("t", "b", offsets=some_offsets()),
+            lambda: engine.message_acts.finish_messages("t", "b", offsets=some_offsets()),
+        ],
+        [lambda: engine.message_acts.finish_messages("t", "b", offsets=some_offsets())],
+        [lambda: engine.message_acts.requeue_messages("t", "a", offsets=some_offsets()), requeue],
     ]
-    moves = always + chance.sample(others, 4)  # what is deferred, for one, would have all of it made anew
+    # Two kinds in a round: what is deferred, for one, would have all of it made anew.
+    moves = always + [act for acts_of_kind in chance.sample(others, 2) for act in acts_of_kind]
     kept = 0
     for _ in range(ACTS):
         before = [channel.stats() for channel in topic.channels.values()]

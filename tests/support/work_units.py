@@ -11,7 +11,9 @@ from xdist.workermanage import WorkerController
 
 _ON_DISK_QUEUES = re.compile(r"\[(?:.*-)?diskqueue(?:-.*)?\]$")
 # Tests with the fixture `spark`, whose session lasts as long as the process.
-_WITH_SPARK = re.compile(r"tests/pipeline/(?:(?:archive|expression|history|replay|source)/|test_kill_archive)")
+_WITH_SPARK = re.compile(
+    r"tests/pipeline/(?:(?:archive|expression|history|replay|source)/|test_kill_archive|query/test_readers)"
+)
 
 # Units that take more than a few seconds on an idle machine, the longest first. Behind them come those with most tests.
 LONG_UNITS: tuple[str, ...] = (
