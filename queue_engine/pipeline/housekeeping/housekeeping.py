@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from queue_engine.pipeline.archive.archive_table import ARCHIVE, PARTITION, archive_table
+from queue_engine.pipeline.archive.gaps import COLUMNS as GAPS_COLUMNS
+from queue_engine.pipeline.archive.gaps import GAPS
 from queue_engine.pipeline.housekeeping.choices import CLOSED_AFTER_MS, ArchivedFile, merges, outdated
 from queue_engine.pipeline.housekeeping.lease import HousekeepingLease
 from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits
@@ -47,6 +49,8 @@ logger = logging.getLogger(__name__)
 JOB = "housekeeping"
 HOUR_MS = 3_600_000
 VACUUM_EVERY_MS = 86_400_000
+# Whoever asks for the gaps of a topic reads every file that may have some.
+GAPS_FILES_MAX = 64
 # In a table's transactions: how often files went because of the topic's limits.
 RETENTION_APP = "penstock/retention"
 
@@ -94,6 +98,12 @@ class Housekeeping:
             except PipelineError as exc:
                 logger.warning("table not kept topic=%s error=%s", topic, exc)
                 run = replace(run, problems=(*run.problems, f"{topic}: {exc}")[:PROBLEMS_KEPT])
+        if not self._context.stop.is_set() and self._may_keep():
+            try:
+                run = self._keep_gaps(run)
+            except PipelineError as exc:
+                logger.warning("table not kept table=%s error=%s", GAPS, exc)
+                run = replace(run, problems=(*run.problems, f"{GAPS}: {exc}")[:PROBLEMS_KEPT])
         run = replace(run, took_ms=self._now_ms() - started_ms)
         left = {topic: at_ms for topic, at_ms in vacuumed_ms.items() if topic in set(topics)}
         write_report(self._lake_path, report.after(run, left))
@@ -135,6 +145,23 @@ class Housekeeping:
             run = self._vacuum(table, run)
             vacuumed_ms[topic] = self._now_ms()
         return run
+
+    def _keep_gaps(self, run: HousekeepingRun) -> HousekeepingRun:
+        """The table of the gaps has a file for each step with gaps: many become one, and none is dropped."""
+        table = self._tables.open(GAPS, GAPS_COLUMNS, ())
+        if not table.exists():
+            return run
+        table.refresh()
+        files = table.files()
+        if len(files) < GAPS_FILES_MAX or merge(table, files, should_stop=self._context.stop.is_set) is None:
+            return run
+        run = replace(
+            run,
+            merged_files=run.merged_files + len(files),
+            made_files=run.made_files + 1,
+            merged_bytes=run.merged_bytes + sum(one.size for one in files),
+        )
+        return self._vacuum(table, run)
 
     def _drop(self, table: LakeTable, limits: ArchiveLimits, run: HousekeepingRun) -> HousekeepingRun:
         gone = outdated(

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path, archive_table
 from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.archive.old_manifest import check_converted
 from queue_engine.pipeline.expression.columns import spark_column
@@ -221,7 +221,7 @@ def candidates(
         finally:
             file.close()
     except (OSError, pa.ArrowException) as exc:
-        raise table_error(exc, storage.at(path)) from exc
+        raise table_error(exc, storage.at(f"{archive_path(source.topic)}/{path}")) from exc
 
 
 def _chosen(rows: pa.Table, request: ReplayRequest) -> pa.Table:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.archive.archive_table import archive_table
+from queue_engine.pipeline.archive.archive_gap import ArchiveGap
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.pipeline.archive.gaps import ABSENT, COLUMNS, GAPS, Gaps
 from queue_engine.pipeline.housekeeping.choices import DAY_MS
-from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
+from queue_engine.pipeline.housekeeping.housekeeping import GAPS_FILES_MAX, Housekeeping
 from queue_engine.pipeline.housekeeping.limits import FILE_NAME, ArchiveLimits, write_limits
 from queue_engine.pipeline.housekeeping.report import read_report
 from queue_engine.pipeline.job.archive_settings import ArchiveSettings
@@ -94,6 +96,25 @@ def test_a_second_run_has_nothing_to_do(house: House):
 
     assert not house.keeper.run().changed_anything
     assert house.orders.version == version
+
+
+def test_the_files_of_the_gaps_become_one_with_the_same_gaps(house: House):
+    gaps = Gaps(house.tables)
+    one = ArchivedIdentity("orders", "5f1c", 1, 0x100)
+    for number in range(GAPS_FILES_MAX):
+        gaps.commit({one: [ArchiveGap(number, number + 1, ABSENT, NOON_MS)]}, {one: number + 1})
+    table = house.tables.open(GAPS, COLUMNS, ())
+    assert len(table.files()) == GAPS_FILES_MAX
+    before = gaps.read("orders")
+
+    run = house.keeper.run()
+
+    assert run.merged_files == 10 + GAPS_FILES_MAX
+    table.refresh()
+    assert len(table.files()) == 1
+    assert gaps.read("orders") == before
+    assert gaps.next_offsets([one]) == [GAPS_FILES_MAX]
+    assert house.keeper.run().merged_files == 0
 
 
 def test_what_is_not_ours_in_the_lake_and_a_damaged_report_stop_nothing(house: House):
