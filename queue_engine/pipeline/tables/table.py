@@ -70,6 +70,8 @@ WAIT_S = 0.05
 # Opening reads the commits behind the last checkpoint.
 CHECKPOINT_COMMITS = 50
 MS_PER_HOUR = 3_600_000
+# Of a table with other columns, as many as a sentence can name.
+DIFFERENCES_MAX = 3
 # A file that was written so long before its commit is refused; a vacuum removes leftovers that are twice as old.
 FILE_AGE_MS_MAX = 12 * MS_PER_HOUR
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -516,10 +518,25 @@ class LakeTable:
         ):
             self._delta = None
             raise TableSchemaError(
-                f"{self.place} has the columns {_columns(found)} by {', '.join(parts) or 'nothing'}, and needs"
-                f" {_columns(self.schema)} by {', '.join(self.partition_by)}: move it away, or give it these columns"
+                f"{self.place} is not as this version writes it: {self._difference(found, parts)}. Undo that change, or"
+                " move the table away, so that a new one begins"
             )
         self._checked_schema = text
+
+    def _difference(self, found: pa.Schema, parts: tuple[str, ...]) -> str:
+        """What is other in a table with these columns and partitions."""
+        wanted = {one.name: one.type for one in self.schema}
+        has = {one.name: one.type for one in found}
+        said = [f"the column {name} is missing" for name in wanted if name not in has]
+        said += [f"the column {name} is new" for name in has if name not in wanted]
+        said += [
+            f"the column {name} is {has[name]}, not {kind}"
+            for name, kind in wanted.items()
+            if has.get(name, kind) != kind
+        ]
+        if parts != self.partition_by:
+            said.append(f"it is partitioned by {', '.join(parts) or 'nothing'}, not {', '.join(self.partition_by)}")
+        return ", ".join(said[:DIFFERENCES_MAX])
 
     def _opened(self) -> DeltaTable:
         with self._lock:
@@ -545,7 +562,3 @@ class LakeTable:
             if not is_worth_trying_again(error):
                 break
         raise error from cause
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{one.name} {one.type}" for one in schema)

@@ -172,7 +172,7 @@ def test_a_table_that_got_another_column_is_refused_and_waits(lake: Path) -> Non
     assert table.transaction(APP) == 10 * COMMITS
     DeltaTable(lake / PATH).alter.add_columns([Field("note", "string")])
     for one in (table, opened(lake)):
-        with pytest.raises(TableSchemaError, match=r"archive/orders has the columns .*note string.* move it away"):
+        with pytest.raises(TableSchemaError, match=r"archive/orders is not as .*: the column note is new\. Undo"):
             commit(one, COMMITS + 1)
 
 
@@ -188,5 +188,5 @@ def test_a_feature_that_can_not_be_written_is_named(lake: Path) -> None:
 
 def test_the_type_of_a_column_counts(lake: Path) -> None:
     other = SCHEMA.set(0, pa.field("offset", pa.int32()))
-    with pytest.raises(TableSchemaError, match="needs offset int32"):
+    with pytest.raises(TableSchemaError, match="the column offset is int64, not int32"):
         LakeTables(TableStorage(lake)).open(PATH, other).refresh()
