@@ -7,7 +7,7 @@ from pathlib import Path
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import ChannelStats
 from queue_engine.log_acts import Target
-from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
@@ -122,3 +122,60 @@ def _play(chance: random.Random, directory: Path) -> int:
             kept += stats is old
     engine.close()
     return kept
+
+
+def test_the_oldest_age_goes_on_from_the_next_due_time(tmp_path: Path) -> None:
+    """Of two messages in flight that were deferred, the one that was due first is finished: nothing else changes."""
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    engine.acts.create_topic("t")
+    settle(engine)
+    engine.acts.create_channel("t", "a")
+    settle(engine)
+    client = Client(engine, "t", "a", ready=10, msg_timeout_ms=60_000)
+    for delay_s in (9, 3):
+        engine.publish("t", [b"due in %d s" % delay_s], defer_ms=delay_s * 1000)
+        settle(engine)
+    for _ in range(10):
+        pass_time(engine, clock, 1000)
+    late, early = sorted(client.sink.received, key=lambda one: one.id)
+    before = client.channel.stats()
+    assert (before.in_flight_count, client.channel.stats().oldest_ns) == (2, before.oldest_ns)
+    client.finish(early.id)
+    settle(engine)
+    after = client.channel.stats()
+    assert after == made_anew(client.channel)
+    assert before.oldest_ns is not None
+    assert after.oldest_ns is not None
+    assert after.oldest_ns - before.oldest_ns == 6 * NS_PER_S
+    client.finish(late.id)
+    settle(engine)
+    assert client.channel.stats().oldest_ns is None
+    engine.close()
+
+
+def test_the_oldest_age_goes_on_behind_a_quarantined_message(tmp_path: Path) -> None:
+    """The first unsettled offset stays where it is: nothing but the age changes when the next one is finished."""
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    engine.acts.create_topic("t")
+    settle(engine)
+    engine.acts.create_channel("t", "a")
+    settle(engine)
+    for _ in range(3):
+        engine.publish("t", [b"x"])
+        pass_time(engine, clock, 1000)
+    engine.message_acts.quarantine_messages("t", "a", offsets=[0])
+    settle(engine)
+    client = Client(engine, "t", "a", ready=10, msg_timeout_ms=60_000)
+    settle(engine)
+    before = client.channel.stats()
+    assert before.in_flight_count == 2
+    client.finish(min(one.id for one in client.sink.received))
+    settle(engine)
+    after = client.channel.stats()
+    assert after == made_anew(client.channel)
+    assert before.oldest_ns is not None
+    assert after.oldest_ns is not None
+    assert after.oldest_ns - before.oldest_ns == NS_PER_S
+    engine.close()
