@@ -1,1 +1,1 @@
-"""The directory that the pipeline's jobs write to: manifests, staging, the lock."""
+"""The directory that the pipeline's jobs write to: manifests, the lock."""
