@@ -29,6 +29,8 @@ _GAPS_COLUMNS = {
     "topic": "VARCHAR", "server": "VARCHAR", "number": "BIGINT", "id_base": "BIGINT", "first_offset": "BIGINT",
     "next_offset": "BIGINT", "count": "BIGINT", "reason": "VARCHAR", "at": "TIMESTAMPTZ",
 }  # fmt: skip
+# An earlier version's history, beside the tables.
+_OLD_MANIFEST = "manifest.json"
 _HISTORY_COLUMNS = {"t": "BIGINT", "node": "VARCHAR", "topic": "VARCHAR", "channel": "VARCHAR"}
 
 
@@ -54,7 +56,9 @@ def views_of(
 ) -> list[View]:
     """The views of a lake and of the history at `history`, by name. may_read_bodies: else no topic has a view.
     sees_topic: which topics do; None for all. Raises QueryError, StoreError where the lake can't be listed."""
-    found = [View(name, history.place, table, _OF_HISTORY, _HISTORY_COLUMNS) for name, table in HISTORY_VIEWS.items()]
+    # Until it is converted, an earlier version's history is in no table: without it an answer would be wrong.
+    empty = {} if history.exists(_OLD_MANIFEST) else _HISTORY_COLUMNS
+    found = [View(name, history.place, table, _OF_HISTORY, empty) for name, table in HISTORY_VIEWS.items()]
     found.append(View(ARCHIVE_GAPS, lake.place, ARCHIVE_GAPS, empty=_GAPS_COLUMNS))
     if may_read_bodies:
         try:

@@ -60,6 +60,14 @@ def test_views_without_a_table_have_no_rows_and_a_topic_without_one_is_named(tmp
         rows_of(tmp_path, "SELECT * FROM orders")
 
 
+def test_a_history_that_waits_for_its_conversion_is_no_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "manifest.json").write_bytes(b"{}")
+    with pytest.raises(Exception, match=r"history_hours has no table in .* waits for `penstock pipeline convert`"):
+        rows_of(tmp_path, "SELECT * FROM history_hours")
+    assert rows_of(tmp_path, "SELECT * FROM archive_gaps") == []
+
+
 def test_the_history_is_a_view_with_its_windows_as_times(tmp_path: Path) -> None:
     storage = TableStorage(tmp_path)
     row = dict.fromkeys(HISTORY_ROWS.names) | {"t": 1_790_000_040, "topic": "orders", "waiting_max": 7.0}
