@@ -1,4 +1,5 @@
-"""One browser for all tests of this folder, and one server for those of a storage kind; each has topics of its own.
+"""One browser for all tests of this folder, and one server for those of a file and a storage kind; each has topics of
+its own. What a file leaves on its server would move the others' pages.
 
 The browser ends with the folder's last test: playwright keeps an event loop running in the main thread, in which
 neither Django's ORM nor an async test could work. So nothing here touches the ORM.
@@ -39,9 +40,9 @@ def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
         yield kind
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def server(storage_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The server that the tests of one storage kind share, with a viewer called vera beside its admin.
+    """The server that a file's tests on one storage kind share, with a viewer called vera beside its admin.
 
     It lives long enough to want a worker, whose start would take the processors from the pages: test_pipeline has
     one."""
@@ -71,15 +72,15 @@ def server(storage_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def sessions(server: ServerProcess) -> dict[str, StorageState]:
     """Cookies of the server's users by their names: logging in is tested once, and slow by design."""
     return {}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def tabs(browser: Browser) -> Iterator["Tabs"]:
-    """What open_page has opened, for as long as the browser runs."""
+    """What open_page has opened, for as long as the server runs."""
     kept = Tabs(browser)
     yield kept
     kept.close()
