@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, StorageState, expect
 
 from queue_engine.pipeline.archive.listing import ArchiveListing
-from queue_engine.pipeline.jobs import ARCHIVE_GATHER_MESSAGES
+from queue_engine.pipeline.archive.rounds import BUSY_MESSAGES
 from tests.browser.conftest import OpenPage
 from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import (
@@ -38,7 +38,7 @@ pytestmark = [
 
 SPARK_TIMEOUT_S = 240.0  # beside whatever else this machine does
 FIRST = 3_000
-SECOND = ARCHIVE_GATHER_MESSAGES  # fewer would be gathered for half a minute
+SECOND = BUSY_MESSAGES  # fewer would wait for the next round
 FEW = 1_000
 PUBLISHED = FIRST + SECOND
 AMOUNTS = 100  # body.amount goes from 0 up to this, again and again
