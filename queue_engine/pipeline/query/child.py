@@ -198,7 +198,7 @@ def checked_relation(connection: Any, sql: str) -> Any:
             f"{kind.name} is no query: SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW and EXPLAIN are. "
             "Nothing can be changed here."
         )
-    return connection.sql(sql)
+    return connection.query(sql)
 
 
 def _failure(error: Exception) -> Outcome:
