@@ -152,8 +152,9 @@ class Files:
         return os.fstat(fd).st_size
 
     def is_regular(self, fd: int) -> bool:
-        """Whether it is a file, and not a FIFO or a device."""
-        return stat.S_ISREG(os.fstat(fd).st_mode)
+        """Whether it is no FIFO or device. A directory counts as regular: the system says what it is when it is
+        read."""
+        return stat.S_ISREG(mode := os.fstat(fd).st_mode) or stat.S_ISDIR(mode)
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

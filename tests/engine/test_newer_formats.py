@@ -85,7 +85,7 @@ FORMATS: dict[str, tuple[str, Change, int]] = {
     "floors": ("log/progress/floors", crc_at_the_end, 3),
     "index": ("log/progress/*/*.index", header_with_crc_of_all(28), 2),
     "holds": ("log/holds.json", json_line, 1),
-    "cursors": ("log/cursors.json", json_line, 1),
+    "cursors": ("log/cursors.json", json_line, 2),
     "holes": ("log/holes.json", json_line, 1),
     "batch keys": ("log/batch_keys", header_with_crc(64), 1),
     "key index": ("log/keys/state", header_with_crc(64), 1),

@@ -163,7 +163,7 @@ def _add(connection: Any, view: View) -> None:
         connection.from_arrow(dataset).project(view.select).create_view(view.name)
     elif view.empty:
         columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in view.empty.items())
-        connection.sql(f"SELECT {columns} LIMIT 0").project(view.select).create_view(view.name)
+        connection.query(f"SELECT {columns} LIMIT 0").project(view.select).create_view(view.name)
     else:
         raise RefusedError(
             f"{view.name} has no table in {view.place} yet: nothing of it is archived there, or an earlier version "

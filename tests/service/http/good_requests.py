@@ -40,7 +40,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "/trash/restore": {"id": TRASH},
     "/trash/delete": {"id": TRASH_TOO},
     "/cursor/create": {**TOPIC, "cursor": "new"},
-    "/cursor/move": {**TOPIC, "cursor": "copy", "number": "1", "offset": "1"},
+    "/cursor/move": {**TOPIC, "cursor": "copy", "number": "1", "offset": "1", "lake": "one"},
     "/cursor/delete": {**TOPIC, "cursor": "copy"},
 }
 BODIES = {"/pub": b"x", "/mpub": b"x\ny\n", "/log/write": BATCH, "/log/renew": LEASE.encode(), "/config/{opt}": b"info"}
@@ -95,6 +95,7 @@ async def prepared(server: Server) -> GoodRequests:
         ("/mpub?topic=orders", b"one\ntwo\nthree"),
         ("/channel/create?topic=orders&channel=billing", b""),
         ("/cursor/create?topic=orders&cursor=copy", b""),
+        ("/cursor/move?topic=orders&cursor=copy&number=1&offset=0&lake=one", b""),
         ("/channel/create?topic=orders&channel=gone", b""),
         ("/channel/delete?topic=orders&channel=gone", b""),
         ("/channel/create?topic=orders&channel=gone2", b""),

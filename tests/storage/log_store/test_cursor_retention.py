@@ -305,7 +305,7 @@ def test_what_is_not_in_the_log_any_more_at_a_start_is_a_gap(bench: CursorBench)
 def test_a_damaged_file_is_told_by_the_start(bench: CursorBench) -> None:
     bench.kill()
     path = bench.path / "log" / "cursors.json"
-    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":9'))
+    path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":9'))
     opening = bench.again()
     assert opening.damaged_cursors == str(path)
     assert bench.log.cursors.all() == []

@@ -6,6 +6,7 @@ was not synced is whole, empty, cut anywhere, or has zeros in its second half.
 """
 
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -27,6 +28,9 @@ class SyncedFiles(Files):
         # number of a file or directory → what it last had, for those that are removed and may come back
         self._last_bytes: dict[int, bytes] = {}
         self._removed_directories: dict[int, Path] = {}
+        # number of a file → a descriptor, so that no later file gets its number
+        self._held: dict[int, int] = {}
+        weakref.finalize(self, _close, self._held)
 
     def rename(self, source: str, target: str) -> None:
         self._step()
@@ -54,7 +58,10 @@ class SyncedFiles(Files):
     def _step(self) -> None:
         for path in self.root.rglob("*"):
             if path.is_file():
-                self._last_bytes[path.stat().st_ino] = path.read_bytes()
+                number = path.stat().st_ino
+                if number not in self._held:
+                    self._held[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._last_bytes[number] = path.read_bytes()
         self.before_step()
 
     def power_cut(self, target: Path, random: Random) -> None:
@@ -97,3 +104,8 @@ def _torn(whole: bytes, synced: bytes, random: Random, luck: float) -> bytes:
         lines = whole.splitlines(keepends=True)
         return b"".join(lines[: random.randrange(len(lines) + 1)])
     return random.choice((synced, b"", whole[:cut], whole[:half] + bytes(len(whole) - half)))
+
+
+def _close(held: dict[int, int]) -> None:
+    for descriptor in held.values():
+        os.close(descriptor)
