@@ -104,6 +104,6 @@ def test_a_small_file_takes_memory_for_what_is_in_it(tmp_path: Path) -> None:
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
-    for name in ("fifo", "folder"):
-        with pytest.raises(OSError, match="it is no regular file"):
+    for name, why in (("fifo", "it is no regular file"), ("folder", "Is a directory")):
+        with pytest.raises(OSError, match=why):
             Files().read_whole(str(tmp_path / name), 100)
