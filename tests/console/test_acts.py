@@ -19,7 +19,7 @@ from queue_engine.service.runner import EngineRunner
 from queue_engine.topic_acts import COUNTS_TOLERANCE
 from queue_engine.vocabulary.options.options import Options
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.console import client_of, make_user, orders_engine
 
 pytestmark = pytest.mark.django_db
 
@@ -28,11 +28,7 @@ JSON = {"Accept": "application/json"}
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    """Topic orders with the channel billing, and 5 messages published."""
-    with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
+    with orders_engine(tmp_path) as runner:
         yield runner
 
 

@@ -19,7 +19,7 @@ from queue_engine.delivery.stats import Outcome
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
 from queue_engine.wire.cursor import CursorGapStats, CursorStats
-from tests.support.pages.console import client_of, console_engine, make_user
+from tests.support.pages.console import client_of, make_user, orders_engine
 from tests.support.pages.snapshots import topic
 
 pytestmark = pytest.mark.django_db
@@ -31,11 +31,7 @@ DELETE = "/topics/orders/~cursors/copy/~delete/"
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    """Topic orders with the channel billing, and 5 messages published."""
-    with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
+    with orders_engine(tmp_path) as runner:
         yield runner
 
 

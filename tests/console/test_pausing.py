@@ -20,7 +20,7 @@ from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.flow.pause import Pause
 from tests.console.test_acts import channel_stats, post, subscribed, topic_stats
 from tests.console.test_pages import page, words
-from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.pages.console import client_of, make_user, orders_engine, see
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
 pytestmark = pytest.mark.django_db
@@ -31,11 +31,7 @@ MINUTE_MS = 60_000
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    """Topic orders with the channel billing, and 5 messages published."""
-    with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
+    with orders_engine(tmp_path) as runner:
         see(runner)
         yield runner
 

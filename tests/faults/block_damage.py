@@ -31,7 +31,7 @@ from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_store import LogOpening, LogStore
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.vocabulary.run import Batch
-from tests.faults.log_crash_states import PromiseBrokenError
+from tests.faults.exploring import PromiseBrokenError
 from tests.faults.store_crash_states import Known, everything_of
 from tests.support.clock import ManualClock
 from tests.support.disks.simulated_disk import SimulatedFiles

@@ -11,12 +11,8 @@ states that an end at that moment may leave are taken, each is recovered for rea
 - recovering again, also after an end in the midst of recovery, finds the same
 """
 
-import argparse
 import errno
 import os
-import time
-from collections import Counter
-from dataclasses import dataclass, field
 from random import Random
 
 from queue_engine.commit_log.commit_log import CommitLog
@@ -26,6 +22,7 @@ from queue_engine.commit_log.record import RecordHeader, RecordLostError, messag
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
+from tests.faults.exploring import PowerOffError, PromiseBrokenError, Tally, run_command
 from tests.support.clock import ManualClock
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.stores.background import HeldBackground
@@ -33,36 +30,18 @@ from tests.support.stores.background import HeldBackground
 DIRECTORY = "/log/segments"
 SEGMENT_BYTES = 4_096
 STEPS = 60
+PER_OPERATION = 0.7  # of the disk's operations, how many are ends of the process or the power
 
 Found = dict[tuple[int, int], tuple[bytes, ...]]  # (topic, first offset) → bodies
-
-
-class PromiseBrokenError(BaseException):
-    """A state in which something promised does not hold."""
-
-
-class PowerOffError(BaseException):
-    """The end of the process during recovery: no code handles this exception."""
-
-
-@dataclass
-class Tally:
-    """Counts of the cases that were tried."""
-
-    states: int = 0
-    nested: int = 0
-    scripts: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
 
 
 class Script:
     """One process's life, with states taken on the way."""
 
-    def __init__(self, seed: int, tally: Tally, *, states_max: int, per_operation: float) -> None:
+    def __init__(self, seed: int, tally: Tally, states_max: int) -> None:
         self.rng = Random(seed)
         self.tally = tally
         self.states_max = states_max
-        self.per_operation = per_operation
         self.policy = self.rng.choice([SyncPolicy.ALWAYS, SyncPolicy.ALWAYS, SyncPolicy.INTERVAL, SyncPolicy.OS])
         self.files = SimulatedFiles()
         self.clock = ManualClock()
@@ -93,7 +72,7 @@ class Script:
         )
 
     def _before(self, operation: str) -> None:
-        if self.rng.random() < self.per_operation:
+        if self.rng.random() < PER_OPERATION:
             self.take_state()
         if self.fault is not None and self.fault[0] == operation:
             error = self.fault[1]
@@ -239,34 +218,5 @@ def recovered(disk: SimulatedFiles) -> tuple[Found, int]:
     return found, result.end
 
 
-def explore(states: int, seed: int, *, per_operation: float = 0.7) -> Tally:
-    """Judge so many states. Raises PromiseBrokenError, naming the script's seed."""
-    tally = Tally()
-    while tally.states < states:
-        script = Script(seed, tally, states_max=states, per_operation=per_operation)
-        try:
-            script.run()
-        except PromiseBrokenError as exc:
-            raise PromiseBrokenError(f"seed {seed}, {script.policy.value}, state {tally.states}: {exc}") from exc
-        seed += 1
-    return tally
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--states", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    began = time.perf_counter()
-    tally = explore(arguments.states, arguments.seed)
-    took_s = time.perf_counter() - began
-    print(
-        f"{tally.states} states of {tally.scripts} scripts from seed {arguments.seed}, {tally.nested} of them cut again"
-    )
-    print(f"in recovery: every promise held. {tally.states / took_s:.0f} states/s")
-    for kind, count in sorted(tally.kinds.items()):
-        print(f"  {kind}: {count}")
-
-
 if __name__ == "__main__":
-    main()
+    run_command(__doc__, Script, 100_000)

@@ -17,11 +17,9 @@ start is judged by what its channels then deliver:
   nothing to the next one of its name; what waits at a paused topic waits for all its channels
 """
 
-import argparse
 import copy
 import errno
 import os
-import time
 from random import Random
 
 from queue_engine.commit_log.options import SyncPolicy
@@ -38,7 +36,7 @@ from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
-from tests.faults.log_crash_states import PowerOffError, PromiseBrokenError, Tally
+from tests.faults.exploring import PowerOffError, PromiseBrokenError, Tally, run_command
 from tests.support.clock import ManualClock
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.stores.background import HeldBackground
@@ -143,8 +141,8 @@ class StoreScript:
         self,
         seed: int,
         tally: Tally,
-        *,
         states_max: int,
+        *,
         policy: SyncPolicy | None = None,
         files: SimulatedFiles | None = None,
     ) -> None:
@@ -665,34 +663,5 @@ def attempts_of(run: Run) -> list[int]:
     return [int.from_bytes(run.frame_at(index)[16:18], "big") for index in range(len(run))]
 
 
-def explore(states: int, seed: int) -> Tally:
-    """Judge so many states. Raises PromiseBrokenError, naming the script's seed."""
-    tally = Tally()
-    while tally.states < states:
-        script = StoreScript(seed, tally, states_max=states)
-        try:
-            script.run()
-        except PromiseBrokenError as exc:
-            raise PromiseBrokenError(f"seed {seed}, {script.policy.value}, state {tally.states}: {exc}") from exc
-        seed += 1
-    return tally
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--states", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    began = time.perf_counter()
-    tally = explore(arguments.states, arguments.seed)
-    rate = tally.states / (time.perf_counter() - began)
-    print(
-        f"{tally.states} states of {tally.scripts} scripts from seed {arguments.seed}, {tally.nested} of them cut again"
-    )
-    print(f"in the next start: every promise held. {rate:.0f} states/s")
-    for kind, count in sorted(tally.kinds.items()):
-        print(f"  {kind}: {count}")
-
-
 if __name__ == "__main__":
-    main()
+    run_command(__doc__, StoreScript, 20_000)

@@ -31,7 +31,8 @@ from queue_engine.commit_log.record import HEADER_BYTES, RecordHeader
 from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments, head_bytes_of
 from queue_engine.log_store.log_store import LogOpening, LogStore
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
-from tests.faults.log_crash_states import DIRECTORY, PromiseBrokenError
+from tests.faults.exploring import PromiseBrokenError
+from tests.faults.log_crash_states import DIRECTORY
 from tests.faults.store_crash_states import CHECKPOINT_PATH, SEGMENT_BYTES, Known, everything_of, start_store
 from tests.faults.store_faults import FaultScript
 from tests.support.clock import ManualClock

@@ -28,7 +28,7 @@ from random import Random
 from queue_engine.commit_log.options import SyncPolicy
 from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.vocabulary.errors import StorageError
-from tests.faults.log_crash_states import PromiseBrokenError, Tally
+from tests.faults.exploring import PromiseBrokenError, Tally
 from tests.faults.store_crash_states import RESERVED, Era, Known, StoreScript, everything_of, start_store
 from tests.support.clock import ManualClock
 from tests.support.disks.faulty_disk import FAULT_KINDS, FaultKind, FaultyDisk

@@ -9,7 +9,7 @@ import pytest
 
 from queue_engine.commit_log import log_recovery, record, segment
 from tests.faults.block_damage import BLOCK_BYTES, BlockBench
-from tests.faults.log_crash_states import PromiseBrokenError
+from tests.faults.exploring import PromiseBrokenError
 
 CASES = 250
 BENCHES: dict[str, dict[str, Any]] = {

@@ -6,10 +6,11 @@ from random import Random
 
 import pytest
 
-from tests.faults.log_crash_states import PromiseBrokenError, explore
+from tests.faults.exploring import PromiseBrokenError, explore
+from tests.faults.log_crash_states import Script
 from tests.faults.mutants.log import MUTANTS, Mutant
 from tests.faults.mutants.store import STORE_MUTANTS
-from tests.faults.store_crash_states import explore as explore_store
+from tests.faults.store_crash_states import StoreScript
 from tests.support.disks.simulated_disk import SECTOR_BYTES, SimulatedFiles
 
 # More by hand: see README.
@@ -30,7 +31,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.timeout(300)
 def test_every_promise_of_the_log_holds_in_every_state() -> None:
-    tally = explore(STATES, 1)
+    tally = explore(Script, STATES, 1)
     assert tally.states == STATES
     assert tally.nested > STATES // 10
     assert len(tally.kinds) == 6, "each policy, after a kill and after a power cut"
@@ -38,7 +39,7 @@ def test_every_promise_of_the_log_holds_in_every_state() -> None:
 
 @pytest.mark.timeout(300)
 def test_every_promise_of_the_whole_store_holds_in_every_state() -> None:
-    tally = explore_store(STORE_STATES, 1)
+    tally = explore(StoreScript, STORE_STATES, 1)
     assert tally.states == STORE_STATES
     assert tally.nested > STORE_STATES // 10
     assert len(tally.kinds) == 4
@@ -48,14 +49,14 @@ def test_every_promise_of_the_whole_store_holds_in_every_state() -> None:
 def test_a_fault_made_on_purpose_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.apply(monkeypatch)
     with pytest.raises(PromiseBrokenError):
-        explore(MUTANT_STATES, 1)
+        explore(Script, MUTANT_STATES, 1)
 
 
 @pytest.mark.parametrize("mutant", STORE_MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_fault_made_on_purpose_above_the_log_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.apply(monkeypatch)
     with pytest.raises(PromiseBrokenError):
-        explore_store(MUTANT_STATES, 1)
+        explore(StoreScript, MUTANT_STATES, 1)
 
 
 def test_there_are_enough_faults_on_purpose() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.log_crash_states import PromiseBrokenError
+from tests.faults.exploring import PromiseBrokenError
 from tests.faults.mutants.log import Mutant
 from tests.faults.mutants.store_faults import DAMAGE_MUTANTS, ERROR_MUTANTS
 from tests.faults.store_damage import DamageBench

@@ -14,8 +14,8 @@ from queue_engine.topology.change_log import RETRY_NS, ChangeLog
 from queue_engine.topology.files import TopologyFiles
 from queue_engine.topology.topology import largest_msg_size_grown, numbers_reserved
 from queue_engine.vocabulary.errors import TopologyError
-from tests.faults.log_crash_states import PromiseBrokenError
-from tests.faults.topology_crash_states import DIRECTORY, explore, names_on
+from tests.faults.exploring import PromiseBrokenError, explore
+from tests.faults.topology_crash_states import DIRECTORY, TopologyScript, names_on
 from tests.support.disks.simulated_disk import SimulatedFiles
 
 STATES = 6_000
@@ -31,19 +31,19 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.slow(reason="tries thousands of crash states")
 def test_a_start_finds_what_is_in_force_after_an_end_at_any_step() -> None:
-    assert explore(STATES, 1).states == STATES
+    assert explore(TopologyScript, STATES, 1).states == STATES
 
 
 def test_it_notices_a_change_that_is_told_before_it_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedFiles, "sync_data", lambda self, fd: None)
     with pytest.raises(PromiseBrokenError):
-        explore(STATES, 1)
+        explore(TopologyScript, STATES, 1)
 
 
 def test_it_notices_an_unknown_outcome_that_is_told_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "OutcomeUnknownError", change_log.TopologyError)
     with pytest.raises(PromiseBrokenError):
-        explore(STATES, 1)
+        explore(TopologyScript, STATES, 1)
 
 
 def test_the_first_start_after_an_upgrade_may_end_at_any_step() -> None:

@@ -11,10 +11,7 @@ Before each operation of the disk the process or the power ends, and a real star
 - what was refused is never there, and a start is never stopped
 """
 
-import argparse
 import errno
-import logging
-import time
 from random import Random
 
 from queue_engine.disk.background import InlineBackground
@@ -32,7 +29,7 @@ from queue_engine.topology.topology import (
 from queue_engine.topology.trash_entry import TrashEntry
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
 from queue_engine.vocabulary.flow.pause import Pause
-from tests.faults.log_crash_states import PromiseBrokenError, Tally
+from tests.faults.exploring import PromiseBrokenError, Tally, run_command
 from tests.support.disks.simulated_disk import SimulatedFiles
 
 STEPS = 40
@@ -210,30 +207,5 @@ def _name_of(listed: str) -> str:
     return listed.partition(" ")[0]
 
 
-def explore(states: int, seed: int) -> Tally:
-    """Judge so many states. Raises PromiseBrokenError, naming the script's seed."""
-    tally = Tally()
-    while tally.states < states:
-        try:
-            TopologyScript(seed, tally, states).run()
-        except PromiseBrokenError as exc:
-            raise PromiseBrokenError(f"seed {seed}, state {tally.states}: {exc}") from exc
-        seed += 1
-    return tally
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--states", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    began = time.perf_counter()
-    tally = explore(arguments.states, arguments.seed)
-    rate = tally.states / (time.perf_counter() - began)
-    print(f"{tally.states} states of {tally.scripts} scripts from seed {arguments.seed}: every promise held.")
-    print(f"{rate:.0f} states/s; " + ", ".join(f"{kind}: {count}" for kind, count in sorted(tally.kinds.items())))
-
-
 if __name__ == "__main__":
-    main()
+    run_command(__doc__, TopologyScript, 20_000)

@@ -10,9 +10,6 @@ engine is started on what is left. It restores all that the trash has, in random
 - the trash is empty then, and so is every channel after another restart
 """
 
-import argparse
-import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -25,7 +22,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.pieces import PIECE_NS
-from tests.faults.log_crash_states import PromiseBrokenError, Tally
+from tests.faults.exploring import PromiseBrokenError, Tally, run_command
 from tests.support.clock import ManualClock
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.engine import Client, settle
@@ -33,6 +30,7 @@ from tests.support.stores.background import HeldBackground
 
 DIRECTORY = "/nowhere"
 STEPS = 25
+PER_OPERATION = 0.2  # of the disk's operations, how many are ends of the process or the power
 TOPIC = "t"
 CHANNELS = ("a", "b")
 SEGMENT_BYTES = 1 << 20
@@ -68,12 +66,10 @@ def new_engine(files: SimulatedFiles, clock: ManualClock, worker: Background | N
 class TrashScript:
     """One process's life. open: channel → body → deliveries, of all that is not finished."""
 
-    def __init__(self, seed: int, tally: Tally, states_max: int, part: float) -> None:
-        """part: of the operations of the disk, how many are ends of the process or the power."""
+    def __init__(self, seed: int, tally: Tally, states_max: int) -> None:
         self.rng = Random(seed)
         self.tally = tally
         self.states_max = states_max
-        self.part = part
         self.files = SimulatedFiles()
         self.files.make_directory(DIRECTORY)
         self.clock = ManualClock()
@@ -256,7 +252,7 @@ class TrashScript:
     # Ends.
 
     def _before(self, operation: str) -> None:
-        if self.tally.states >= self.states_max or self.rng.random() >= self.part:
+        if self.tally.states >= self.states_max or self.rng.random() >= PER_OPERATION:
             return
         is_kill = self.rng.random() < 0.5
         disk = self.files.after_kill() if is_kill else self.files.after_power_cut(self.rng)
@@ -316,30 +312,5 @@ def _beside(some: list[tuple[bytes, int]], others: list[tuple[bytes, int]]) -> l
     return [one for one in some if one not in others]
 
 
-def explore(states: int, seed: int, part: float = 0.2) -> Tally:
-    """Judge so many states. Raises PromiseBrokenError, naming the script's seed."""
-    tally = Tally()
-    while tally.states < states:
-        try:
-            TrashScript(seed, tally, states, part).run()
-        except PromiseBrokenError as exc:
-            raise PromiseBrokenError(f"seed {seed}, state {tally.states}: {exc}") from exc
-        seed += 1
-    return tally
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--states", type=int, default=5_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    began = time.perf_counter()
-    tally = explore(arguments.states, arguments.seed)
-    rate = tally.states / (time.perf_counter() - began)
-    print(f"{tally.states} states of {tally.scripts} scripts from seed {arguments.seed}: every promise held.")
-    print(f"{rate:.0f} states/s; " + ", ".join(f"{kind}: {count}" for kind, count in sorted(tally.kinds.items())))
-
-
 if __name__ == "__main__":
-    main()
+    run_command(__doc__, TrashScript, 5_000)

@@ -139,7 +139,7 @@ class Part:
             try:
                 work(rng)
             except (*_ENDED, urllib.error.URLError, http.client.HTTPException):
-                time.sleep(0.005)  # disconnected by an act, or the server was killed
+                self._is_over.wait(0.005)  # disconnected by an act, or the server was killed
             except Exception as exc:
                 self.errors.append(exc)
                 return
@@ -175,7 +175,7 @@ class Part:
                     return
                 messages = client.messages() + later
                 if not messages:
-                    time.sleep(0.002)
+                    self._is_over.wait(0.002)
                     continue
                 later = self._answer(client, channel, messages, connected_at, rng)
         finally:

@@ -181,11 +181,13 @@ class Jobs:
         assert self._cluster.executors_of(app_id) == [1, 1], "not all workers had a part in it"
 
     def _finish(self, name: str, session: ProcessSession) -> None:
-        until = time.monotonic() + JOB_TIMEOUT_S
+
+        def has_ended() -> bool:
+            self._run.cluster_bytes = max(self._run.cluster_bytes, self._cluster.memory_bytes())
+            return not session.is_running
+
         try:
-            while session.is_running and time.monotonic() < until:
-                self._run.cluster_bytes = max(self._run.cluster_bytes, self._cluster.memory_bytes())
-                time.sleep(0.5)
+            wait_for(f"{name} to end", has_ended, timeout_s=JOB_TIMEOUT_S, every_s=0.5)
             session.wait(1)
             wait_for(f"the end of all that {name} has started", lambda: not session.pids())
         finally:

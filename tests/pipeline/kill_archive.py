@@ -38,11 +38,13 @@ from tests.pipeline.kill_moments import COMMITTED, MOMENTS, NAMED
 from tests.pipeline.random_kills import BadStore, RandomKills
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.processes.engine_process import EngineProcess
+from tests.support.waiting import wait_for
 
 TOPICS = 40
 BATCH = 500
 BODY_BYTES = 200
 FAST_PER_S = 1_000_000
+KILL_TIMEOUT_S = 600
 
 
 def size_of(topic: int, messages: int) -> int:
@@ -153,8 +155,13 @@ class ReplayKills:
         """Kill it once that part of the messages is published."""
         process = self._process(self.count)
         try:
-            while process.is_running and self._published() < done * self.count:
-                time.sleep(0.001)
+            part = int(done * self.count)
+            wait_for(
+                f"{part} published messages",
+                lambda: not process.is_running or self._published() >= part,
+                timeout_s=KILL_TIMEOUT_S,
+                every_s=0.001,
+            )
         finally:
             process.kill9()
         progress = read_progress(self._lake, "killed")

@@ -26,6 +26,7 @@ from tests.pipeline.archive_worker import READY
 from tests.pipeline.job_process import ROOT
 from tests.support.object_store import Fate, ObjectStore
 from tests.support.processes.engine_process import EngineProcess
+from tests.support.waiting import wait_for
 
 TOPICS = 10
 BATCH = 500
@@ -125,11 +126,12 @@ class RandomKills:
     def _finish(self) -> None:
         """Run to the end, and judge every message."""
         process = self._started()
-        deadline = time.monotonic() + END_TIMEOUT_S
-        while not (self._is_archived() and self._is_summed_up()):
-            assert time.monotonic() < deadline, self._end_of_log()
+
+        def is_done() -> bool:
             assert process.poll() is None, self._end_of_log()
-            time.sleep(1)
+            return self._is_archived() and self._is_summed_up()
+
+        wait_for("all to be archived and summed up", is_done, timeout_s=END_TIMEOUT_S, every_s=1)
         process.terminate()
         assert process.wait(START_TIMEOUT_S) == 0, self._end_of_log()
         self._count_done()

@@ -20,6 +20,7 @@ from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import LakeDamagedError, NotConvertedError
 from tests.pipeline.archive_reading import Archived, archive_of, archives
+from tests.pipeline.dying_files import DyingFiles, Kill
 from tests.support.clock import ManualClock
 
 SERVER = "5f1c"
@@ -126,37 +127,19 @@ def test_files_stay_and_count_in_the_table(lake: Lake) -> None:
     assert {file.partition["date"] for file in table.files()} == {"2026-03-01"}
 
 
-class _Killed(BaseException):
-    """As the end of the process: no handler of the product catches it."""
-
-
-class DyingFiles(Files):
-    """Files whose process ends at the sync number `left`."""
-
-    def __init__(self, left: int) -> None:
-        super().__init__()
-        self.left = left
-
-    def sync(self, fd: int) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise _Killed
-        super().sync(fd)
-
-
 def test_killed_at_every_step_it_is_done_by_the_next_run(tmp_path: Path) -> None:
-    for number in range(1_000):
+    for number in range(1, 1_000):
         lake = Lake(str(tmp_path / f"{number}" / "pipeline"), clock=ManualClock())
         with lake.lock():
             old_archive(lake, "orders", 3, 0xABC)
             dying = DyingFiles(number)
             try:
                 convert_archives(lake, tables_of(lake, dying), SERVER, ManualClock(), lambda _: None)
-            except _Killed:
+            except Kill:
                 pass
             convert_archives(lake, tables_of(lake), SERVER, ManualClock(), lambda _: None)
             check_one(archive_of(lake, "orders"))
-            if dying.left >= 0:
+            if dying.left > 0:
                 break
     assert number > 10
 

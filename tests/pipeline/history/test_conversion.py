@@ -11,7 +11,7 @@ from queue_engine.pipeline.history.history_tables import HistoryTables
 from queue_engine.pipeline.history.levels import DAY_S, HOURS, MINUTES
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.vocabulary.errors import LakeDamagedError, NotConvertedError
-from tests.pipeline.history.dying_files import DyingFiles, Kill
+from tests.pipeline.dying_files import DyingFiles, Kill
 from tests.pipeline.history.history_rows import read_rows
 from tests.support.lakes.history_lake import window
 from tests.support.lakes.old_history import OldHistoryLake

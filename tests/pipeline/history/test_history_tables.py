@@ -18,7 +18,7 @@ from queue_engine.pipeline.history.schema import HISTORY_ROWS
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.vocabulary.errors import LakeDamagedError
-from tests.pipeline.history.dying_files import DyingFiles, Kill
+from tests.pipeline.dying_files import DyingFiles, Kill
 from tests.pipeline.history.history_rows import SampleFiles, job_context, read_rows
 from tests.support.lakes.engine_samples import EngineModel, Key, Row, hours_of, minutes_of
 

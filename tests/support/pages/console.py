@@ -52,6 +52,16 @@ def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
         runner.stop()
 
 
+@contextmanager
+def orders_engine(data_path: Path) -> Iterator[EngineRunner]:
+    """`console_engine` with the topic orders, its channel billing, and 5 messages published."""
+    with console_engine(data_path) as runner:
+        runner.submit("acts.create_topic", "orders").result(30)
+        runner.submit("acts.create_channel", "orders", "billing").result(30)
+        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
+        yield runner
+
+
 def see(engine: EngineRunner, *, for_s: int = 0) -> EngineSnapshot:
     """Have the hub take the engine's figures of this moment, as if they stayed for so many seconds."""
     taken: EngineSnapshot = engine.submit("stats.now", include_clients=False).result(10)
