@@ -3,19 +3,25 @@
     python -m tests.benchmarks.archive_month [--days 30] [--topics 1] [--path DIR]
 
 A message a second, a commit a minute, housekeeping every ten minutes, as the archive job makes them; the messages are
-written by this program, on a clock that it moves. Topics do not know of each other, so one stands for fifty. Targets:
-at most 100 files a topic at any time; in the last day a commit within 50 ms and opening within 100 ms (medians).
+written by this program, on a clock that it moves and that ends now. Topics do not know of each other, so one stands for
+fifty. Targets: at most 100 files a topic at any time; in the last day a commit within 50 ms and opening within 100 ms
+(medians).
+
+Files of the log get the time of that clock, by which they are cleaned up. What was replaced is judged by delta-rs, and
+so by the machine's clock: it stays in the last days of the month alone, which is what counts at its end.
 """
 
 import argparse
+import os
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
-from queue_engine.pipeline.archive.archive_table import archive_table
+from queue_engine.pipeline.archive.archive_table import archive_path, archive_table
 from queue_engine.pipeline.housekeeping.choices import DAY_MS
 from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
 from queue_engine.pipeline.job.context import JobContext
@@ -41,6 +47,7 @@ class Month:
 
     files_max: int = 0
     files_last: int = 0
+    log_names: int = 0
     on_disk: int = 0
     rows: int = 0
     commits_ms: list[float] = field(default_factory=list)
@@ -54,6 +61,7 @@ def run(path: Path, days: float, topics: int) -> Month:
     lake = Lake(str(path), clock=clock)
     tables = LakeTables(TableStorage(path), clock=clock)
     names = [f"orders{number}" for number in range(topics)]
+    logs = [_Log(path / archive_path(name) / "_delta_log") for name in names]
     month = Month()
     minutes = int(days * DAY_MS) // MINUTE_MS
     with lake.lock():
@@ -73,6 +81,9 @@ def run(path: Path, days: float, topics: int) -> Month:
             if minute % HOUSEKEEPING_MINUTES == 0:
                 month.files_max = max(month.files_max, *(len(archive_table(tables, one).files()) for one in names))
                 assert not keeper.run().problems
+            for log in logs:
+                log.stamp(clock.time_ns())
+    month.log_names = len(list(logs[0].path.iterdir()))
     for _ in range(OPENINGS):
         began_s = time.perf_counter()
         table = archive_table(LakeTables(TableStorage(path), is_holder=False), names[0])
@@ -82,6 +93,24 @@ def run(path: Path, days: float, topics: int) -> Month:
     month.rows = sum(one.rows for one in files)
     month.on_disk = sum(1 for one in tables.storage.list_files("archive") if one.path.endswith(".parquet"))
     return month
+
+
+class _Log:
+    """The log of a table, whose files get the time of the month."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._version = 0  # its checkpoint may come later
+
+    def stamp(self, now_ns: int) -> None:
+        """Set the times of what was written since the last call."""
+        version = self._version
+        while (commit := self.path / f"{version:020d}.json").exists():
+            for one in (commit, self.path / f"{version:020d}.checkpoint.parquet"):
+                with suppress(FileNotFoundError):
+                    os.utime(one, ns=(now_ns, now_ns))
+            self._version = version
+            version += 1
 
 
 def main() -> None:
@@ -98,6 +127,7 @@ def main() -> None:
         f" {month.files_max} at the most (target {FILES_MAX})"
     )
     print(f"{month.on_disk} data files on the disk for all topics, those for readers of older versions included")
+    print(f"{month.log_names} names in the log of a table")
     print(
         f"a commit of the last day: median {median(month.commits_ms):.1f} ms (target {COMMIT_MS_MAX:g}),"
         f" p95 {p95:.1f} ms"
