@@ -5,7 +5,7 @@ another class, with the task's traceback as its text.
 """
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -20,8 +20,8 @@ class LocalTasks:
     def sparkContext(self) -> "LocalTasks":
         return self
 
-    def parallelize(self, texts: Iterable[str], _: int) -> "_Tasks":
-        return _Tasks(list(texts))
+    def parallelize(self, tasks: Iterable[Any], _: int) -> "_Tasks":
+        return _Tasks(list(tasks))
 
     def setJobGroup(self, *_: str) -> None:
         pass
@@ -33,15 +33,15 @@ class LocalTasks:
 
 
 class _Tasks:
-    def __init__(self, texts: list[str], work: Callable[[Iterable[str]], Iterator[Any]] = iter) -> None:
-        self._texts = texts
+    def __init__(self, tasks: list[Any], work: Callable[[Any], Iterable[Any]] = lambda task: [task]) -> None:
+        self._tasks = tasks
         self._work = work
 
-    def mapPartitions(self, work: Callable[[Iterable[str]], Iterator[Any]]) -> "_Tasks":
-        return _Tasks(self._texts, work)
+    def flatMap(self, work: Callable[[Any], Iterable[Any]]) -> "_Tasks":
+        return _Tasks(self._tasks, work)
 
     def collect(self) -> list[Any]:
         try:
-            return [row for text in self._texts for row in self._work([text])]
+            return [row for task in self._tasks for row in self._work(task)]
         except Exception:
             raise TaskFailedError(traceback.format_exc()) from None

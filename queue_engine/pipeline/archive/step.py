@@ -3,7 +3,7 @@
 Each task reads and writes in one process of Python (`step_writer.py`): no message passes through Java.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ from queue_engine.pipeline.archive.step_check import WrittenRange, checked_range
 from queue_engine.pipeline.archive.step_writer import StepTarget, TopicRows, write_task
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, ReadOptions
-from queue_engine.pipeline.source.read_plan import parts_text, plan_parts, tasks_of
+from queue_engine.pipeline.source.read_plan import Part, plan_parts, tasks_of
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import PipelineError
 
@@ -34,13 +34,12 @@ def write_step(
     options = ReadOptions(engine.url, tuple(one.topic for one in ranges), token=engine.token, read_from=read_from)
     plan = plan_parts(engine, options, ranges)
     try:
-        texts = [parts_text(parts) for parts in tasks_of(plan.parts, options.partition_bytes)]
+        tasks = tasks_of(plan.parts, options.partition_bytes)
 
-        def written(parts: Iterable[str]) -> Iterator[TopicRows]:
-            for text in parts:
-                yield from write_task(text, options, target)
+        def written(parts: list[Part]) -> list[TopicRows]:
+            return write_task(parts, options, target)
 
-        found = spark.sparkContext.parallelize(texts, len(texts)).mapPartitions(written).collect() if texts else []
+        found = spark.sparkContext.parallelize(tasks, len(tasks)).flatMap(written).collect() if tasks else []
     finally:
         for lease in plan.leases:
             # The readers have noticed a lease that was lost.

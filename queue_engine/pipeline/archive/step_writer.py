@@ -17,7 +17,7 @@ from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, PARTITION,
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.part_reader import PartReader
 from queue_engine.pipeline.source.read_options import ReadOptions
-from queue_engine.pipeline.source.read_plan import parts_of
+from queue_engine.pipeline.source.read_plan import Part
 from queue_engine.pipeline.source.record_columns import MissingRange
 from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
@@ -57,13 +57,13 @@ class TopicRows:
     missing: list[MissingRange] = field(default_factory=list)
 
 
-def write_task(text: str, options: ReadOptions, target: StepTarget) -> list[TopicRows]:
-    """Read the parts that `parts_text` made this text of, and write their messages.
+def write_task(parts: Sequence[Part], options: ReadOptions, target: StepTarget) -> list[TopicRows]:
+    """Read the parts of one task, and write their messages.
 
     Raises the errors of `PartReader.read`, and StoreError or its classes."""
     with LogClient(options.url, options.token) as client:
         reader = PartReader(client, options)
-        found = write_batches(reader.read(parts_of(text)), target)
+        found = write_batches(reader.read(parts), target)
     for one in reader.missing:
         found.setdefault(one.topic, TopicRows(one.topic)).missing.append(one)
     return list(found.values())

@@ -11,7 +11,7 @@ from queue_engine.pipeline.source.nodes import urls_of
 from queue_engine.pipeline.source.part_reader import read_parts
 from queue_engine.pipeline.source.pushed_filters import push_filters
 from queue_engine.pipeline.source.read_options import ReadOptions
-from queue_engine.pipeline.source.read_plan import Bounds, Part, parts_of, plan_parts, plan_ranges, tasks_of
+from queue_engine.pipeline.source.read_plan import Bounds, Part, plan_parts, plan_ranges, tasks_of
 from queue_engine.pipeline.source.stream_plan import key_of, states_of
 from queue_engine.vocabulary.errors import OffsetGoneError, TopicMissingError
 
@@ -26,8 +26,6 @@ class BatchReader(DataSourceReader):
         self._bounds = Bounds()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        if self._options.parts:
-            return filters
         self._bounds, left = push_filters(self._bounds, filters)
         return left
 
@@ -37,8 +35,6 @@ class BatchReader(DataSourceReader):
 
     def _parts(self) -> list[tuple[str, list[Part]]]:
         """The parts of each server."""
-        if self._options.parts:
-            return [(self._options.url, parts_of(self._options.parts))]
         found, missing = [], set(self._options.topics)
         planned: set[str] = set()  # keys of topics: a server may have two addresses
         for url in urls_of(self._options):

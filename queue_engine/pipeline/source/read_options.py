@@ -32,7 +32,6 @@ READ_NAMES = (
     "partition_bytes",
     "damage_path",
     "on_gap",
-    "parts",
 )
 WRITE_NAMES = ("url", "topic", "token", "batch_key", "replayed", "number")
 # Spark passes the options of its own that a stream is written with on to the source. It compares names without case.
@@ -52,8 +51,7 @@ class ReadOptions:
     HTTP; `auto` is `files`, but reads segments that are not on this machine over HTTP. rows_per_trigger: the most rows
     of a stream's micro-batch, None for no limit. partition_bytes: about as many are read by one task. damage_path: the
     directory for reports of missing messages, "" for none. on_gap: messages that were removed before they were read,
-    or whose topic was deleted, stop the read (`error`), or are logged and skipped (`report`). parts: the plan of a job
-    that leases for itself, as `parts_text` of `read_plan.py` writes it; "" to plan by the other options.
+    or whose topic was deleted, stop the read (`error`), or are logged and skipped (`report`).
     """
 
     url: str
@@ -71,7 +69,6 @@ class ReadOptions:
     partition_bytes: int = PARTITION_BYTES
     damage_path: str = ""
     on_gap: str = ERROR
-    parts: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,6 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             ("url", "one of them says where the servers are"),
             ("start_offset", "each server counts its own offsets"),
             ("end_offset", "each server counts its own offsets"),
-            ("parts", "a plan is one server's"),
         ):
             if given.get(name):
                 raise ReadOptionError(f"lookupd and {name} are both given: {reason}")
@@ -120,7 +116,6 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         partition_bytes=_number(given, "partition_bytes", 1, 1 << 40) or PARTITION_BYTES,
         damage_path=given.get("damage_path") or "",
         on_gap=_word(given, "on_gap", (ERROR, REPORT)),
-        parts=given.get("parts") or "",
     )
 
 

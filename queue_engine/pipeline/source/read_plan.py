@@ -7,11 +7,8 @@
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import orjson
 
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import HTTP, REPORT, ReadOptions
@@ -20,7 +17,6 @@ from queue_engine.vocabulary.errors import (
     EngineRefusedError,
     OffsetBeyondEndError,
     OffsetGoneError,
-    ReadOptionError,
     TopicReplacedError,
 )
 from queue_engine.wire.lease import LeasedFiles, SegmentFile
@@ -110,31 +106,6 @@ def tasks_of(parts: Sequence[Part], partition_bytes: int) -> list[list[Part]]:
         tasks[-1].append(part)
         filled += part.bytes
     return tasks
-
-
-def parts_text(parts: Sequence[Part]) -> str:
-    """Parts as the text of the option `parts`, for a job that plans a read itself."""
-    return orjson.dumps(parts).decode()
-
-
-def parts_of(text: str) -> list[Part]:
-    """Parts from the text of `parts_text`. Raises ReadOptionError."""
-    try:
-        return [_part(one) for one in orjson.loads(text)]
-    except (ValueError, TypeError, KeyError) as exc:
-        raise ReadOptionError(f"parts={text[:40]} is no plan of a read: {exc}") from exc
-
-
-def _part(fields: Mapping[str, Any]) -> Part:
-    if "wanted" in fields:
-        return HttpPart(_wanted(fields), fields["lease"], fields["bytes"])
-    ranges = tuple(LeasedRange(_wanted(one), one["lease"], one["first_byte"]) for one in fields["ranges"])
-    return SegmentPart(fields["path"], fields["position"], fields["salt"], fields["end_byte"], ranges)
-
-
-def _wanted(fields: Mapping[str, Any]) -> WantedRange:
-    wanted = fields["wanted"]
-    return WantedRange(**wanted | {"unused": tuple((first, after) for first, after in wanted["unused"])})
 
 
 def plan_ranges(client: LogClient, options: ReadOptions, bounds: Bounds) -> list[WantedRange]:

@@ -20,8 +20,6 @@ from queue_engine.pipeline.source.read_plan import (
     HttpPart,
     ReadPlan,
     SegmentPart,
-    parts_of,
-    parts_text,
     plan_parts,
     plan_ranges,
 )
@@ -168,7 +166,6 @@ def test_a_kill_leaves_no_parts_of_offsets_that_were_never_used(tmp_path: Path) 
         for read_from in (AUTO, HTTP):
             options = ReadOptions(url_of(engine), TOPICS, read_from=read_from, partition_bytes=20_000)
             planned = plan(client, options)
-            assert parts_of(parts_text(planned.parts)) == planned.parts
             over_http = [part for part in planned.parts if isinstance(part, HttpPart)]
             assert all(part.wanted.count for part in over_http)
             # By what a message takes in the log, and not by how many offsets lie between: some 100 to a part.

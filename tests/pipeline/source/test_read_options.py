@@ -50,7 +50,7 @@ def test_nsqlookupds_stand_in_for_the_url() -> None:
     assert (options.url, options.lookupd) == ("", ("one:4161", "http://two:4161"))
 
 
-@pytest.mark.parametrize("name", ["url", "start_offset", "end_offset", "parts"])
+@pytest.mark.parametrize("name", ["url", "start_offset", "end_offset"])
 def test_what_means_one_server_is_refused_beside_nsqlookupds(name: str) -> None:
     with pytest.raises(ReadOptionError, match=f"^lookupd and {name} are both given: "):
         read_options({"lookupd": "one:4161", "topic": "orders", name: "7"})
