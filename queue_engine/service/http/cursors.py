@@ -20,10 +20,15 @@ from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.readers.cursors import EndedCursor
 from queue_engine.service.http.exchange.response import Response
-from queue_engine.service.http.log_queries import QueryError, target_of, whole_number
+from queue_engine.service.http.log_queries import QueryError, target_of, text_of, whole_number
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.content_types import JSON
-from queue_engine.service.http.reference.parameters import CURSOR_NUMBER, CURSOR_OFFSET, CURSOR_START_PLACE
+from queue_engine.service.http.reference.parameters import (
+    CURSOR_LAKE,
+    CURSOR_NUMBER,
+    CURSOR_OFFSET,
+    CURSOR_START_PLACE,
+)
 from queue_engine.vocabulary.ticket import DONE, Ticket
 from queue_engine.wire.cursor import CursorStats, encode_cursor_list
 
@@ -44,7 +49,7 @@ def move(engine: Engine, query: Query) -> Done:
     topic, cursor = names_of(query)
     number = whole_number(query, CURSOR_NUMBER)
     offset = whole_number(query, CURSOR_OFFSET)
-    lake = query.get("lake", "")
+    lake = text_of(query, CURSOR_LAKE)
     stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset, lake=lake)
     return _json(stats), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
 

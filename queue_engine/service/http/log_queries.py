@@ -15,6 +15,7 @@ from queue_engine.service.http.reference.parameters import (
     REPLAYED,
     TIME_MS,
     TOPIC_NUMBER,
+    Parameter,
     Place,
     WholeNumber,
 )
@@ -44,6 +45,17 @@ def whole_number(query: Query, parameter: WholeNumber) -> int:
     if not _WHOLE_NUMBER.match(text) or not parameter.least <= int(text) <= parameter.most:
         raise QueryError(f"{name}={text} is not a whole number from {parameter.least} to {parameter.most}")
     return int(text)
+
+
+def text_of(query: Query, parameter: Parameter) -> str:
+    """A parameter's value; "" without it."""
+    text, most = query.get(parameter.name), parameter.longest
+    if text is None:
+        return ""
+    assert most is not None
+    if not parameter.shortest <= len(text) <= most:
+        raise QueryError(f"{parameter.name} has {len(text)} characters and can have {parameter.shortest} to {most}")
+    return text
 
 
 def target_of(query: Query, place: Place) -> Target | None:

@@ -87,6 +87,10 @@ async def test_a_cursor_belongs_to_the_first_lake_that_moves_it(server: Server) 
     move = "/cursor/move?topic=orders&cursor=archive&number=1&offset="
     bound = await server.request("POST", f"{move}0&lake=one")
     assert (bound.json["offset"], bound.json["lake"]) == (0, "one")
+    for lake in ("", "x" * 65):
+        refused = await server.request("POST", f"{move}2&lake={lake}")
+        assert (refused.status, refused.json["message"]) == (400, "INVALID_REQUEST")
+        assert refused.json["detail"] == f"lake has {len(lake)} characters and can have 1 to 64"
     refused = await server.request("POST", f"{move}2&lake=another")
     assert (refused.status, refused.json["message"]) == (409, "LAKE_CHANGED")
     assert "cursor orders/archive belongs to the lake one, not to another" in refused.json["detail"]
