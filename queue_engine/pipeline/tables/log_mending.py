@@ -16,6 +16,7 @@ import io
 import logging
 import posixpath
 import uuid
+from dataclasses import replace
 
 import crc32c
 import orjson
@@ -166,7 +167,15 @@ def is_readable_checkpoint(storage: TableStorage, table: str, names: list[str]) 
 
 
 def _list(storage: TableStorage, table: str) -> LogListing:
-    return log_listing(storage.names(posixpath.join(table, LOG)))
+    """The log of a table; other processes may commit meanwhile."""
+    directory = posixpath.join(table, LOG)
+    listing = log_listing(storage.names(directory))
+    if listing.first_missing(min(listing.commits, default=listing.last)) is None:
+        return listing
+    # A directory is not listed at one moment: the list may have a commit, and not the one that was made before it. A
+    # second list has all commits up to that one.
+    again = log_listing(storage.names(directory))
+    return replace(listing, commits=frozenset(one for one in again.commits if one <= listing.last))
 
 
 def _move_aside(storage: TableStorage, path: str) -> None:

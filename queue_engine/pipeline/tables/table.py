@@ -54,6 +54,7 @@ from queue_engine.vocabulary.errors import (
     PipelineError,
     StoreBusyError,
     StoreError,
+    TableDamagedError,
     TableMissingError,
     TableSchemaError,
     TableTransactionError,
@@ -559,6 +560,9 @@ class LakeTable:
                 error = table_error(exc, self.place)
                 # The text of a store's answer is not kept as the cause: a log would show it.
                 cause = exc if self.storage.is_local else None
-            if not is_worth_trying_again(error):
+            # delta-rs takes a list of the log as damage that misses a commit which is made at this moment.
+            if not is_worth_trying_again(error) and not (
+                self.storage.is_local and isinstance(error, TableDamagedError)
+            ):
                 break
         raise error from cause

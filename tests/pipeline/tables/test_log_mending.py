@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from queue_engine.disk.files import Files
 from queue_engine.pipeline.tables.housekeeping import clean_log
+from queue_engine.pipeline.tables.log_mending import mend_log
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import CommitResult, LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
@@ -154,6 +156,31 @@ def test_a_damaged_commit_in_the_middle_is_named(lake: Path, damage: Callable[[P
     ):
         opened(lake).transaction(APP)
     assert names_in(log(lake)) == before
+
+
+class ListedAmidCommits(Files):
+    """Lists a directory as the system may while others write: without the files that a list has passed already."""
+
+    def __init__(self, write: Callable[[], object]) -> None:
+        self._write = write
+
+    def listdir(self, directory: str) -> list[str]:
+        before = super().listdir(directory)
+        self._write()
+        added = sorted(set(super().listdir(directory)) - set(before))
+        return [*before, *added[-1:]]
+
+
+def test_a_log_that_is_listed_while_others_commit_is_not_damaged(lake: Path) -> None:
+    other, numbers = opened(lake), iter(range(COMMITS + 1, 100))
+
+    def commit_two() -> None:
+        commit(other, next(numbers))
+        commit(other, next(numbers))
+
+    before = names_in(log(lake))
+    mend_log(TableStorage(lake, files=ListedAmidCommits(commit_two)), PATH)
+    assert not set(before) - set(names_in(log(lake)))
 
 
 def test_a_commit_of_another_program_counts(lake: Path) -> None:
