@@ -37,6 +37,8 @@ FILE_COLUMNS = pa.schema(
         pa.field("server", pa.string()),
     ]
 )
+# Of the other columns every value is another one, or they are one bit.
+DICTIONARY = ("published_at", "key", "server")
 COLUMNS = FILE_COLUMNS.append(pa.field(PARTITION, pa.string()))
 
 

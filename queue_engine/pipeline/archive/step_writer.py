@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, PARTITION, archive_path
+from queue_engine.pipeline.archive.archive_table import DICTIONARY, FILE_COLUMNS, PARTITION, archive_path
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.part_reader import PartReader
 from queue_engine.pipeline.source.read_options import ReadOptions
@@ -25,8 +25,6 @@ from queue_engine.pipeline.tables.store_errors import table_error
 
 # So many bytes of messages are gathered before they are written; a task reads about 32 MiB of the log.
 GATHERED_BYTES_MAX = 128 << 20
-# Of the other columns every value is another one, or they are one bit.
-_DICTIONARY = ("published_at", "key", "server")
 _US_PER_DAY = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Runs = Any  # int64 (n, 2): ascending ranges of offsets, the end excluded
@@ -112,7 +110,7 @@ def _written(topic: str, day: int, rows: pa.Table, target: StepTarget) -> DataFi
             FILE_COLUMNS,
             {PARTITION: date},
             [pa.Table.from_arrays(columns, schema=FILE_COLUMNS)],
-            dictionary=_DICTIONARY,
+            dictionary=DICTIONARY,
         )
     except (OSError, pa.ArrowException) as exc:
         raise table_error(exc, target.storage.at(path)) from exc

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.archive.archive_table import ARCHIVE, PARTITION, archive_table
+from queue_engine.pipeline.archive.archive_table import ARCHIVE, DICTIONARY, PARTITION, archive_table
 from queue_engine.pipeline.archive.gaps import COLUMNS as GAPS_COLUMNS
 from queue_engine.pipeline.archive.gaps import GAPS
 from queue_engine.pipeline.housekeeping.choices import CLOSED_AFTER_MS, ArchivedFile, merges, outdated
@@ -187,7 +187,7 @@ class Housekeeping:
         by_path = {one.path: one for one in table.files()}
         for group in merges(files, today, self._now_ms()):
             parts: list[TableFile] = [by_path[one.path] for one in group]
-            if merge(table, parts, should_stop=self._context.stop.is_set) is None:
+            if merge(table, parts, dictionary=DICTIONARY, should_stop=self._context.stop.is_set) is None:
                 return run, False
             run = replace(
                 run,

@@ -8,8 +8,11 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from queue_engine.pipeline.tables.log_files import LOG, commit_path, log_listing, log_path
@@ -22,8 +25,9 @@ from queue_engine.vocabulary.errors import DataFileMissingError
 
 COMPACTION_APP = "penstock/compaction"
 MS_PER_HOUR = 3_600_000
-# So many rows are read at once, of a megabyte each at most.
+# So much of a file is in memory at once: rows, and bytes beyond one row.
 BATCH_ROWS = 1_024
+BATCH_BYTES = 32 << 20
 
 _OWN_FILE = re.compile(rf"(?:[^/=]+=[^/]+/)*{DATA_FILE_NAME.pattern}")
 
@@ -155,12 +159,11 @@ def _batches_of(table: LakeTable, files: Sequence[TableFile], schema: pa.Schema)
             with (
                 table.storage.sentences(),
                 table.storage.filesystem.open_input_file(table.at_filesystem(file)) as source,
-                pq.ParquetFile(source) as parquet,
             ):
-                for batch in parquet.iter_batches(BATCH_ROWS):
-                    have = set(batch.schema.names)
+                for piece in pieces_of(source):
+                    have = set(piece.schema.names)
                     columns = [
-                        batch.column(one.name).cast(one.type) if one.name in have else pa.nulls(len(batch), one.type)
+                        piece.column(one.name).cast(one.type) if one.name in have else pa.nulls(len(piece), one.type)
                         for one in schema
                     ]
                     yield pa.record_batch(columns, schema=schema)
@@ -171,3 +174,36 @@ def _batches_of(table: LakeTable, files: Sequence[TableFile], schema: pa.Schema)
             ) from exc
         except (OSError, pa.ArrowException) as exc:
             raise DataFileMissingError(f"{table.at(file)} counts in the table, and can't be read: {exc}") from exc
+
+
+def pieces_of(source: Any, bytes_max: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file, in pieces of at most BATCH_ROWS and about bytes_max, of one row at the least.
+
+    A value of a dictionary has its bytes once, however many rows have it: such columns stay as they are until the
+    pieces are cut.
+    """
+    metadata = pq.read_metadata(source)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(metadata.num_columns)]
+    repeated = {one.path_in_schema for one in chunks if one.physical_type == "BYTE_ARRAY" and one.has_dictionary_page}
+    with pq.ParquetFile(source, metadata=metadata, read_dictionary=sorted(repeated)) as parquet:
+        for number, group in enumerate(groups):
+            rows = max(bytes_max * group.num_rows // max(group.total_byte_size, 1), 1)
+            for batch in parquet.iter_batches(min(rows, BATCH_ROWS), row_groups=[number]):
+                ends = np.cumsum(_repeated_bytes(batch))
+                first = 0
+                while first < len(batch):
+                    room = bytes_max + (ends[first - 1] if first else 0)
+                    after = max(int(np.searchsorted(ends, room, side="right")), first + 1)
+                    yield batch.slice(first, after - first)
+                    first = after
+
+
+def _repeated_bytes(batch: pa.RecordBatch) -> Any:
+    """Of each row, the bytes of its values that stand in a dictionary."""
+    found = np.zeros(len(batch), np.int64)
+    for column in batch.columns:
+        if isinstance(column, pa.DictionaryArray):
+            lengths = pc.binary_length(column.dictionary).take(column.indices)
+            found += pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)
+    return found

@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from queue_engine.pipeline.tables.housekeeping import MS_PER_HOUR, clean_log, merge, vacuum
+from queue_engine.pipeline.tables.housekeeping import MS_PER_HOUR, clean_log, merge, pieces_of, vacuum
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
@@ -184,3 +185,17 @@ def test_a_table_that_others_cleaned_up_is_taken_in_again(storage: TableStorage,
         commit(table, number * 10, number * 10 + 10)
     clean_log(table, keep_ms=-1000)
     assert (other.transaction(APP), offsets_of(other)) == (140, list(range(140)))
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_large_messages_are_read_few_at_a_time(tmp_path: Path, dictionary: bool) -> None:
+    """A body that all rows share stands in the file once, and in memory as often as rows are read."""
+    body, path = b"x" * 65_536, tmp_path / "file"
+    bodies = [body] * 300 + [b"small"] * 2_000 + [body * 8, b""]
+    pq.write_table(pa.table({"body": bodies}), path, use_dictionary=dictionary, row_group_size=300)
+    with path.open("rb") as source:
+        pieces = [piece.column("body").cast(pa.binary()) for piece in pieces_of(source, 4 * len(body))]
+    assert [value for piece in pieces for value in piece.to_pylist()] == bodies
+    most = sorted(sum(map(len, piece.to_pylist())) for piece in pieces)
+    assert most[-1] <= 9 * len(body)
+    assert most[-2] <= 4 * len(body)
