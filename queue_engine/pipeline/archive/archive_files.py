@@ -19,6 +19,7 @@ from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.table_files import TableFile
 
 _IDENTIFYING = ("offset", "message_id", "server")
+_OFFSET_MAX = (1 << 62) - 1
 
 
 def files_of(
@@ -32,14 +33,21 @@ def files_of(
     found = []
     for file in table.files():
         low, high = file.minimum, file.maximum
-        if low["message_id"] > _id(identity, high["offset"]) or high["message_id"] < _id(identity, low["offset"]):
+        first, last = (_id(identity, offset) for offset in offset_bounds(file))
+        if low.get("message_id", first) > last or high.get("message_id", last) < first:
             continue
-        if start_time_ms is not None and high["published_at"].timestamp() * 1000 < start_time_ms:
+        oldest, newest = low.get("published_at"), high.get("published_at")
+        if start_time_ms is not None and newest and newest.timestamp() * 1000 < start_time_ms:
             continue
-        if end_time_ms is not None and low["published_at"].timestamp() * 1000 >= end_time_ms:
+        if end_time_ms is not None and oldest and oldest.timestamp() * 1000 >= end_time_ms:
             continue
         found.append(file)
-    return sorted(found, key=lambda file: (file.minimum["offset"], file.path))
+    return sorted(found, key=lambda file: (offset_bounds(file), file.path))
+
+
+def offset_bounds(file: TableFile) -> tuple[int, int]:
+    """The least and the greatest offset that a file may have: another program's file may be without statistics."""
+    return file.minimum.get("offset", 0), file.maximum.get("offset", _OFFSET_MAX)
 
 
 def _id(identity: ArchivedIdentity, offset: int) -> str:

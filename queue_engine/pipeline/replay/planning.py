@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of
+from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of, offset_bounds
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path, archive_table
 from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.archive.old_manifest import check_converted
@@ -84,7 +84,7 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
         target_number=target_number,
         target_id_base=target_id_base,
         channels=channels,
-        files=_files_with(table.files(), steps),
+        files=files_with(table.files(), steps),
         steps=steps,
     )
     write_plan(context.lake, plan)
@@ -144,7 +144,7 @@ def _target(context: JobContext, target: str) -> tuple[int | None, int | None, t
     return state.number, state.id_base, context.engine.channels(target)
 
 
-def _files_with(files: Sequence[Any], steps: Sequence[ReplayStep]) -> tuple[str, ...]:
+def files_with(files: Sequence[Any], steps: Sequence[ReplayStep]) -> tuple[str, ...]:
     """The paths of the files that may have messages of these steps."""
     begins = np.array([step.first_offset for step in steps])
     ends = np.array([step.next_offset for step in steps])
@@ -152,8 +152,8 @@ def _files_with(files: Sequence[Any], steps: Sequence[ReplayStep]) -> tuple[str,
         one.path
         for one in files
         # The first step that does not end before the file begins.
-        if (at := int(np.searchsorted(ends, one.minimum["offset"], side="right"))) < len(steps)
-        and begins[at] <= one.maximum["offset"]
+        if (at := int(np.searchsorted(ends, offset_bounds(one)[0], side="right"))) < len(steps)
+        and begins[at] <= offset_bounds(one)[1]
     ]
     return tuple(with_steps)
 

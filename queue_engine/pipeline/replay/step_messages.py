@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of
+from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of, offset_bounds
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
 from queue_engine.pipeline.replay.plan import Offsets, ReplayStep, unpacked_offsets
 from queue_engine.pipeline.tables.store_errors import table_error
@@ -82,7 +82,8 @@ class StepMessages:
             self._table.refresh()
             self._files = files_of(self._table, self._source)
         first, after = step.first_offset, step.next_offset
-        paths = [one.path for one in self._files if one.minimum["offset"] < after and one.maximum["offset"] >= first]
+        bounds = ((one.path, *offset_bounds(one)) for one in self._files)
+        paths = [path for path, low, high in bounds if low < after and high >= first]
         for path in [path for path in self._opened if path not in paths]:
             self._opened.pop(path).close()
         for path in paths:
