@@ -1,6 +1,7 @@
 """On an object store that several servers share, one of them keeps house at a time: the others leave it alone.
 
-    <lake>/archive_housekeeping/    a Delta table without rows; its transaction `lease` says who, and until when
+    <lake>/archive_housekeeping/    a Delta table without rows; its transaction `lease` says who, and until when;
+                                    its log is cut each LOG_COMMITS commits, which are a quarter of a day
 
     version of the transaction: Unix seconds of the end << 28 | 28 bits of a hash of the server's identity
 
@@ -12,12 +13,14 @@ import zlib
 
 import pyarrow as pa
 
+from queue_engine.pipeline.tables.housekeeping import clean_log
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import TableTransactionError
 
 PATH = "archive_housekeeping"
 LEASE_S = 900
+LOG_COMMITS = 50
 _APP = "lease"
 _OWNER_BITS = 28
 _COLUMNS = pa.schema([pa.field("server", pa.string())])
@@ -50,4 +53,6 @@ class HousekeepingLease:
             self._table.commit([], _APP, (now_s + LEASE_S) << _OWNER_BITS | self._owner, after=known)
         except TableTransactionError:
             return LEASE_S  # another server was first
+        if self._table.version % LOG_COMMITS == 0:
+            clean_log(self._table, keep_ms=0)
         return 0

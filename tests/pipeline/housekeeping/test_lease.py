@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from queue_engine.pipeline.housekeeping.lease import LEASE_S, HousekeepingLease
+from queue_engine.pipeline.housekeeping.lease import LEASE_S, LOG_COMMITS, HousekeepingLease
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.tables import LakeTables
 from tests.support.clock import ManualClock
@@ -48,4 +48,15 @@ def test_a_clock_that_was_set_back_takes_the_lease_from_nobody(tmp_path: Path):
     clock.set_back(ms=LEASE_S * 5000)
 
     assert second.take() > LEASE_S
+    assert first.take() == 0
+
+
+def test_the_leases_of_days_leave_a_short_log(tmp_path: Path):
+    clock = ManualClock()
+    first, second = (lease_of(tmp_path, name, clock) for name in ("one", "two"))
+
+    for number in range(2 * LOG_COMMITS):
+        assert (first if number % 3 else second).take() == 0
+        clock.advance(ms=LEASE_S * 1000)
+    assert len(list((tmp_path / "archive_housekeeping/_delta_log").glob("*.json"))) < LOG_COMMITS
     assert first.take() == 0
