@@ -208,13 +208,14 @@ def _sink(output: str | None) -> Generator[BinaryIO, None, None]:
         sys.stdout.buffer.flush()
         return
     target = Path(output)
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+    descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    with open(descriptor, "wb") as file:
         try:
-            yield file  # type: ignore[misc]
+            yield file
             file.flush()
-            os.replace(file.name, target)
+            os.replace(made, target)
         except BaseException:
-            os.unlink(file.name)
+            os.unlink(made)
             raise
 
 

@@ -4,7 +4,7 @@ A view's name is the topic's. SQL does not tell capitals from small letters, top
 the first has it, and the others get ~2, ~3 … behind them, which no topic's name can have. The fixed names come first.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from queue_engine.pipeline.tables.storage import TableStorage
@@ -51,11 +51,9 @@ class View:
         return self.name.lower() in sql.lower()
 
 
-def views_of(
-    lake: TableStorage, history: TableStorage, *, may_read_bodies: bool, sees_topic: Callable[[str], bool] | None = None
-) -> list[View]:
-    """The views of a lake and of the history at `history`, by name. may_read_bodies: else no topic has a view.
-    sees_topic: which topics do; None for all. Raises QueryError, StoreError where the lake can't be listed."""
+def views_of(lake: TableStorage, history: TableStorage, *, may_read_bodies: bool) -> list[View]:
+    """The views of a lake and of the history at `history`, by name. may_read_bodies: else no topic has a view. Raises
+    QueryError, StoreError where the lake can't be listed."""
     # Until it is converted, an earlier version's history is in no table: without it an answer would be wrong.
     empty = {} if history.exists(_OLD_MANIFEST) else _HISTORY_COLUMNS
     found = [View(name, history.place, table, _OF_HISTORY, empty) for name, table in HISTORY_VIEWS.items()]
@@ -68,13 +66,12 @@ def views_of(
         found += [
             View(name, lake.place, f"{ARCHIVE}/{topic}", _OF_ARCHIVE, topic=topic)
             for topic, name in names_of(topics).items()
-            if sees_topic is None or sees_topic(topic)
         ]
     return sorted(found, key=lambda one: one.name)
 
 
 def names_of(topics: Iterable[str]) -> dict[str, str]:
-    """Topic → the name of its view. The names do not depend on what the caller may see."""
+    """Topic → the name of its view."""
     taken = set(FIXED_NAMES)
     names = {}
     for topic in sorted(topics):

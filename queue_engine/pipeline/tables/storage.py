@@ -64,11 +64,8 @@ class TableStorage:
     def __repr__(self) -> str:
         return f"TableStorage({self.place!r})"
 
-    def __getstate__(self) -> str:
-        return self.place
-
-    def __setstate__(self, place: str) -> None:
-        self.__init__(place)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type["TableStorage"], tuple[str]]:
+        return TableStorage, (self.place,)
 
     def below(self, path: str) -> "TableStorage":
         """The storage of a place below this one."""
