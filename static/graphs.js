@@ -1,7 +1,7 @@
 // The page's Plotly graphs: empty figures from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
 import { addToPast, momentIn, past, resetZoom, spanWords, startRanges, zoomTo } from "./history.js";
-import { bandTrace, countAxis, duration, highestOf, localMs, pastAxes, rate, secondOf } from "./history_drawing.js";
+import { bandTrace, countAxis, duration, highestOf, localMs, pastAxes, rate, secondOf, wordsFor } from "./history_drawing.js";
 import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
 
 const TABLE_ROWS_MAX = 96;
@@ -260,6 +260,7 @@ class Graph {
       // Only beside a pause that is wide enough for the word.
       const long = range.paused.filter(([first, last]) => last - first > WORD_SHARE * (range.to - range.from));
       layout.annotations = long.map(([first]) => pauseWord(first, range.from, range.to));
+      if (shown.length) wordsFor(layout, top, shown.some((column) => range.columns[column].some((value) => value !== null)));
       return layout;
     }
     const series = liveSeconds();
@@ -268,8 +269,10 @@ class Graph {
     const first = series.newest - SECONDS + 1 + Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
     const earliest = series.newest - SECONDS + 1;
     layout.annotations = series.paused.map(([begin]) => pauseWord(Math.max(begin, earliest), first, series.newest));
-    countAxis(layout, Math.max(0, ...shown.map((column) => highestOf(series.columns[column]))), this.isRate);
+    const top = Math.max(0, ...shown.map((column) => highestOf(series.columns[column])));
+    countAxis(layout, top, this.isRate);
     layout.xaxis.range = [localMs(first), localMs(series.newest)];
+    if (shown.length) wordsFor(layout, top, this.columns.some((column) => firstKnown(column) < SECONDS));
     return layout;
   }
 

@@ -73,6 +73,17 @@ export function countAxis(layout, top, isRate) {
   else layout.yaxis.dtick = 1;
 }
 
+// What an axis without figures would leave open: whether nothing was, or nothing is known. Lines keep below a pause's word.
+export function wordsFor(layout, top, isKnown) {
+  if (top > 0) {
+    if (layout.annotations.length) layout.yaxis.range[1] *= 1.12;
+    return;
+  }
+  layout.annotations.push({
+    xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, text: isKnown ? "none in this time" : "nothing recorded in this time", font: { size: 12, color: layout.xaxis.color },
+  });
+}
+
 const TICK_STEPS_MS = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400].map((s) => s * 1000);
 function durationTicks(top) {
   const rough = top / 5;

@@ -68,7 +68,7 @@ def _pre(text: str) -> str:
 
 def _preview(text: str) -> str:
     line = " ".join(text[: PREVIEW_CHARACTERS_MAX * 2].split())
-    return visible(line[:PREVIEW_CHARACTERS_MAX])
+    return visible(line[:PREVIEW_CHARACTERS_MAX]) + ("…" if len(line) > PREVIEW_CHARACTERS_MAX else "")
 
 
 def hex_lines(body: bytes) -> str:

@@ -11,6 +11,7 @@ from admin_console.gateway.act_table import ACTS
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
 from admin_console.views.notices import page_notices
+from queue_engine.vocabulary.version import VERSION
 
 _PLACES = (
     ("overview", "Overview", "o"),
@@ -57,6 +58,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
     return {
         "chrome": {
             "signed_in": user is not None,
+            "version": VERSION if user else "",
             "user_name": user.get_username() if user else "",
             "role": getattr(user, "role", ""),
             "environment": environment,

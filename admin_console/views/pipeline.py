@@ -137,6 +137,14 @@ class PlanReplay(_PipelineAct):
                     kind="select",
                     choices=tuple(Choice(name, name, name == chosen) for name in topics),
                 ),
+                Field(
+                    "target",
+                    "Publish to topic",
+                    value=self._given("target"),
+                    help="Where it goes; the same topic delivers to all its channels again.",
+                    is_required=True,
+                    length_max=64,
+                ),
                 Field("start", "From (UTC)", value=self._given("start"), help=_TIME_HELP, length_max=40),
                 Field(
                     "end", "To (UTC)", value=self._given("end"), help="Optional; not itself included.", length_max=40
@@ -148,14 +156,6 @@ class PlanReplay(_PipelineAct):
                     value=self._given("expression"),
                     help="Optional, such as: body.amount >= 100 and key like 'eu-%' and not replayed",
                     length_max=EXPRESSION_LENGTH_MAX,
-                ),
-                Field(
-                    "target",
-                    "Publish to topic",
-                    value=self._given("target"),
-                    help="Where it goes; the same topic delivers to all its channels again.",
-                    is_required=True,
-                    length_max=64,
                 ),
                 Field(
                     "rate",

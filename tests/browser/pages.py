@@ -1,6 +1,9 @@
 """Every page of the console, for tests and screenshots that look at all of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from playwright.sync_api import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,6 +11,7 @@ class ConsolePage:
     """name: of its screenshot; act: the button whose dialog is opened; user: "" for nobody.
 
     opens, selects: how many bodies are unfolded, how many rows are selected. submits: the page's question is answered.
+    steps: what else is done on the page, once for each width, before its picture is taken.
     """
 
     name: str
@@ -17,6 +21,7 @@ class ConsolePage:
     opens: int = 0
     selects: int = 0
     submits: bool = False
+    steps: Callable[[Page], None] | None = None
 
 
 def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:

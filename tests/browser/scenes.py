@@ -28,6 +28,8 @@ CHANNELS = {
     "shop.imports/rows": "quarantined",
 }
 REPLACED = "shop.orders/copies"
+BODIES = "shop.bodies"  # one of JSON, one binary, one of 3,000 lines
+FILES = "old.files"  # of nsqd's files
 _HOUR_MS = 3_600_000
 
 
@@ -75,7 +77,7 @@ def pages_of_scenes() -> tuple[ConsolePage, ...]:
 @contextmanager
 def scenes(server: ServerProcess) -> Iterator[None]:
     """All of them on the server, until the block ends."""
-    for name in (*CHANNELS, REPLACED):
+    for name in (*CHANNELS, REPLACED, f"{BODIES}/all"):
         topic, channel = name.split("/")
         server.http("POST", f"/topic/create?topic={topic}&storage=log")
         server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
@@ -87,6 +89,15 @@ def scenes(server: ServerProcess) -> Iterator[None]:
         server.http("POST", f"/pub?topic=shop.reports&defer={_HOUR_MS}", b'{"report": "nightly"}')
     server.http("POST", "/channel/empty?topic=shop.orders&channel=copies")
     server.http("POST", "/channel/delete?topic=shop.orders&channel=copies")
+    for body in (
+        b'{"order": {"id": 7, "lines": [{"sku": "A-1", "prices": [1, 2.5, null, true]}]}}',
+        bytes(range(256)) * 3,
+        b"line\n" * 3_000,
+    ):
+        server.http("POST", f"/pub?topic={BODIES}", body)
+    server.http("POST", f"/topic/create?topic={FILES}&storage=diskqueue")
+    server.http("POST", f"/channel/create?topic={FILES}&channel=mail")
+    server.http("POST", f"/mpub?topic={FILES}", _bodies(3))
     server.http("POST", "/topic/create?topic=shop.old&storage=log")
     server.http("POST", "/mpub?topic=shop.old", _bodies(5))
     server.http("POST", "/topic/delete?topic=shop.old")

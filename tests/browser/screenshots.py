@@ -4,18 +4,24 @@
     python -m tests.browser.screenshots --readme              the two of README, in .github; a quarter of an hour
 
 The pages are those of `serve --demo` after it has run for a while, so that they look as a newcomer sees them; those
-of trouble, of messages and of the trash are of scenes.py.
+of trouble, of messages and of the trash are of scenes.py, what unfolds or was done of step_scenes.py, every act's
+question of act_forms.py, an archive, tokens, nsqlookupds and a server without anything of program_scenes.py.
 """
 
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
 from tests.browser.pages import ConsolePage, pages_of
+from tests.browser.program_scenes import nothing_done, programs
 from tests.browser.scenes import pages_of_scenes, scenes
+from tests.browser.step_scenes import pages_of_steps
 from tests.support.pages.browser import chromium
 from tests.support.pages.console_page import open_act
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
@@ -26,7 +32,12 @@ THEMES = ("light", "dark")
 VIEWER_PASSWORD = "only looking, not touching"
 WARM_UP_S = 45  # of demo traffic before the first picture
 GRAPHS_TIMEOUT_S = 15.0
-HEIGHT_MAX = 5_000
+HEIGHT_MAX = 12_000  # of the longest page, at 360 pixels
+ALL_DRAWN = "[...document.querySelectorAll('.plot:not(.js-plotly-plot)')].every((p) => !p.checkVisibility())"
+# A graph that is not in view keeps its colours.
+ALL_DRESSED = """[...document.querySelectorAll(".js-plotly-plot")].every((p) => !p.checkVisibility()
+    || p.getBoundingClientRect().top > innerHeight
+    || p.layout.font.color === getComputedStyle(p).getPropertyValue("--ink").trim())"""
 README_SIZE = {"width": 1280, "height": 800}
 README_WARM_UP_S = 900  # what the live graphs show
 README_BYTES_MAX = 400 << 10  # both together: every clone carries them
@@ -35,22 +46,27 @@ README_BYTES_MAX = 400 << 10  # both together: every clone carries them
 def main(directory: Path, only: tuple[str, ...] = ("",)) -> None:
     """Write every picture to `directory`, a line each on standard output. only: what the pages' names begin with."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as data,
-        ServerProcess(Path(data) / "data", options=["--demo"]) as server,
-        chromium() as browser,
-        scenes(server),
-    ):
-        _add_viewer(server)
-        tabs = {"": _tab(browser, server, "", ""), "admin": _tab(browser, server, ADMIN_USER, ADMIN_PASSWORD)}
-        tabs["vera"] = _tab(browser, server, "vera", VIEWER_PASSWORD)
-        tabs["admin"].wait_for_timeout(WARM_UP_S * 1000)
-        topic, channel = _busiest_channel(server)
-        for wanted in (*pages_of(topic, channel), *pages_of_scenes()):
-            if not wanted.name.startswith(only):
-                continue
-            for path in _pictures(tabs[wanted.user], wanted, directory):
-                print(path)
+    with chromium() as browser:
+        for stage in (_demo, programs, nothing_done):
+            with tempfile.TemporaryDirectory() as data, stage(Path(data)) as (server, pages):
+                _add_viewer(server)
+                tabs = {"": _tab(browser, server, "", ""), "admin": _tab(browser, server, ADMIN_USER, ADMIN_PASSWORD)}
+                tabs["vera"] = _tab(browser, server, "vera", VIEWER_PASSWORD)
+                for wanted in pages:
+                    if wanted.name.startswith(only):
+                        for path in _pictures(tabs[wanted.user], wanted, directory):
+                            print(path, flush=True)
+                for page in tabs.values():
+                    page.context.close()
+
+
+@contextmanager
+def _demo(directory: Path) -> Iterator[tuple[ServerProcess, tuple[ConsolePage, ...]]]:
+    """The server that a newcomer sees, once it has run for a while, with what scenes.py adds."""
+    with ServerProcess(directory / "data", options=["--demo"]) as server, scenes(server):
+        end = time.monotonic() + WARM_UP_S
+        wait_for("some traffic", lambda: time.monotonic() > end, timeout_s=2 * WARM_UP_S, every_s=1)
+        yield server, (*pages_of(*_busiest_channel(server)), *pages_of_scenes(), *pages_of_steps())
 
 
 def readme_pictures(directory: Path) -> None:
@@ -106,32 +122,28 @@ def _busiest_channel(server: ServerProcess) -> tuple[str, str]:
 
 
 def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
-    page.set_viewport_size(SIZES["wide"])
-    page.goto(wanted.path)
-    if wanted.act:
-        open_act(page, wanted.act)
-    _prepare(page, wanted)
     made = []
     for size_name, size in SIZES.items():
         page.set_viewport_size(size)
-        if not wanted.act:
+        if size_name == "wide" or wanted.steps:
+            page.emulate_media(color_scheme=THEMES[0])
+            page.goto(wanted.path)
+            _prepare(page, wanted)
+        has_dialog = page.evaluate("document.querySelector('dialog[open], :popover-open') !== null")
+        if not has_dialog:
             # Only graphs in view are drawn: a window as high as the page brings all of them into view.
             height = page.evaluate("document.scrollingElement.scrollHeight")
             page.set_viewport_size({"width": size["width"], "height": min(height, HEIGHT_MAX)})
-            wait_for(
-                "the graphs",
-                lambda: page.evaluate(
-                    "[...document.querySelectorAll('.plot:not(.js-plotly-plot)')].every((p) => !p.checkVisibility())"
-                ),
-                timeout_s=GRAPHS_TIMEOUT_S,
-            )
+            wait_for("the graphs", lambda: page.evaluate(ALL_DRAWN), timeout_s=GRAPHS_TIMEOUT_S)
         for theme in THEMES:
             path = directory / f"{wanted.name}-{size_name}-{theme}.png"
-            made.append(_picture(page, theme, path, full_page=not wanted.act))
+            made.append(_picture(page, theme, path, full_page=not has_dialog))
     return made
 
 
 def _prepare(page: Page, wanted: ConsolePage) -> None:
+    if wanted.act:
+        open_act(page, wanted.act)
     for number in range(wanted.opens):
         page.locator("details.unfold > summary").nth(number).click()
     for number in range(wanted.selects):
@@ -140,11 +152,14 @@ def _prepare(page: Page, wanted: ConsolePage) -> None:
     if wanted.submits:
         with page.expect_navigation():
             page.locator("main .act-buttons button[type=submit]").click()
+    if wanted.steps:
+        wanted.steps(page)
 
 
 def _picture(page: Page, theme: str, path: Path, *, full_page: bool) -> Path:
     page.emulate_media(color_scheme=theme)
-    page.wait_for_timeout(700)  # plotly follows the window a moment late
+    wait_for("the graphs in their colours", lambda: page.evaluate(ALL_DRESSED), timeout_s=GRAPHS_TIMEOUT_S)
+    page.wait_for_timeout(500)  # plotly follows the window a moment late
     page.screenshot(path=path, full_page=full_page)
     return path
 
