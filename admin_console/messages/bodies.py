@@ -45,7 +45,7 @@ def shown(body: bytes, form: str = "auto", *, bytes_max: int = SHOWN_BYTES_MAX, 
             return Body("json", json_tree.tree_html(parsed, nodes_max), _preview(body.decode()), cut, whole)
     text = _text(head, is_whole=is_whole)
     if form == "hex" or (form == "auto" and text is None):
-        return Body("hex", _pre(hex_lines(head)), _preview(head.decode("utf-8", "replace")), cut, whole)
+        return Body("hex", _pre(hex_lines(head), "body hex"), _preview(head.decode("utf-8", "replace")), cut, whole)
     if text is None:
         text = head.decode("utf-8", "replace")
     return Body("text", _pre(visible(text)), _preview(text), cut, whole)
@@ -61,9 +61,9 @@ def _text(head: bytes, *, is_whole: bool) -> str | None:
         return head[: exc.start].decode()
 
 
-def _pre(text: str) -> str:
+def _pre(text: str, css: str = "body") -> str:
     # A line feed right behind the tag is not shown by browsers: this one stands in for the body's own.
-    return format_html('<pre class="body" tabindex="0">\n{}</pre>', text)
+    return format_html('<pre class="{}" tabindex="0">\n{}</pre>', css, text)
 
 
 def _preview(text: str) -> str:

@@ -1,7 +1,6 @@
 """Two more servers for pictures: one with programs, nsqlookupds and an archive, one on which nothing was done yet."""
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from queue_engine.identity.token_file import TokenFile
+from queue_engine.pipeline.archive.listing import ArchiveListing
 from tests.browser.act_forms import OF_PROGRAMS, forms
 from tests.browser.pages import ConsolePage
 from tests.support.pages.console_client import ConsoleClient
@@ -123,9 +123,10 @@ def _archive_with_replays(server: ServerProcess) -> str:
     client.log_in()
     path = "/topics/clicks/~archive-on/"
     client.post(path, {}, form_path=path)
+    listing = ArchiveListing(server.data_path / "pipeline")
     wait_for(
         "the archive",
-        lambda: re.search(rf"{_COUNT:,}\s+messages", client.get("/pipeline/").text),
+        lambda: sum(one.rows for one in listing.read()[0]) == _COUNT,
         timeout_s=SPARK_TIMEOUT_S,
         every_s=1,
     )
