@@ -130,6 +130,7 @@ def _archive_with_replays(server: ServerProcess) -> str:
         timeout_s=SPARK_TIMEOUT_S,
         every_s=1,
     )
+    client.close()  # the server has, by now; the next request opens it again
     path = "/pipeline/~replay/"
     fields = {"topic": "clicks", "target": "clicks", "expression": "body.amount >= 90 and not replayed"}
     answer = client.post(path, fields, form_path=path)

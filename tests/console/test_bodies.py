@@ -11,7 +11,8 @@ from admin_console.messages.visible import visible
 
 def text_of(body: Body) -> str:
     """What a browser shows in the <pre>."""
-    return unescape(body.html.removeprefix('<pre class="body" tabindex="0">\n').removesuffix("</pre>"))
+    css = "body hex" if body.form == "hex" else "body"
+    return unescape(body.html.removeprefix(f'<pre class="{css}" tabindex="0">\n').removesuffix("</pre>"))
 
 
 @pytest.mark.parametrize(
