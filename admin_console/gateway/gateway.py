@@ -29,6 +29,7 @@ from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
+from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.trash import TrashStats
 
@@ -38,6 +39,7 @@ __all__ = [
     "NAME_LENGTH_MAX",
     "RATE_DEFAULT",
     "RATE_MAX",
+    "VERSION",
     "ActResult",
     "AsideStats",
     "ChannelStats",

@@ -8,10 +8,10 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from admin_console.gateway.act_table import ACTS
+from admin_console.gateway.gateway import VERSION
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
 from admin_console.views.notices import page_notices
-from queue_engine.vocabulary.version import VERSION
 
 _PLACES = (
     ("overview", "Overview", "o"),
