@@ -252,6 +252,18 @@ class ConsumeQueue:
                 count -= min(end, self._gap_ends[index]) - max(first, gap_first)
         return max(0, count)
 
+    def present_between(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Ranges (first, end) of these offsets between the gaps, ascending: each offset in them has a message."""
+        found = []
+        for index in range(bisect_right(self._gap_ends, first), len(self._gap_firsts)):
+            gap_first = self._gap_firsts[index]
+            if gap_first >= end:
+                break
+            if first < gap_first:
+                found.append((first, gap_first))
+            first = self._gap_ends[index]
+        return [*found, (first, end)] if first < end else found
+
     @property
     def gaps(self) -> list[tuple[int, int]]:
         return [(first, end - first) for first, end in zip(self._gap_firsts, self._gap_ends, strict=True)]

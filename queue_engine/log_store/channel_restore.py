@@ -71,7 +71,9 @@ class ChannelRestore:
             self._apply_one()
         self.living.join(self.joined)
         self._store.quarantines.give_back(self._one.number, self.living.number)
-        self._store.trash.note_restored(self.living.number, self.living.progress, self._one, self._journal_number)
+        # Packed once: packing many ranges again would hold the loop.
+        joined = self.living.progress, [*self._packed, *self._tap]
+        self._store.trash.note_restored(self.living.number, joined, self._one, self._journal_number)
 
     @staticmethod
     def prepare(store: LogTopicStore, all_of_them: Sequence["ChannelRestore"]) -> Ticket:

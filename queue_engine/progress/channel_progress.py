@@ -328,10 +328,18 @@ class ChannelProgress:
 
     def unsettled_between(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
         """(first, count, made) of messages that were delivered and are not settled, ascending."""
+        for start, count, made in self.marks_between(first, end):
+            if made is not None:
+                yield start, count, made
+
+    def marks_between(self, first: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+        """(first, count, made) of messages that were delivered or settled, ascending. made: None for settled."""
         for start, count, value in self._states(first, min(end, self.cursor)):
-            if value == MADE_MAX and self.many:
+            if value == SETTLED:
+                yield start, count, None
+            elif value == MADE_MAX and self.many:
                 yield from ((offset, 1, self.made_at(offset)) for offset in range(start, start + count))
-            elif 0 < value < SETTLED:
+            elif value:
                 yield start, count, value
 
     def undelivered_between(self, first: int, end: int) -> Iterator[tuple[int, int]]:

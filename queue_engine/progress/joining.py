@@ -17,6 +17,9 @@ from itertools import chain
 from queue_engine.progress.channel_progress import MADE_MAX, PAGE_OFFSETS, SETTLED, ChannelProgress
 from queue_engine.vocabulary.pieces import whole
 
+# Settled in one step: 256 pages, well below a millisecond.
+PIECE_OFFSETS = PAGE_OFFSETS * 256
+
 
 @dataclass(slots=True)
 class Joined:
@@ -49,19 +52,22 @@ def joining(
     gaps: Sequence[tuple[int, int]] = (),
 ) -> Generator[None, None, Joined]:
     """Neither is changed; `living` may change from the first step on, `trashed` may not. oldest: the first offset that
-    exists. gaps: ranges (first, count) without a message. Yields after each range."""
+    exists. gaps: ranges (first, count) without a message, ascending. Yields after each range, and within long ones."""
     joined = living.copy()
     joined.epoch = max(living.epoch, trashed.epoch) + 1
     result = Joined(joined)
     floor = max(trashed.floor, oldest)
     if floor < upto:
-        _lower_floor(joined, min(floor, joined.floor))
-        yield
-        for first, count in unsettled_ranges(trashed, floor, upto):
-            yield from _bring_back(result, trashed, first, count)
+        settled_end = joined.floor
+        yield from _lowering_floor(joined, min(floor, joined.floor))
+        # A gap may be millions of offsets long: what the other one has of it is not looked at.
+        for present, end in _between(gaps, floor, upto):
+            for first, count in unsettled_ranges(trashed, present, end):
+                yield from _bring_back(result, trashed, first, count)
         for first, count in gaps:
-            joined.settled(first, count)
-            yield
+            for start, end in _pieces(max(first, settled_end), first + count):
+                joined.settled(start, end - start)
+                yield
         result.returned = yield from _without(result.returned, joined)
     # What the other one finished from `upto` on.
     if trashed.floor > upto:
@@ -88,11 +94,29 @@ def unsettled_ranges(progress: ChannelProgress, first: int, end: int) -> Iterato
         at = start + count
 
 
-def _lower_floor(progress: ChannelProgress, floor: int) -> None:
+def _between(gaps: Sequence[tuple[int, int]], first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Ranges (first, end) of these offsets beside the gaps, ascending."""
+    for gap, count in gaps:
+        if first < min(gap, end):
+            yield first, min(gap, end)
+        first = max(first, gap + count)
+    if first < end:
+        yield first, end
+
+
+def _pieces(first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The range as ranges (first, end) that are short enough for a step each."""
+    while first < end:
+        yield first, min(first + PIECE_OFFSETS, end)
+        first += PIECE_OFFSETS
+
+
+def _lowering_floor(progress: ChannelProgress, floor: int) -> Generator[None, None, None]:
     """Settle, one by one, the offsets between `floor` and the present floor, which then is `floor`."""
     end, progress.floor = progress.floor, floor
-    if floor < end:
-        _put(progress, floor, end, SETTLED)
+    for start, piece_end in _pieces(floor, end):
+        _put(progress, start, piece_end, SETTLED)
+        yield
 
 
 def _put(progress: ChannelProgress, first: int, end: int, value: int) -> None:

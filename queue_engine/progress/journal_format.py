@@ -187,10 +187,12 @@ def pack_progress(channel: int, progress: ChannelProgress) -> Iterator[bytes]:
     """The entries that set one channel's progress, whatever it was before."""
     floor, cursor = progress.floor, progress.cursor
     yield pack_entry(SEEK, 0, channel, floor, 0, progress.epoch)
-    for first, count in progress.settled_between(floor, cursor):
-        yield pack_entry(ACK, 0, channel, first, count, 0)
-    for first, count, made in progress.unsettled_between(floor, cursor):
-        yield pack_entry(DELIVER, made, channel, first, count, 0)
+    # In one pass: whoever takes an entry with each step waits for no second look at all the pages.
+    for first, count, made in progress.marks_between(floor, cursor):
+        if made is None:
+            yield pack_entry(ACK, 0, channel, first, count, 0)
+        else:
+            yield pack_entry(DELIVER, made, channel, first, count, 0)
     for offset, due_ns in progress.deferred.items():
         yield pack_entry(DEFER, 0, channel, offset, 1, due_ns)
     for offset, quarantined in progress.quarantined.items():

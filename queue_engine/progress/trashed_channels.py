@@ -171,13 +171,18 @@ class TrashedChannels:
         return self._journal.prepare_packed(joined, {one.number: self._end_of(one) for one in restored})
 
     def note_restored(
-        self, number: int, joined: ChannelProgress, restored: TrashedChannel, prepared_in: int | None
+        self,
+        number: int,
+        joined: tuple[ChannelProgress, Sequence[bytes]],
+        restored: TrashedChannel,
+        prepared_in: int | None,
     ) -> None:
-        """Memory has the joined progress. prepared_in: the journal that has it. When entries are written to another one
-        by now, a merge began meanwhile and took what memory had before: this one gets it once more."""
+        """Memory has the joined progress, here with its packed entries. prepared_in: the journal that has it. When
+        entries are written to another one by now, a merge began meanwhile and took what memory had before: this one
+        gets it once more."""
         end = self._end_of(restored)
         if self.journal_number != prepared_in:
-            self._journal.entries.progress(number, joined)
+            self._journal.entries.packed_progress(number, *joined)
             self._journal.entries.empty(restored.number, end)
         restored.progress.emptied(end)
 
@@ -205,10 +210,13 @@ def counting_unsettled(
     first = max(progress.floor, queue.oldest_offset)
     if first >= end:
         return TrashedCounts(0, 0)
-    total = queue.count_between(first, end)
-    for start, count in progress.settled_between(first, end):
-        total -= queue.count_between(start, min(start + count, end))
-        yield
+    total = 0
+    # An offset gap may be millions of offsets long: its pages are not looked at.
+    for present, present_end in queue.present_between(first, end):
+        total += present_end - present
+        for _, count in progress.settled_between(present, present_end):
+            total -= count
+            yield
     aside = progress.quarantined
     deferred = len(still_deferred(progress, queue, first, end, now_ns).keys() - aside.keys())
     quarantined = len([offset for offset in aside if first <= offset < end])

@@ -92,6 +92,9 @@ def test_skipped_offsets_are_a_gap_without_messages(shelf: Shelf) -> None:
         assert queue.gaps == [(2, 98), (102, 98)]
         assert [queue.count_between(0, end) for end in (2, 50, 101, 102, 150, 201)] == [2, 2, 3, 4, 4, 5]
         assert queue.count_between(50, 150) == 2
+        assert queue.present_between(0, 201) == [(0, 2), (100, 102), (200, 201)]
+        assert queue.present_between(1, 101) == [(1, 2), (100, 101)]
+        assert queue.present_between(50, 60) == queue.present_between(2, 2) == []
         assert [queue.next_present(offset) for offset in (0, 2, 99, 100, 102, 200, 201)] == [
             0,
             100,

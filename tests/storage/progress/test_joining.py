@@ -7,7 +7,9 @@ from typing import Any, NoReturn
 import pytest
 
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
-from queue_engine.progress.joining import join, offsets_between
+from queue_engine.progress.joining import join, joining, offsets_between, unsettled_ranges
+from queue_engine.progress.journal_format import pack_progress
+from queue_engine.progress.trashed_channels import count_unsettled
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.pieces import whole
 from tests.support.stores.log_store import Bench
@@ -25,6 +27,65 @@ class Unlisted(dict[int, Any]):
 
     def items(self) -> NoReturn:
         raise AssertionError("all offsets were gone through for one range")
+
+
+class LookedAt(dict[int, Any]):
+    """Pages that count how often one is looked at."""
+
+    looks = 0
+
+    def get(self, *args: Any) -> Any:
+        self.looks += 1
+        return super().get(*args)
+
+
+GAP = 10, 3_000_000  # what a kill leaves, and more
+
+
+def beside_a_gap() -> ChannelProgress:
+    """Settled: 5 to 7 and the gap. 0 to 4, 8 and 9 were delivered once, and five messages behind the gap twice."""
+    progress = ChannelProgress()
+    progress.delivered(0, 10, 1)
+    progress.settled(5, 3)
+    progress.settled(*GAP)
+    progress.delivered(sum(GAP), 5, 2)
+    progress.pages = LookedAt(progress.pages)
+    return progress
+
+
+class _Queue:
+    """A consume queue with the gap."""
+
+    oldest_offset = 0
+
+    def present_between(self, first: int, end: int) -> list[tuple[int, int]]:
+        return [(first, GAP[0]), (sum(GAP), end)]
+
+    def deferred_between(self, first: int, end: int) -> list[tuple[int, int]]:
+        return []
+
+
+def test_no_page_of_an_offset_gap_is_looked_at_and_steps_stay_short() -> None:
+    trashed, end = beside_a_gap(), sum(GAP) + 8
+    assert count_unsettled(trashed, _Queue(), end, 0) == (15, 0, 0)  # type: ignore[arg-type]
+    # A living one that begins behind all of it, and one that has finished nothing.
+    for living_floor, first in ((end, [(0, 5), (8, 2)]), (0, [(0, 10)])):
+        living = ChannelProgress(living_floor)
+        steps = list(joining(trashed, living, end, oldest=0, gaps=[GAP]))
+        assert 12 <= len(steps) < 60, "long enough to be done in pieces, and not one for each page"
+        joined = join(trashed, living, end, oldest=0, gaps=[GAP]).progress
+        assert list(unsettled_ranges(joined, 0, end)) == [*first, (sum(GAP), 8)]
+        assert (joined.made_at(9), joined.made_at(sum(GAP))) == (1, 2)
+    assert trashed.pages.looks < 120, "pages of the gap were looked at"  # type: ignore[attr-defined]
+
+
+def test_progress_is_packed_in_one_pass() -> None:
+    progress = ChannelProgress()
+    for offset in range(1, 50 * 1_024, 2):
+        progress.settled(offset, 1)
+    progress.pages = LookedAt(progress.pages)
+    assert len(list(pack_progress(1, progress))) == 25 * 1_024 + 1
+    assert progress.pages.looks == 50
 
 
 def test_offsets_of_a_range_are_found_the_shorter_way() -> None:
