@@ -11,7 +11,7 @@ class ConsolePage:
     """name: of its screenshot; act: the button whose dialog is opened; user: "" for nobody.
 
     opens, selects: how many bodies are unfolded, how many rows are selected. submits: the page's question is answered.
-    steps: what else is done on the page, once for each width, before its picture is taken.
+    steps: what else is done on the page before its picture is taken, for each width again unless `once`.
     """
 
     name: str
@@ -22,6 +22,7 @@ class ConsolePage:
     selects: int = 0
     submits: bool = False
     steps: Callable[[Page], None] | None = None
+    once: bool = False
 
 
 def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:

@@ -89,7 +89,7 @@ def nothing_done(directory: Path) -> Iterator[tuple[ServerProcess, tuple[Console
                 *(ConsolePage(f"empty-{name}", "/" if name == "overview" else f"/{name}/") for name in places),
                 ConsolePage("empty-overview-viewer", "/", user="vera"),
                 ConsolePage("session-over", "/topics/", user="vera", steps=_session_over),
-                ConsolePage("server-lost", "/", steps=lose),
+                ConsolePage("server-lost", "/", steps=lose, once=True),
             ),
         )
 
@@ -136,7 +136,7 @@ def _archive_with_replays(server: ServerProcess) -> str:
     answer = client.post(path, fields, form_path=path)
     replay = answer.headers["location"].rstrip("/").rpartition("/")[2]
     page = f"/pipeline/replays/{replay}/"
-    wait_for("the plan", lambda: "planned" in client.get(page).text, timeout_s=SPARK_TIMEOUT_S, every_s=1)
+    wait_for("the plan", lambda: ">planned<" in client.get(page).text, timeout_s=SPARK_TIMEOUT_S, every_s=1)
     client.close()
     return replay
 

@@ -125,7 +125,7 @@ def _pictures(page: Page, wanted: ConsolePage, directory: Path) -> list[Path]:
     made = []
     for size_name, size in SIZES.items():
         page.set_viewport_size(size)
-        if size_name == "wide" or wanted.steps:
+        if size_name == "wide" or (wanted.steps and not wanted.once):
             page.emulate_media(color_scheme=THEMES[0])
             page.goto(wanted.path)
             _prepare(page, wanted)
