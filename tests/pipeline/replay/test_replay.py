@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from queue_engine.pipeline.archive.archive_table import archive_table
 from queue_engine.pipeline.job.state import DONE, WAITING
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.replay.plan import (
+    RATE_MAX,
     STEP_BYTES_MAX,
     ReplayRequest,
     ReplayStep,
@@ -27,6 +29,9 @@ from queue_engine.pipeline.replay.plan import (
 from queue_engine.pipeline.replay.planning import plan_replay
 from queue_engine.pipeline.replay.replay import run_replay
 from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.tables.housekeeping import merge, vacuum
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import (
     ExpressionError,
     NotALogTopicError,
@@ -35,6 +40,7 @@ from queue_engine.vocabulary.errors import (
 )
 from tests.pipeline.archive_reading import archive_of, job, lake_tables, publish, published, switch_on
 from tests.pipeline.expression.test_expressions import HOSTILE
+from tests.pipeline.local_tasks import LocalTasks
 from tests.support.clock import ManualClock
 from tests.support.processes.engine_process import EngineProcess
 
@@ -355,6 +361,53 @@ def test_noted_rows_that_are_damaged_are_found_anew(spark: SparkSession, engine:
     assert run_replay(one.context, "damaged") == 100
     assert published(engine, "target-damaged", is_replayed=True) == [body(n) for n in range(1, 300, 3)]
     assert read_rows(lake, plan) == rows
+
+
+def compacted(lake: Lake, topic: str, count: int) -> None:
+    """Merge a topic's files to so many, and remove those that were replaced."""
+    table = archive_table(LakeTables(TableStorage(lake.path)), topic)
+    table.refresh()
+    files = sorted(table.files(), key=lambda one: int(one.minimum["offset"]))
+    for group in range(count):
+        merge(table, files[len(files) * group // count : len(files) * (group + 1) // count])
+    assert vacuum(table, retention_ms=0, unnamed_age_ms=86_400_000).replaced == len(files)
+    assert len(table.files()) == count
+
+
+def test_through_compaction_and_vacuum_it_goes_on_and_its_repeat_publishes_nothing_twice(
+    spark: SparkSession, engine: EngineProcess, tmp_path: Path
+) -> None:
+    publish(engine, "kept", [body(n) for n in range(1_000)])
+    switch_on(engine, "kept")
+    expected = [body(n) for n in range(1_000) if n % 3]
+    lake = Lake(str(tmp_path))
+    with lake.lock():
+        tasks: Any = LocalTasks()
+        archive_once(job(tasks, lake, engine).context, topics=["kept"], step_rows=100)
+        one = job(spark, lake, engine)
+        asked = request("kept", topic="kept", expression="body.kind != 'a'", rate_per_s=60)
+        plan = plan_replay(one.context, asked)
+        assert (len(plan.files), len(plan.steps)) == (10, 12)
+
+        def tidied_in_its_midst(state: Any) -> None:
+            if state.done == 120:
+                compacted(lake, "kept", 2)
+            elif state.done >= 480:
+                one.context.stop.set()
+
+        object.__setattr__(one.context, "report", tidied_in_its_midst)
+        assert run_replay(one.context, "kept", rate_per_s=RATE_MAX) == 480
+        assert published(engine, "target-kept", is_replayed=True) == expected[:480]
+        compacted(lake, "kept", 1)
+        assert run_replay(job(spark, lake, engine).context, "kept", rate_per_s=RATE_MAX) == len(expected)
+        assert published(engine, "target-kept", is_replayed=True) == expected
+        # Nothing is noted of it any more, and none of its files is there.
+        Path(lake.within("replays/kept/progress.json")).unlink()
+        assert run_replay(job(None, lake, engine).context, "kept", rate_per_s=RATE_MAX) == len(expected)
+        progress = read_progress(lake, "kept")
+    assert progress is not None
+    assert progress.known == len(expected)
+    assert published(engine, "target-kept", is_replayed=True) == expected
 
 
 def test_offsets_that_match_are_noted_as_they_are() -> None:
