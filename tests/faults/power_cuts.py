@@ -8,7 +8,8 @@ what it had not synced is in the system's memory and not in the copy. The copy i
 journal, and the next server starts on it.
 
 With `always` nothing acknowledged may be missing. With `interval` only what was acknowledged within the interval before
-the cut may be. What was finished more than a second before the cut must not come again.
+the cut may be. What was finished more than a second before the cut must not come again, and what an operator finished
+by its id never again once that was answered; a channel is paused as the last answer said.
 """
 
 import os
@@ -53,9 +54,11 @@ class Disk:
         _run("umount", str(self.mount_point))
         _run("losetup", "--detach", self._device)
 
-    def cut(self, pid: int) -> None:
-        """Stop the process, keep what the device has, end the process, go on from what was kept."""
+    def cut(self, pid: int) -> float:
+        """Stop the process, keep what the device has, end the process, go on from what was kept. Returns when the
+        process was stopped, time.monotonic: its clients go on until the device is copied."""
         os.kill(pid, signal.SIGSTOP)
+        cut_at_s = time.monotonic()
         kept = self._directory / "kept"
         shutil.copyfile(self._image, kept)
         os.kill(pid, signal.SIGKILL)
@@ -66,6 +69,7 @@ class Disk:
             self._mount()
 
         self.go_on = goes_on
+        return cut_at_s
 
     def close(self) -> None:
         self._unmount()
@@ -97,7 +101,14 @@ def judge(load: Round, channel: str, bodies: set[bytes], cut_at_s: float, policy
     lost = {body for body in gone if load.acknowledged_at[body] < allowed_s}
     if lost:
         raise LostError(f"{channel}: {len(lost)} acknowledged messages are lost, such as {min(lost)[:40]!r}")
-    again = {body for body in bodies & load.finished[channel] if load.finished_at[channel][body] < cut_at_s - SETTLED_S}
+    by_hand = bodies & load.finished_by_hand[channel]
+    if by_hand:
+        raise LostError(
+            f"{channel}: {len(by_hand)} messages finished by hand come again, such as {min(by_hand)[:40]!r}"
+        )
+    # What an operator was finishing at the cut has no time: the answer had not come.
+    finished_at_s = load.finished_at[channel]
+    again = {body for body in bodies if finished_at_s.get(body, cut_at_s) < cut_at_s - SETTLED_S}
     if again:
         raise LostError(f"{channel}: {len(again)} finished messages come again, such as {min(again)[:40]!r}")
     return len(gone)
@@ -105,10 +116,17 @@ def judge(load: Round, channel: str, bodies: set[bytes], cut_at_s: float, policy
 
 def run(disk: Disk, cuts: int, seed: int, policy: str) -> None:
     """So many cuts, each going on from what the one before left. Raises LostError."""
-    rng = random.Random(seed)
-    options = [*OPTIONS, f"--sync={policy}"]
-    server = EngineProcess(disk.mount_point / "data", options=options)
+    server = EngineProcess(disk.mount_point / "data", options=[*OPTIONS, f"--sync={policy}"])
     server.start()
+    try:
+        _cut_again_and_again(disk, server, cuts, random.Random(seed), policy)
+        server.stop()
+    except BaseException:
+        server.kill9()  # else the disk is in use
+        raise
+
+
+def _cut_again_and_again(disk: Disk, server: EngineProcess, cuts: int, rng: random.Random, policy: str) -> None:
     for channel in CHANNELS:
         server.http("POST", f"/topic/create?topic={TOPIC}")
         server.http("POST", f"/channel/create?topic={TOPIC}&channel={channel}")
@@ -117,8 +135,7 @@ def run(disk: Disk, cuts: int, seed: int, policy: str) -> None:
         load = Round(number, server, rng)
         threads = load.start()
         time.sleep(rng.uniform(0.1, 2.0))
-        disk.cut(server.pid)
-        cut_at_s = time.monotonic()
+        cut_at_s = disk.cut(server.pid)
         server.kill9()
         for thread in threads:
             thread.join()
@@ -132,7 +149,6 @@ def run(disk: Disk, cuts: int, seed: int, policy: str) -> None:
             suffix += judge(load, channel, bodies, cut_at_s, policy)
         acknowledged += len(load.acknowledged)
         print(f"{policy} {number + 1}/{cuts}: {acknowledged} acknowledged, {suffix} of the end lost", flush=True)
-    server.stop()
 
 
 def main() -> None:
