@@ -14,7 +14,7 @@ from admin_console.management.command import PlainCommand
 from admin_console.vocabulary.variables import AUTH_SECRET
 from queue_engine.client.connection import RefusedError
 from queue_engine.tools.connecting import Connecting, checked_addresses, node_of, tls_context, url_of
-from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX
+from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, UNCLEAR_AS_OFTEN
 from queue_engine.tools.running import Stopping, run_tool
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_valid_name
@@ -84,7 +84,8 @@ class ToolCommand(PlainCommand):
             metavar="N",
             type=_argument(_at_least(0)),
             default=ATTEMPTS_MAX,
-            help="give up a message that was refused so often; it is logged with its id "
+            help="give up a message that was refused so often, or at which a destination failed "
+            f"{UNCLEAR_AS_OFTEN} times as often and took others in between; it is logged with its id "
             f"(default: {ATTEMPTS_MAX}, 0: never)",
         )
         parser.add_argument(

@@ -15,7 +15,11 @@ REST_S = (1.0, 30.0)  # how long a server rests that failed: at first, at most
 
 
 class NoServerError(PenstockError):
-    """No server takes the messages now; the text has the reason of each."""
+    """No server takes the message now; the text has the reason of each. is_lost: one was lost while it had it."""
+
+    def __init__(self, text: str, *, is_lost: bool = False) -> None:
+        super().__init__(text)
+        self.is_lost = is_lost
 
 
 class _Server:
@@ -44,14 +48,17 @@ class ProducerPool:
         """
         loop = asyncio.get_running_loop()
         first, self._next = self._next, self._next + 1
+        is_lost = False
         for step in range(len(self._servers)):
             server = self._servers[(first + step) % len(self._servers)]
             if loop.time() < server.rests_until:
                 continue
+            producer = None
             try:
                 producer = await self._producer(server)
                 await producer.publish(topic, body)
             except DisconnectedError as exc:
+                is_lost |= producer is not None
                 self._rest(server, str(exc))
                 continue
             except RefusedError as exc:
@@ -63,7 +70,7 @@ class ProducerPool:
                 continue
             server.rest_s = REST_S[0]
             return server.node
-        raise NoServerError("; ".join(f"{server.node}: {server.reason}" for server in self._servers))
+        raise NoServerError("; ".join(f"{server.node}: {server.reason}" for server in self._servers), is_lost=is_lost)
 
     async def _producer(self, server: _Server) -> Producer:
         async with server.opening:

@@ -10,7 +10,7 @@ from queue_engine.client.nodes import Node
 from queue_engine.client.producer_pool import NoServerError, ProducerPool
 from queue_engine.client.subscription import Delivery, Subscription
 from queue_engine.tools.connecting import Connecting
-from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, Retries
+from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, Failure, Retries, touching
 from queue_engine.tools.running import Counts, Stopping, together
 
 WORKERS_MAX = 100
@@ -75,11 +75,15 @@ class Forward:
                 self.counts.add("left out")
                 continue
             try:
-                await pool.publish(self._options.destination_topic or delivery.topic, body)
-            except (NoServerError, RefusedError) as exc:
-                # The pool raises RefusedError for what is wrong with the message, and for nothing else.
-                is_refused = isinstance(exc, RefusedError)
-                self.counts.add(self.retries.failed(delivery, str(exc), is_refused=is_refused))
+                with touching(delivery):
+                    await pool.publish(self._options.destination_topic or delivery.topic, body)
+            except RefusedError as exc:
+                # The pool raises it for what is wrong with the message, and for nothing else.
+                self.counts.add(self.retries.failed(delivery, str(exc), Failure.REFUSED))
+                continue
+            except NoServerError as exc:
+                failure = Failure.UNCLEAR if exc.is_lost else Failure.DOWN
+                self.counts.add(self.retries.failed(delivery, str(exc), failure))
                 continue
             delivery.finish()
             self.counts.add("forwarded")

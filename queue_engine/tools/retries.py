@@ -4,14 +4,18 @@ The backoff is go-nsq's: after a failure nothing may be in flight for 2 s; then 
 doubles the rest, each success halves it, and behind the last rest all that may be in flight comes again.
 
 A destination that refuses a message for what it is, again and again, costs that message: it is given up, which is
-logged with its id. While a destination is down, no message is given up, however often it comes.
+logged with its id. So does one that fails with this message four times as often, and takes others in between. While a
+destination is down, no message is given up, however often it comes.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 from queue_engine.client.nodes import Node
@@ -24,8 +28,34 @@ _DELAY_MS_MAX = 15 * 60_000
 BACKOFF_STEP_S = 1.0  # the first rest is twice as long
 BACKOFF_S_MAX = 120.0
 ATTEMPTS_MAX = 5
-# So many refused messages are counted; beyond them the oldest is forgotten, and tried more often.
+# A failure that may be about the message may as well be about the moment: it takes so many times as many of them.
+UNCLEAR_AS_OFTEN = 4
+# So many messages that failed are counted; beyond them the oldest is forgotten, and tried more often.
 _COUNTED_MAX = 10_000
+
+
+class Failure(Enum):
+    """What a failed attempt says. REFUSED: the destination answered, and does not take this message. DOWN: it does not
+    work now, whatever the message. UNCLEAR: it was reached and failed, at this message or at any."""
+
+    REFUSED = "refused"
+    UNCLEAR = "unclear"
+    DOWN = "down"
+
+    def and_then(self, other: "Failure") -> "Failure":
+        """What the failures of two destinations say together."""
+        both = {self, other}
+        return Failure.DOWN if Failure.DOWN in both else Failure.UNCLEAR if Failure.UNCLEAR in both else Failure.REFUSED
+
+
+@dataclass(slots=True)
+class _Failed:
+    """Of one message. refusals, unclear: how many failures count. taken: how many messages the destination had taken at
+    its last failure."""
+
+    refusals: int = 0
+    unclear: int = 0
+    taken: int = 0
 
 
 class Held(Protocol):
@@ -107,16 +137,42 @@ class Backoff:
         subscription.hold(0 if self.is_resting else 1 if self._level else None)
 
 
+@contextlib.contextmanager
+def touching(delivery: Delivery) -> Iterator[None]:
+    """Keep the message in flight meanwhile, as long as the server lets it be: else a destination that takes longer than
+    the message timeout would get it again and again, and each FIN would come too late."""
+    every_s = delivery.consumer.msg_timeout_s / 2
+    if every_s == math.inf:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def touch() -> None:
+        nonlocal timer
+        delivery.touch()
+        timer = loop.call_later(every_s, touch)
+
+    # What waited here for its turn has less time left.
+    timer = loop.call_at(min(loop.time() + every_s, (loop.time() + delivery.expires_at) / 2), touch)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 class Retries:
     """Decides for the messages of a tool. Belongs to one event loop.
 
-    attempts_max: how often a message is tried that the destination refuses; 0: for ever.
+    attempts_max: how often a message is tried that the destination refuses; 0: for ever. One at which it fails is given
+    up after UNCLEAR_AS_OFTEN times as many failures, each with another message that was taken since the one before.
     """
 
     def __init__(self, attempts_max: int = ATTEMPTS_MAX, backoff_s_max: float = BACKOFF_S_MAX) -> None:
         self.backoff = Backoff(backoff_s_max)
         self._attempts_max = attempts_max
-        self._refusals: OrderedDict[tuple[str, Node, bytes], int] = OrderedDict()
+        self._failed: OrderedDict[tuple[str, Node, bytes], _Failed] = OrderedDict()
+        self._taken_count = 0
         self._is_failing = False
 
     def succeeded(self, delivery: Delivery) -> None:
@@ -124,19 +180,17 @@ class Retries:
         if self._is_failing:
             self._is_failing = False
             logger.info("the destination takes messages again")
-        if self._refusals:
-            self._refusals.pop(_key(delivery), None)
+        self._taken_count += 1
+        if self._failed:
+            self._failed.pop(_key(delivery), None)
         self.backoff.succeeded()
 
-    def failed(self, delivery: Delivery, reason: str, *, is_refused: bool) -> str:
-        """Requeue the message, later the more often it was tried, or finish it; returns "requeued" or "given up".
-
-        is_refused: the destination answered, and does not take this message.
-        """
+    def failed(self, delivery: Delivery, reason: str, failure: Failure) -> str:
+        """Requeue the message, later the more often it was tried, or finish it; returns "requeued" or "given up"."""
         was_resting = self.backoff.is_resting
         self.backoff.failed()
         message = delivery.message
-        if is_refused and self._is_last_refusal(delivery):
+        if failure is not Failure.DOWN and self._is_last(delivery, failure):
             delivery.finish()
             logger.warning(
                 "a message is given up topic=%s id=%s attempts=%d reason=%r",
@@ -154,17 +208,22 @@ class Retries:
         self._is_failing = True
         return "requeued"
 
-    def _is_last_refusal(self, delivery: Delivery) -> bool:
-        """Count the refusal; whether there were as many as may be."""
+    def _is_last(self, delivery: Delivery, failure: Failure) -> bool:
+        """Count the failure; whether there were as many as may be."""
         if not self._attempts_max:
             return False
         key = _key(delivery)
-        count = self._refusals.pop(key, 0) + 1
-        if count >= self._attempts_max:
+        one = self._failed.pop(key, None) or _Failed(taken=self._taken_count)
+        if failure is Failure.REFUSED:
+            one.refusals += 1
+        elif self._taken_count > one.taken:
+            one.unclear += 1
+        one.taken = self._taken_count
+        if one.refusals >= self._attempts_max or one.unclear >= UNCLEAR_AS_OFTEN * self._attempts_max:
             return True
-        self._refusals[key] = count
-        if len(self._refusals) > _COUNTED_MAX:
-            self._refusals.popitem(last=False)
+        self._failed[key] = one
+        if len(self._failed) > _COUNTED_MAX:
+            self._failed.popitem(last=False)
         return False
 
 

@@ -1,5 +1,6 @@
 """Sends each message to HTTP addresses, and finishes it when one has answered 2xx."""
 
+import contextlib
 import itertools
 import logging
 import random
@@ -12,15 +13,15 @@ from yarl import URL
 
 from queue_engine.client.subscription import Delivery, Subscription
 from queue_engine.tools.connecting import Connecting
-from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, Retries
+from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, Failure, Retries, touching
 from queue_engine.tools.running import Counts, Stopping, together
 
 logger = logging.getLogger(__name__)
 
 ANSWER_BYTES_MAX = 1 << 20
-# Answers from 400 to 499 refuse the message that was sent. These are about who sends, or when, and not about what; a
-# redirect is about where: a site that moved, or that is closed for a while.
-_NOT_ABOUT_THE_MESSAGE = frozenset((401, 403, 407, 408, 421, 423, 425, 429))
+# Answers from 400 to 499 refuse the message that was sent, and those from 500 on may come of it. These are about who
+# sends, or when, and not about what; a redirect is about where: a site that moved, or that is closed for a while.
+_NOT_ABOUT_THE_MESSAGE = frozenset((401, 403, 407, 408, 421, 423, 425, 429, 503))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,10 @@ class ToHttp:
                 self.counts.add("left out")
                 continue
             try:
-                await self._send(delivery, session)
+                with touching(delivery):
+                    await self._send(delivery, session)
             except _NotTakenError as exc:
-                self.counts.add(self.retries.failed(delivery, str(exc), is_refused=exc.is_refused))
+                self.counts.add(self.retries.failed(delivery, str(exc), exc.failure))
                 continue
             delivery.finish()
             self.counts.add("sent")
@@ -115,7 +117,7 @@ class ToHttp:
         """
         urls = self._options.post or self._options.get
         first = next(self._turns)
-        reasons, is_refused = [], True
+        reasons, failure = [], Failure.REFUSED
         for step in range(len(urls)):
             url = urls[(first + step) % len(urls)]
             try:
@@ -123,8 +125,8 @@ class ToHttp:
                 return
             except _NotTakenError as exc:
                 reasons.append(f"{url} {exc}")
-                is_refused &= exc.is_refused
-        raise _NotTakenError("; ".join(reasons), is_refused=is_refused)
+                failure = failure.and_then(exc.failure)
+        raise _NotTakenError("; ".join(reasons), failure)
 
     async def _send_to(self, url: str, body: bytes, session: aiohttp.ClientSession) -> None:
         options = self._options
@@ -140,20 +142,36 @@ class ToHttp:
                     allow_redirects=False,
                 )
             async with request as response:
-                await response.content.read(ANSWER_BYTES_MAX)
+                await _read_away(response)
         except TimeoutError as exc:
-            raise _NotTakenError(f"did not answer within {options.timeout_s:g} s") from exc
+            raise _NotTakenError(f"did not answer within {options.timeout_s:g} s", Failure.UNCLEAR) from exc
+        except aiohttp.ClientConnectorError as exc:
+            raise _NotTakenError(f"can't be reached: {exc}", Failure.DOWN) from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
-            raise _NotTakenError(f"can't be reached: {exc}") from exc
+            raise _NotTakenError(f"broke the connection: {exc or type(exc).__name__}", Failure.UNCLEAR) from exc
         status = response.status
         if not 200 <= status < 300:
-            is_refused = 400 <= status < 500 and status not in _NOT_ABOUT_THE_MESSAGE
-            raise _NotTakenError(f"answered {status}", is_refused=is_refused)
+            raise _NotTakenError(f"answered {status}", _failure_of(status))
+
+
+async def _read_away(response: aiohttp.ClientResponse) -> None:
+    """Read the rest of an answer, so that its connection can be used again. It has its status: what becomes of the rest
+    changes nothing."""
+    left_bytes = ANSWER_BYTES_MAX
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+        while left_bytes > 0 and (part := await response.content.read(left_bytes)):
+            left_bytes -= len(part)
+
+
+def _failure_of(status: int) -> Failure:
+    if status < 400 or status in _NOT_ABOUT_THE_MESSAGE:
+        return Failure.DOWN
+    return Failure.REFUSED if status < 500 else Failure.UNCLEAR
 
 
 class _NotTakenError(Exception):
-    """Why a message was not taken. is_refused: for what it is; another attempt would hardly help."""
+    """Why a message was not taken."""
 
-    def __init__(self, reason: str, *, is_refused: bool = False) -> None:
+    def __init__(self, reason: str, failure: Failure) -> None:
         super().__init__(reason)
-        self.is_refused = is_refused
+        self.failure = failure

@@ -9,7 +9,7 @@ import pytest
 from queue_engine.client.consumer import Message
 from queue_engine.client.nodes import Node
 from queue_engine.client.subscription import Delivery
-from queue_engine.tools.retries import Backoff, Retries
+from queue_engine.tools.retries import UNCLEAR_AS_OFTEN, Backoff, Failure, Retries
 
 
 class Rests:
@@ -104,15 +104,15 @@ def test_a_message_that_is_refused_again_and_again_is_given_up_with_its_id(caplo
     consumer: Any = FakeConsumer()
     retries = Retries(3, 0.0)
 
-    def fail(number: int, attempts: int, *, is_refused: bool) -> str:
+    def fail(number: int, attempts: int, failure: Failure) -> str:
         message = Message(b"%016d" % number, 0, attempts, b"")
         delivery = Delivery("t", Node("h", 1), message, consumer)
-        return retries.failed(delivery, "answered 400", is_refused=is_refused)
+        return retries.failed(delivery, "answered 400", failure)
 
     with caplog.at_level(logging.WARNING):
-        assert [fail(1, attempts, is_refused=False) for attempts in range(1, 9)] == ["requeued"] * 8
-        assert [fail(1, attempts, is_refused=True) for attempts in (9, 10, 11)] == ["requeued", "requeued", "given up"]
-        assert fail(2, 400, is_refused=True) == "requeued"  # attempts while it was down are none that it refused
+        assert [fail(1, attempts, Failure.DOWN) for attempts in range(1, 9)] == ["requeued"] * 8
+        assert [fail(1, attempts, Failure.REFUSED) for attempts in (9, 10, 11)] == ["requeued", "requeued", "given up"]
+        assert fail(2, 400, Failure.REFUSED) == "requeued"  # attempts while it was down are none that it refused
     assert consumer.sent[:3] == [(f"REQ {delay}", b"%016d" % 1) for delay in (1_000, 4_000, 9_000)]
     assert consumer.sent[-2:] == [("FIN", b"%016d" % 1), ("REQ 256000", b"%016d" % 2)]
     (line,) = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
@@ -123,13 +123,53 @@ def test_a_message_that_was_taken_is_not_counted_any_more() -> None:
     consumer: Any = FakeConsumer()
     retries = Retries(2, 0.0)
     delivery = Delivery("t", Node("h", 1), Message(b"%016d" % 1, 0, 1, b""), consumer)
-    assert retries.failed(delivery, "answered 400", is_refused=True) == "requeued"
+    assert retries.failed(delivery, "answered 400", Failure.REFUSED) == "requeued"
     retries.succeeded(delivery)
-    assert retries.failed(delivery, "answered 400", is_refused=True) == "requeued"
+    assert retries.failed(delivery, "answered 400", Failure.REFUSED) == "requeued"
 
 
 def test_without_a_limit_a_refused_message_comes_again_for_ever() -> None:
     consumer: Any = FakeConsumer()
     retries = Retries(0, 0.0)
     delivery = Delivery("t", Node("h", 1), Message(b"%016d" % 1, 0, 1, b""), consumer)
-    assert {retries.failed(delivery, "answered 400", is_refused=True) for _ in range(20)} == {"requeued"}
+    assert {retries.failed(delivery, "answered 400", Failure.REFUSED) for _ in range(20)} == {"requeued"}
+
+
+def a_delivery(number: int, consumer: Any) -> Delivery:
+    return Delivery("t", Node("h", 1), Message(b"%016d" % number, 0, 1, b""), consumer)
+
+
+def test_a_message_at_which_a_destination_fails_that_takes_others_is_given_up_in_the_end() -> None:
+    consumer: Any = FakeConsumer()
+    retries = Retries(3, 0.0)
+    poison, good = a_delivery(1, consumer), a_delivery(2, consumer)
+    said = []
+    for _ in range(3 * UNCLEAR_AS_OFTEN + 1):
+        said.append(retries.failed(poison, "broke the connection", Failure.UNCLEAR))
+        retries.succeeded(good)
+    assert said == ["requeued"] * 3 * UNCLEAR_AS_OFTEN + ["given up"]
+    assert consumer.sent[-1] == ("FIN", poison.message.id)
+
+
+def test_a_destination_that_fails_with_everything_costs_no_message() -> None:
+    consumer: Any = FakeConsumer()
+    retries = Retries(1, 0.0)
+    retries.succeeded(a_delivery(9, consumer))
+    for _ in range(10 * UNCLEAR_AS_OFTEN):
+        for number in (1, 2):
+            assert retries.failed(a_delivery(number, consumer), "answered 500", Failure.UNCLEAR) == "requeued"
+    retries.succeeded(a_delivery(1, consumer))  # it works again
+    assert retries.failed(a_delivery(2, consumer), "answered 500", Failure.UNCLEAR) == "requeued"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Failure.REFUSED, Failure.REFUSED, Failure.REFUSED),
+        (Failure.REFUSED, Failure.UNCLEAR, Failure.UNCLEAR),
+        (Failure.UNCLEAR, Failure.DOWN, Failure.DOWN),
+        (Failure.REFUSED, Failure.DOWN, Failure.DOWN),
+    ],
+)
+def test_what_two_destinations_say_together(one: Failure, other: Failure, both: Failure) -> None:
+    assert one.and_then(other) is other.and_then(one) is both

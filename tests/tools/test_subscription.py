@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.client import producer_pool
 from queue_engine.client import subscription as subscription_module
 from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError
 from queue_engine.client.nodes import NamedNodes, Node
@@ -157,6 +158,25 @@ async def test_a_message_that_no_server_could_take_is_refused_at_once(start_engi
         await pool.publish("t", b"x" * 11)
     assert str(await pool.publish("t", b"fits")).startswith("127.0.0.1:")
     await pool.close()
+
+
+async def test_a_pool_says_whether_a_server_was_lost_with_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_pool, "REST_S", (3_600.0, 3_600.0))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"IDENTIFY\n")
+        writer.write(frame(0, b"{}"))
+        await reader.readuntil(b"PUB t\n")
+        writer.transport.abort()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        pool = ProducerPool([Node("127.0.0.1", server.sockets[0].getsockname()[1])], Identity())
+        with pytest.raises(NoServerError) as lost:
+            await pool.publish("t", b"x")
+        with pytest.raises(NoServerError) as resting:
+            await pool.publish("t", b"x")
+        await pool.close()
+    assert (lost.value.is_lost, resting.value.is_lost) == (True, False)
 
 
 def frame(kind: int, data: bytes) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from queue_engine.client.subscription import Delivery
 from queue_engine.tools import retries as retries_module
 from queue_engine.tools.running import Stopping
 from queue_engine.tools.to_http import ToHttp, ToHttpOptions
@@ -136,6 +137,85 @@ async def test_an_address_that_does_not_work_costs_no_message_and_gets_no_more_m
         )
     assert (tool.counts["given up"], tool.counts["sent"]) == (0, 0)
     await wait_for_async("it to wait", lambda: engine.channel_stats("t", "c")["depth"] == 1)
+
+
+async def test_a_message_that_always_breaks_the_connection_is_given_up_while_others_are_taken(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries_module, "BACKOFF_STEP_S", 0.001)
+    monkeypatch.setattr(retries_module, "DELAY_MS", 0)
+    monkeypatch.setattr(retries_module, "UNCLEAR_AS_OFTEN", 2)
+    taken: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        body = await request.read()
+        if body == b"bad":
+            assert request.transport is not None
+            request.transport.abort()
+        else:
+            taken.append(body)
+            engine.http("POST", "/pub?topic=t", b"another")
+        return web.Response()
+
+    publish(engine, b"bad", b"good")
+    async with serving(take) as url, sending(engine, post=[url], attempts_max=2) as tool:
+        await wait_for_async("it to be given up", lambda: tool.counts["given up"] == 1)
+        await wait_for_async("a success", lambda: tool.counts["sent"] >= 1)
+    assert b"good" in taken
+    assert tool.counts["requeued"] >= 4
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    ],
+)
+async def test_the_status_decides_whatever_becomes_of_the_rest_of_the_answer(
+    engine: RunningEngine, answer: bytes
+) -> None:
+    asked = 0
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.readuntil(b"\r\n\r\nx")
+        writer.write(answer)
+        writer.close()
+
+    publish(engine, b"x")
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with sending(engine, post=[f"http://127.0.0.1:{port}"]) as tool:
+            await wait_for_async("an answer", lambda: tool.counts["sent"] + tool.counts["requeued"] == 1)
+    assert (asked, tool.counts["sent"]) == (1, 1)
+
+
+async def test_a_message_whose_answer_takes_long_stays_in_flight(
+    start_engine: Callable[..., RunningEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start_engine(msg_timeout_ms=1_000)
+    touches, is_touched = 0, asyncio.Event()
+    touch = Delivery.touch
+
+    def count(delivery: Delivery) -> None:
+        nonlocal touches
+        touches += 1
+        touch(delivery)
+        if touches == 2:
+            is_touched.set()
+
+    async def take(_: web.Request) -> web.Response:
+        await is_touched.wait()
+        return web.Response()
+
+    monkeypatch.setattr(Delivery, "touch", count)
+    publish(engine, b"x")
+    async with serving(take) as url, sending(engine, post=[url]) as tool:
+        await wait_for_async("the answer", lambda: tool.counts["sent"] > 0)
+    assert engine.channel_stats("t", "c")["depth"] == 0
 
 
 async def test_an_address_that_is_down_costs_only_a_detour(engine: RunningEngine) -> None:
