@@ -30,7 +30,8 @@ MAY_IMPORT = {
     "key_index": "vocabulary disk",
     "log_store": "vocabulary vocabulary.flow disk storage commit_log consume_queue progress readers key_index",
     "fetch": "vocabulary wire commit_log consume_queue readers log_store",
-    "disk_queue": "vocabulary vocabulary.options vocabulary.flow disk storage",
+    "disk_queue.fifo": "vocabulary disk",
+    "disk_queue": "vocabulary vocabulary.options vocabulary.flow disk storage disk_queue.fifo",
     "delivery": "vocabulary vocabulary.options vocabulary.flow vocabulary.latency wire storage",
     "act_file": "vocabulary disk delivery",
     "messages": "vocabulary vocabulary.flow commit_log log_store fetch disk_queue delivery",
@@ -99,7 +100,7 @@ MAY_IMPORT = {
         "vocabulary disk topology pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.job pipeline.history"
         " pipeline.archive"
     ),
-    "nsqd_import": "vocabulary disk disk_queue topology pipeline.source",
+    "nsqd_import": "vocabulary disk disk_queue.fifo topology pipeline.source",
     "pipeline.worker": (
         "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history"
     ),

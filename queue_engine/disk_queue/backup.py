@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from queue_engine.disk.backup_files import Staging
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.disk_queue import DiskQueue
-from queue_engine.disk_queue.format import data_file_name, meta_file_name
+from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.format import data_file_name, meta_file_name
 from queue_engine.vocabulary.run import Run
 
 

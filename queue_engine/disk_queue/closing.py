@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.sync import SyncJob
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
-from queue_engine.disk_queue.sync import SyncJob
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.faults import describe

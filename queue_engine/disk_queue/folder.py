@@ -9,11 +9,11 @@ from queue_engine.disk.files import Files
 from queue_engine.disk.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.disk_queue.backup import QueueCopy, UnsyncedFiles
 from queue_engine.disk_queue.closing import AT_ONCE, Closing, close_queues
-from queue_engine.disk_queue.disk_queue import DiskQueue
-from queue_engine.disk_queue.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.unread import UnreadDiskQueue, reason_of
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.disk_queue.run_line import MemoryLimits
-from queue_engine.disk_queue.unread import UnreadDiskQueue, reason_of
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import StorageError

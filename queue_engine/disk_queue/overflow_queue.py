@@ -6,10 +6,10 @@ later goes behind it, until the disk has been read empty. So the disk can't star
 
 from collections.abc import Callable, Container
 
-from queue_engine.disk_queue.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.unread import UnreadDiskQueue
 from queue_engine.disk_queue.oldest_in_line import OldestInLine
 from queue_engine.disk_queue.run_line import AS_PUBLISHED, MemoryLimits, RunLine, oldest_of
-from queue_engine.disk_queue.unread import UnreadDiskQueue
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch, Run, join_runs, run_of_stored
 from queue_engine.vocabulary.ticket import DONE, Ticket

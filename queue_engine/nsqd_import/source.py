@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.look import QueueLook
+from queue_engine.disk_queue.fifo.look import QueueLook
 from queue_engine.nsqd_import.message_join import MessageJoin
 from queue_engine.nsqd_import.state import STATE_NAME
 from queue_engine.topology.change_log import TOPOLOGY_NAMES, read_topology

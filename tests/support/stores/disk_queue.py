@@ -7,8 +7,8 @@ from typing import Any
 
 from queue_engine.disk.background import Background, InlineBackground
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.disk_queue import DiskQueue
-from queue_engine.disk_queue.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.options import DiskQueueOptions
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 

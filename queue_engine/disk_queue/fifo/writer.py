@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
-from queue_engine.disk_queue.sync import QueueGeneration, WrittenFile
+from queue_engine.disk_queue.fifo.disk_queue_files import DiskQueueFiles
+from queue_engine.disk_queue.fifo.sync import QueueGeneration, WrittenFile
 
 logger = logging.getLogger(__name__)
 

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.counts import FileCounts
-from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
-from queue_engine.disk_queue.disk_queue_recovery import DiskQueueRecovery, RecoveredDiskQueue
-from queue_engine.disk_queue.format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
-from queue_engine.disk_queue.options import DiskQueueOptions
-from queue_engine.disk_queue.reader import PEEK_CHUNK_BYTES, DiskQueueReader
-from queue_engine.disk_queue.sync import QueueGeneration, SyncJob, WrittenFile, remove_file
-from queue_engine.disk_queue.writer import DiskQueueWriter
+from queue_engine.disk_queue.fifo.counts import FileCounts
+from queue_engine.disk_queue.fifo.disk_queue_files import DiskQueueFiles
+from queue_engine.disk_queue.fifo.disk_queue_recovery import DiskQueueRecovery, RecoveredDiskQueue
+from queue_engine.disk_queue.fifo.format import LENGTH_BYTES, Meta, data_file_name, meta_file_name
+from queue_engine.disk_queue.fifo.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.reader import PEEK_CHUNK_BYTES, DiskQueueReader
+from queue_engine.disk_queue.fifo.sync import QueueGeneration, SyncJob, WrittenFile, remove_file
+from queue_engine.disk_queue.fifo.writer import DiskQueueWriter
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import ClosedError, StorageError
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, failed, follow

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.disk_queue import DiskQueue
-from queue_engine.disk_queue.format import RECORD_SIZE_MAX
-from queue_engine.disk_queue.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.format import RECORD_SIZE_MAX
+from queue_engine.disk_queue.fifo.options import DiskQueueOptions
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.message import STORED_HEADER_BYTES, STORED_MESSAGE_START
 

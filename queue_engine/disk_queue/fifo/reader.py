@@ -4,10 +4,10 @@ import logging
 import os
 from collections.abc import Callable
 
-from queue_engine.disk_queue.counts import FileCounts
-from queue_engine.disk_queue.disk_queue_files import DiskQueueFiles
-from queue_engine.disk_queue.disk_queue_recovery import read_fully
-from queue_engine.disk_queue.format import (
+from queue_engine.disk_queue.fifo.counts import FileCounts
+from queue_engine.disk_queue.fifo.disk_queue_files import DiskQueueFiles
+from queue_engine.disk_queue.fifo.disk_queue_recovery import read_fully
+from queue_engine.disk_queue.fifo.format import (
     LENGTH_BYTES,
     RECORD_SIZE_MAX,
     data_file_name,
@@ -15,8 +15,8 @@ from queue_engine.disk_queue.format import (
     length_at,
     walk,
 )
-from queue_engine.disk_queue.options import DiskQueueOptions
-from queue_engine.disk_queue.writer import DiskQueueWriter
+from queue_engine.disk_queue.fifo.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.writer import DiskQueueWriter
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.format import (
+from queue_engine.disk_queue.fifo.format import (
     META_BYTES_MAX,
     RECORD_SIZE_MAX,
     Meta,
@@ -21,7 +21,7 @@ from queue_engine.disk_queue.format import (
     names_of_queue,
     walk,
 )
-from queue_engine.disk_queue.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.options import DiskQueueOptions
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import os
 
 from queue_engine.disk.descriptors import DescriptorHolder
 from queue_engine.disk.files import Files
-from queue_engine.disk_queue.format import data_file_name, names_of_queue
+from queue_engine.disk_queue.fifo.format import data_file_name, names_of_queue
 
 
 class DiskQueueFiles:

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 
 from queue_engine.disk.files import Files, temporary_name
-from queue_engine.disk_queue.format import Meta, data_file_name, meta_file_name
+from queue_engine.disk_queue.fifo.format import Meta, data_file_name, meta_file_name
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ read, `DiskQueue` opens all of them, in order.
 from typing import Any
 
 from queue_engine.disk.files import is_no_fault_of_disk
-from queue_engine.disk_queue.disk_queue import DiskQueue
-from queue_engine.disk_queue.disk_queue_recovery import RecoveredDiskQueue
-from queue_engine.disk_queue.format import Meta
-from queue_engine.disk_queue.sync import SyncJob, WrittenFile
+from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.disk_queue_recovery import RecoveredDiskQueue
+from queue_engine.disk_queue.fifo.format import Meta
+from queue_engine.disk_queue.fifo.sync import SyncJob, WrittenFile
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.faults import describe
 

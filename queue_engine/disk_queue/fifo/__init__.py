@@ -1,0 +1,1 @@
+"""One FIFO queue in files that nsqd reads and writes too."""
