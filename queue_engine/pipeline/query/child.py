@@ -25,7 +25,10 @@ from queue_engine.pipeline.tables.store_errors import table_error, without_crede
 BATCH_ROWS = 500
 _MESSAGE_LENGTH_MAX = 2_000
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analy[sz]e\s+|\(\s*(?:analy[sz]e|format\s+\w+)\s*\)\s*)?(?=\S)", re.IGNORECASE)
-_WHAT_ELSE = "`--list` prints the views that there are."
+_NO_TABLE = re.compile(r"Catalog Error: Table with name (.+) does not exist!")
+# Columns of the views that a query can't name as it names others.
+_WORDS_OF_SQL = re.compile(r"""(?<![\w"'])(?:offset|at)(?![\w"'])""", re.IGNORECASE)
+_IN_QUOTES = 'The columns "offset" and "at" stand in double quotes, since these words are SQL\'s own.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,13 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """error: a sentence, "" for none. rows: how many were sent. has_more: whether there are more than the limit.
-    needs_memory: whether the query failed for want of it."""
+    needs_memory: whether the query failed for want of it. missing_view: the view that it names and that is missing."""
 
     error: str = ""
     rows: int = 0
     has_more: bool = False
     needs_memory: bool = False
+    missing_view: str = ""
 
 
 class RefusedError(Exception):
@@ -71,11 +75,19 @@ def main() -> None:
     end_with(0)
     forbid_writing()
     limit_process(2 * task.memory_bytes + (512 << 20))
-    with os.fdopen(1, "wb", buffering=0) as sink:
+    with _only_rows() as sink:
         outcome = outcome_of(task, sink)
     os.write(task.status, json.dumps(asdict(outcome)).encode())
     # Without the libraries' own ends: nothing here outlives the process.
     os._exit(0)
+
+
+def _only_rows() -> Any:
+    """Standard output as a file. What a library prints goes to standard error from now on, and not between the rows:
+    duckdb takes a process without a script for a person's, and draws a progress bar after two seconds."""
+    rows = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(rows, "wb", buffering=0)
 
 
 def outcome_of(task: Task, sink: Any) -> Outcome:
@@ -87,7 +99,7 @@ def outcome_of(task: Task, sink: Any) -> Outcome:
     except MemoryError:
         return Outcome(needs_memory=True)
     except Exception as exc:
-        return _failure(exc)
+        return _failure(exc, task.sql)
 
 
 def _run(task: Task, sink: Any) -> Outcome:
@@ -139,6 +151,7 @@ def locked_database(task: Task) -> Any:
             f"CREATE VIEW {quoted(name)} AS SELECT e AS unnamed "  # noqa: S608 - a topic's name
             f"FROM (SELECT error('the query reaches {name} without its name') AS e) WHERE e IS NULL"
         )
+    connection.execute("SET enable_progress_bar = false")
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -201,7 +214,7 @@ def checked_relation(connection: Any, sql: str) -> Any:
     return connection.query(sql)
 
 
-def _failure(error: Exception) -> Outcome:
+def _failure(error: Exception, sql: str) -> Outcome:
     import duckdb
     import pyarrow as pa
 
@@ -210,8 +223,11 @@ def _failure(error: Exception) -> Outcome:
         return Outcome(needs_memory=True)
     lines = text.strip().splitlines()
     sentence = "\n".join(lines)[:_MESSAGE_LENGTH_MAX] or type(error).__name__
-    if isinstance(error, duckdb.CatalogException) and "Table with name" in sentence:
-        sentence += f"\n{_WHAT_ELSE}"
+    if isinstance(error, duckdb.CatalogException) and (found := _NO_TABLE.match(sentence)):
+        # duckdb would propose tables of its own: it has none but the views that the text names.
+        return Outcome(f"There is no view {found[1]}.", missing_view=found[1])
+    if isinstance(error, duckdb.ParserException) and _WORDS_OF_SQL.search(sql):
+        sentence += f"\n{_IN_QUOTES}"
     return Outcome(sentence)
 
 

@@ -1,5 +1,6 @@
 """One query, run in a process of its own (child.py), which ends when this one does, is cancelled or takes too long."""
 
+import difflib
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ _THREADS_MAX = 2  # of a machine that has a server to run
 # What the libraries look for by themselves: where programs, homes, certificates and credentials of stores are.
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 _KEPT_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "LC_")
+_WHAT_ELSE = "`--list` prints those that there are."
 # Words by which a query asks which views there are: then it gets those as well that it does not name.
 _LISTING_WORDS = ("show", "information_schema", "duckdb_", "pg_", "sqlite_master")
 
@@ -47,6 +49,7 @@ class Query:
         name them; given_schemas: their columns. Raises QueryError, OSError."""
         check_text(sql)
         self._limits = limits
+        self._names = [*(one.name for one in views), *(given or {})]
         self._waited_s = 0.0
         self._is_cancelled = False
         self._is_too_late = False
@@ -173,6 +176,9 @@ class Query:
         outcome = Outcome(**json.loads(data))
         if outcome.needs_memory:
             raise QueryError(f"The query needs more memory than {_size(self._limits.memory_bytes)}, its limit.")
+        if outcome.missing_view:
+            near = difflib.get_close_matches(outcome.missing_view, self._names, 1)
+            raise QueryError(f"{outcome.error} {f'The nearest is {near[0]}. ' if near else ''}{_WHAT_ELSE}")
         if outcome.error or is_cut_off:
             raise QueryError(outcome.error or "The rows of the query were cut off.")
         self.has_more = outcome.has_more

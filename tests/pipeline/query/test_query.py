@@ -107,15 +107,37 @@ def test_errors_are_sentences() -> None:
     columns = ", ".join(f"{number} c{number}" for number in range(1_001))
     assert outcome(f"SELECT {columns}").error == "The result has 1,001 columns; the most is 1,000."
     assert "Max expression depth limit" in outcome("SELECT " + "(" * 5_000 + "1" + ")" * 5_000).error
-    missing = outcome("SELECT * FROM ordres").error
-    assert missing.startswith("Catalog Error: Table with name ordres does not exist!")
-    assert missing.endswith("`--list` prints the views that there are.")
+    assert outcome("SELECT * FROM ordres") == Outcome("There is no view ordres.", missing_view="ordres")
     assert outcome("SELECT 1/").error.startswith("Parser Error: ")
+    assert "double quotes" not in outcome("SELECT 1/").error
+    for sql in ("SELECT offset FROM orders", "SELECT at, actor FROM audit"):
+        assert outcome(sql).error.endswith(
+            'The columns "offset" and "at" stand in double quotes, since these words are SQL\'s own.'
+        )
     assert outcome("DROP TABLE x").error == (
         "DROP is no query: SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW and EXPLAIN are. "
         "Nothing can be changed here."
     )
     assert outcome("SELECT 1; SELECT 2").error == "The text has 2 statements, and a query is one."
+
+
+def test_a_view_that_is_not_there_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    archive_days(str(tmp_path), "orders", 1, 1)
+    with pytest.raises(QueryError) as caught:
+        ask("SELECT * FROM ordres", views(str(tmp_path)))
+    assert str(caught.value) == (
+        "There is no view ordres. The nearest is orders. `--list` prints those that there are."
+    )
+
+
+def test_what_a_library_prints_is_not_between_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # duckdb draws a progress bar on standard output after two seconds; here each import prints.
+    (tmp_path / "sitecustomize").with_suffix(".py").write_text(
+        "import os, sys\n"
+        "sys.addaudithook(lambda event, args: event == 'import' and args[0] == 'duckdb' and os.write(1, b'100%'))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert ask("SELECT 7 AS seven", []) == [{"seven": 7}]
 
 
 def test_a_cancelled_query_ends_at_once() -> None:
