@@ -4,7 +4,7 @@ import re
 
 from queue_engine.vocabulary.errors import PenstockError
 
-SENTENCE_LENGTH_MAX = 300
+SENTENCE_LENGTH_MAX = 500
 # Spark's text about an error that was raised in one of its Python processes ends with the error itself.
 _OWN_ERROR = re.compile(rf"{re.escape(PenstockError.__module__)}\.\w+: (.+)")
 # Errors of the machine: a pattern of Java's or Spark's text, and our sentence. The first pattern that matches is taken.
