@@ -23,12 +23,14 @@ class Fate(Enum):
     BUSY = auto()
     EXPIRED = auto()
     DENIED = auto()
+    FULL = auto()
 
 
 _ANSWERS = {
     Fate.BUSY: (503, "SlowDown", "Please reduce your request rate."),
     Fate.EXPIRED: (400, "ExpiredToken", "The provided token has expired."),
     Fate.DENIED: (403, "AccessDenied", "Access Denied"),
+    Fate.FULL: (507, "XMinioStorageFull", "Storage backend has reached its minimum free drive threshold."),
 }
 
 

@@ -12,15 +12,21 @@ that was cut between two lines would count as a smaller one.
 
 import posixpath
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import orjson
 
 from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.vocabulary.errors import TableDamagedError
 
 LOG = "_delta_log"
 ACTIONS_KEY = "penstockActions"
 COMMIT_BYTES_MAX = 1 << 28
+HINT_BYTES_MAX = 1 << 20
+# Each waits for two answers of the store.
+CHECK_THREADS = 8
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 # In one file, as delta-rs writes it, or in parts, as other programs may.
@@ -82,7 +88,49 @@ def last_checkpoint_path(table: str) -> str:
 
 def is_whole_commit(storage: TableStorage, table: str, version: int) -> bool:
     """Whether commit `version`, which exists, has all its actions."""
-    data = storage.read(commit_path(table, version), COMMIT_BYTES_MAX) or b""
+    return _is_whole(storage.read(commit_path(table, version), COMMIT_BYTES_MAX) or b"", version)
+
+
+def check_commits(storage: TableStorage, table: str, versions: Iterable[int]) -> None:
+    """Raise TableDamagedError for the first of these commits that has not all its actions. Those that are not there are
+    left to delta-rs, which misses them."""
+
+    def is_damaged(version: int) -> bool:
+        data = storage.read(commit_path(table, version), COMMIT_BYTES_MAX)
+        return data is not None and not _is_whole(data, version)
+
+    listed = list(versions)
+    if not listed:
+        return
+    with ThreadPoolExecutor(min(CHECK_THREADS, len(listed)), "commit-check") as pool:
+        found = list(pool.map(is_damaged, listed))
+    if any(found):
+        raise TableDamagedError(
+            f"{storage.at(commit_path(table, listed[found.index(True)]))} was emptied or cut off: the table is damaged."
+            " Restore this file from a backup, or move the table away, so that a new one begins"
+        )
+
+
+def last_checkpoint(storage: TableStorage, table: str, version: int) -> int:
+    """The checkpoint from which `version` can be read, as `_last_checkpoint` says, or else the list of the log; -1 for
+    none."""
+    hinted = read_hint(storage, table).get("version")
+    if isinstance(hinted, int) and hinted <= version:
+        return hinted
+    listing = log_listing(storage.names(posixpath.join(table, LOG)))
+    return max((one for one in listing.checkpoints if one <= version), default=-1)
+
+
+def read_hint(storage: TableStorage, table: str) -> dict[str, object]:
+    """The content of `_last_checkpoint`; empty when there is none that can be read."""
+    try:
+        hint = orjson.loads(storage.read(last_checkpoint_path(table), HINT_BYTES_MAX) or b"")
+    except ValueError:
+        return {}
+    return hint if isinstance(hint, dict) else {}
+
+
+def _is_whole(data: bytes, version: int) -> bool:
     try:
         actions = [orjson.loads(line) for line in data.splitlines()]
     except ValueError:

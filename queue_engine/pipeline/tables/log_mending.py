@@ -33,6 +33,7 @@ from queue_engine.pipeline.tables.log_files import (
     last_checkpoint_path,
     log_listing,
     log_path,
+    read_hint,
 )
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.vocabulary.errors import TableCheckpointError, TableDamagedError
@@ -40,7 +41,6 @@ from queue_engine.vocabulary.errors import TableCheckpointError, TableDamagedErr
 logger = logging.getLogger(__name__)
 
 CHECKSUM_TAG = "penstock.crc32c"
-HINT_BYTES_MAX = 1 << 20
 
 
 def mend_log(storage: TableStorage, table: str) -> int:
@@ -85,7 +85,7 @@ def confirm_checkpoint(storage: TableStorage, table: str, version: int) -> None:
     path = checkpoint_path(table, version)
     storage.sync([path])
     data = storage.read(path, COMMIT_BYTES_MAX) or b""
-    hint = _hint(storage, table)
+    hint = read_hint(storage, table)
     if hint.get("version") != version:
         hint = {"version": version, "size": pq.read_metadata(io.BytesIO(data)).num_rows, "sizeInBytes": len(data)}
     hint["tags"] = {CHECKSUM_TAG: f"{crc32c.crc32c(data):08x}"}
@@ -95,7 +95,7 @@ def confirm_checkpoint(storage: TableStorage, table: str, version: int) -> None:
 def _mend_checkpoints(storage: TableStorage, table: str, listing: LogListing, confirmed: int) -> int:
     """Returns the checkpoint from which the log is read; -1 for its begin. Those behind it are moved aside."""
     newest = max(listing.checkpoints, default=-1)
-    hinted = _hint(storage, table).get("version")
+    hinted = read_hint(storage, table).get("version")
     if newest == confirmed and hinted in (None, newest):
         return newest
     bases = [confirmed, -1] if confirmed >= 0 else [-1]
@@ -129,7 +129,7 @@ def _mend_checkpoints(storage: TableStorage, table: str, listing: LogListing, co
 
 def confirmed_version(storage: TableStorage, table: str) -> int:
     """The checkpoint whose checksum `_last_checkpoint` has; -1 when there is none, or it has another content."""
-    hint = _hint(storage, table)
+    hint = read_hint(storage, table)
     version = hint.get("version")
     if not isinstance(version, int) or not _has_checksum(storage, table):
         return -1
@@ -138,17 +138,8 @@ def confirmed_version(storage: TableStorage, table: str) -> int:
 
 
 def _has_checksum(storage: TableStorage, table: str) -> bool:
-    tags = _hint(storage, table).get("tags")
+    tags = read_hint(storage, table).get("tags")
     return isinstance(tags, dict) and CHECKSUM_TAG in tags
-
-
-def _hint(storage: TableStorage, table: str) -> dict[str, object]:
-    """The content of `_last_checkpoint`; empty when there is none that can be read."""
-    try:
-        hint = orjson.loads(storage.read(last_checkpoint_path(table), HINT_BYTES_MAX) or b"")
-    except ValueError:
-        return {}
-    return hint if isinstance(hint, dict) else {}
 
 
 def is_readable_checkpoint(storage: TableStorage, table: str, names: list[str]) -> bool:

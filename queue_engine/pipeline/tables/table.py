@@ -41,7 +41,14 @@ from deltalake.transaction import (
     Transaction,
 )
 
-from queue_engine.pipeline.tables.log_files import ACTIONS_KEY, LOG, checkpoint_path, commit_path
+from queue_engine.pipeline.tables.log_files import (
+    ACTIONS_KEY,
+    LOG,
+    check_commits,
+    checkpoint_path,
+    commit_path,
+    last_checkpoint,
+)
 from queue_engine.pipeline.tables.log_mending import confirm_checkpoint, confirmed_version, mend_log
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
@@ -132,6 +139,8 @@ class LakeTable:
         self._phase = zlib.crc32(path.encode()) % CHECKPOINT_COMMITS
         # Commits up to this version are durable, their names included.
         self._durable_version = -1
+        # In an object store, commits up to this version were whole when they were read.
+        self._whole_version = -1
 
     @property
     def place(self) -> str:
@@ -406,6 +415,8 @@ class LakeTable:
             ),
             post_commithook_properties=_NO_HOOKS,
         )
+        if self._whole_version == table.version():
+            self._whole_version += 1
         table.update_incremental()
         self.file_count = (self.file_count or 0) + len(added) - len(removed)
         self._sync_log()
@@ -484,6 +495,9 @@ class LakeTable:
         except TableNotFoundError:
             return False
         self._check(delta)
+        if not self.storage.is_local:
+            self._whole_version = last_checkpoint(self.storage, self.path, delta.version())
+            self._check_commits(delta)
         self._delta = delta
         self.file_count = len(delta.file_uris())
         self._sync_what_was_read()
@@ -499,8 +513,20 @@ class LakeTable:
             self._delta = None
             return self._open()
         self._check(self._delta)
+        if not self.storage.is_local:
+            self._check_commits(self._delta)
         self._sync_what_was_read()
         return True
+
+    def _check_commits(self, delta: DeltaTable) -> None:
+        """On a disk a power cut damages the last commit alone, and log_mending.py looks at it."""
+        try:
+            check_commits(self.storage, self.path, range(self._whole_version + 1, delta.version() + 1))
+        except PipelineError:
+            # Opened anew the next time, and checked then.
+            self._delta = None
+            raise
+        self._whole_version = delta.version()
 
     def _sync_what_was_read(self) -> None:
         # A process that was killed may have left a commit that is not durable: what the holder sees must last, since

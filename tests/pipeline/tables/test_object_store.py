@@ -8,8 +8,10 @@ from itertools import count
 
 import pytest
 
+from queue_engine.pipeline.query.lean_dataset import open_dataset
 from queue_engine.pipeline.tables import store_options
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
+from queue_engine.pipeline.tables.log_files import commit_path
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import CommitResult, LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
@@ -17,8 +19,10 @@ from queue_engine.vocabulary.errors import (
     CommitUnknownError,
     PipelineError,
     StoreBusyError,
+    StoreFullError,
     StoreRefusedError,
     StoreUnreachableError,
+    TableDamagedError,
 )
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file, offsets_of
 from tests.support.object_store import BUCKET, KEY_ID, SECRET, Fate, ObjectStore
@@ -83,6 +87,50 @@ def test_a_table_lives_on_s3(storage: TableStorage, table: LakeTable) -> None:
         None,
         False,
     )
+
+
+@pytest.mark.parametrize(("version", "lines", "has_checkpoint"), [(2, 0, False), (3, 2, True)])
+def test_a_commit_that_was_emptied_or_cut_off_is_no_smaller_commit(
+    storage: TableStorage, table: LakeTable, version: int, lines: int, has_checkpoint: bool
+) -> None:
+    for number in range(3):
+        commit(table, number * 10, number * 10 + 10)
+        if has_checkpoint and number == 0:
+            table.checkpoint()
+    path = commit_path(PATH, version)
+    whole = storage.read(path, 1 << 20)
+    assert whole is not None
+    storage.write(path, b"".join(whole.splitlines(keepends=True)[:lines]))
+    again = opened(storage)
+    acts: list[Callable[[], object]] = [
+        lambda: again.transaction(APP),
+        lambda: commit(again, 30, 40),
+        lambda: open_dataset(storage, PATH),
+    ]
+    for act in acts:
+        with pytest.raises(TableDamagedError, match=rf"{path} was emptied or cut off: the table is damaged"):
+            act()
+    storage.write(path, whole)
+    assert commit(again, 30, 40) is CommitResult.COMMITTED
+    assert offsets_of(again) == list(range(40))
+
+
+def test_a_commit_of_another_writer_is_looked_at_once(store: ObjectStore, storage: TableStorage) -> None:
+    table, other = opened(storage), opened(storage)
+    commit(table, 0, 10)
+    other.refresh()
+    commit(table, 10, 20)
+    path = commit_path(PATH, 2)
+    whole = storage.read(path, 1 << 20)
+    assert whole is not None
+    storage.write(path, b"")
+    with pytest.raises(TableDamagedError, match="was emptied or cut off"):
+        other.refresh()
+    storage.write(path, whole)
+    assert other.refresh() == 2
+    store.heal()
+    assert (other.refresh(), table.refresh()) == (2, 2)
+    assert not [one for one in store.requests if one[1].endswith(".json") and "00002.json" in one[1]]
 
 
 def test_of_racing_writers_one_commits(storage: TableStorage, table: LakeTable) -> None:
@@ -163,6 +211,7 @@ TROUBLES = {
     Fate.BUSY: (StoreBusyError, r"s3://lake/.*: the store wants fewer requests"),
     Fate.EXPIRED: (StoreRefusedError, r"s3://lake/.*: .*the credentials.* have expired"),
     Fate.DENIED: (StoreRefusedError, r"s3://lake/.*: the store refuses the credentials"),
+    Fate.FULL: (StoreFullError, r"s3://lake/.*: there is no room left"),
 }
 
 
