@@ -129,12 +129,13 @@ class DataFileWriter:
     def abandon(self) -> None:
         """Remove what was written, if that is possible."""
         self._is_abandoned = True
-        try:
-            self._writer.close()
-            self._stream.close()
-            self._storage.remove([self._whole_path])
-        except (OSError, StoreError, pa.ArrowException):
-            pass
+        # The stream is closed whatever the writer says: one that nobody closed is closed when its memory is given back,
+        # and then stops all threads of this process for as long as the store gives no answer.
+        for act in (self._writer.close, self._stream.close, lambda: self._storage.remove([self._whole_path])):
+            try:
+                act()
+            except (OSError, StoreError, pa.ArrowException):
+                pass
 
     def _flush(self) -> None:
         if self._pending_rows:

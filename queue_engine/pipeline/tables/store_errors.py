@@ -26,11 +26,13 @@ _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_.*(?:KEY|SECRET|TOKEN|PASS
 TEXT_LENGTH_MAX = 200
 # delta-rs about a log on an object store; on a disk log_mending.py has looked at it before.
 _DAMAGED_LOG = re.compile(
-    r"Kernel error: .*?(Json error|Parquet error|contiguous commit files|Invalid Checkpoint)", re.DOTALL
+    r"Kernel error: .*?(Json error|Parquet error|less than footer|contiguous commit files|Invalid Checkpoint)",
+    re.DOTALL,
 )
 _DAMAGES = {
     "Json error": "a commit can't be read",
     "Parquet error": "a checkpoint can't be read",
+    "less than footer": "a checkpoint can't be read",
     "contiguous commit files": "a commit is missing",
     "Invalid Checkpoint": "a checkpoint is missing",
 }
@@ -62,7 +64,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
         ),
     ),
     (
-        re.compile(r"QuotaExceeded|StorageFull|Insufficient ?Storage|No space left"),
+        re.compile(r"QuotaExceeded|StorageFull|Insufficient ?Storage|No space left|HTTP status 507"),
         lambda place: StoreFullError(f"{place}: there is no room left; make room, and the job goes on by itself"),
     ),
     (

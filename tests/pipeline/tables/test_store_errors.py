@@ -38,6 +38,8 @@ GENERIC = "Kernel error -> Generic S3 error Error performing GET http://127.0.0.
             StoreRefusedError,
         ),
         ("When writing key 'a' in bucket 'b': AWS Error SLOW_DOWN during PutObject operation", StoreBusyError),
+        ("When writing key 'a' in bucket 'b': AWS Error UNKNOWN (HTTP status 507) during PutObject", StoreFullError),
+        ("Kernel error: Arrow error: EOF: file size of 4 is less than footer", TableDamagedError),
         ("Kernel error: Json error: Truncated record whilst reading colon", TableDamagedError),
         ("Kernel error: Arrow error: Parquet error: Invalid Parquet file. Corrupt footer", TableDamagedError),
         (
