@@ -8,6 +8,8 @@ of trouble, of messages and of the trash are of scenes.py, what unfolds or was d
 question of act_forms.py, an archive, tokens, nsqlookupds and a server without anything of program_scenes.py.
 """
 
+import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -88,10 +90,13 @@ def readme_pictures(directory: Path) -> None:
 
 
 def _add_viewer(server: ServerProcess) -> None:
+    # A scene that renders a page of its own names the tests' settings here: the product must not follow them.
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     subprocess.run(
         [sys.executable, "manage.py", "user", "add", "vera", "--role", "viewer", "--password-stdin"]
         + [f"--data-path={server.data_path}"],
         cwd=ROOT,
+        env=environment,
         input=VIEWER_PASSWORD + "\n",
         text=True,
         check=True,
@@ -164,8 +169,17 @@ def _picture(page: Page, theme: str, path: Path, *, full_page: bool) -> Path:
     return path
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("directory", nargs="?", type=Path, default=ROOT / ".screenshots", help="where they are written")
+    parser.add_argument("names", nargs="*", default=[""], help="only pages whose names begin so")
+    parser.add_argument("--readme", action="store_true", help="only README's two, in .github")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--readme"]:
+    asked = _arguments()
+    if asked.readme:
         readme_pictures(ROOT / ".github")
     else:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".screenshots", tuple(sys.argv[2:]) or ("",))
+        main(asked.directory, tuple(asked.names))
