@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.finding import TONES
+from admin_console.diagnosis.paused import RAMP
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.hub.hub import LiveState
@@ -84,10 +85,11 @@ def parts(
             },
         }
     diagnosis = diagnosis_of(live, topic, stats)
+    banner, ramp = channel_banner(live, diagnosis, role), ramp_text(live, stats)
     return common | {
         "subtitle": _subtitle(stats),
         "chips": chips_of(diagnosis),
-        "banner": channel_banner(live, diagnosis, role),
+        "banner": banner,
         "stats": _stats(diagnosis, live.rings_of(topic_name, name)),
         "tables": {
             "clients": _client_table(stats, role, topic_name, name, diagnosis),
@@ -101,12 +103,13 @@ def parts(
             "has_in_flight": stats.in_flight_count > 0,
             "has_deferred": stats.deferred_count > 0,
             "stopped": bool(stats.fenced or stats.unreadable),
-            "ramping": bool(ramp_text(live, stats)),
+            # The banner says it itself, where nothing graver heads the page.
+            "ramping": bool(ramp) and (banner is None or not banner.cause.startswith(RAMP.name)),
             **quarantine.flags(stats),
         },
         "texts": {
             **panel_texts(live, stats),
-            "ramp": ramp_text(live, stats),
+            "ramp": ramp,
             "in_flight_count": _shown(in_flight, stats.in_flight_count),
             "clients_count": units.number(stats.client_count),
             **quarantine.texts(stats, live.snapshot.taken_at_ns),

@@ -122,7 +122,9 @@ def test_a_resume_says_what_it_releases_and_may_be_slow(client: Client, engine: 
     assert answer["message"].startswith("Resumed orders/billing, slowly at first, for 5m: its depth was")
     assert billing(engine).ramp is not None
     see(engine)
-    assert "Resume fully now" in words(page(client, "/topics/orders/billing/"))
+    channel_page = page(client, "/topics/orders/billing/")
+    assert "Resuming slowly: it delivers ever faster until its ramp ends. It was resumed" in words(channel_page)
+    assert 'data-when="ramping" hidden' in channel_page, "the banner says it: once is enough"
     assert "Resume orders/billing fully now" in words(page(client, RESUME))
     post(client, RESUME)
     assert billing(engine).ramp is None
