@@ -142,7 +142,7 @@ def _redriven_slowly(page: Page) -> None:
 
 
 def _resumed_slowly(page: Page) -> None:
-    if page.get_by_label("Ramp", exact=True).is_visible():
+    if page.get_by_text("Resuming slowly: it delivers").first.is_visible():
         return
     dialog = open_act(page, "Resume…")
     dialog.locator("[name=ramp]").select_option(index=1)
