@@ -1,7 +1,8 @@
 """What the backlog of a channel holds, for the channel's stats: read as far as the disk allows.
 
 Reading never fails: a count that can't be read now is the last known one, any other value is None. While the backlog's
-`stats_sign` stays, what was read last is returned again: stats ask thousands of channels, of which few change.
+`stats_sign` stays, what was read last is returned again, but for the bytes on disk: stats ask thousands of channels, of
+which few change.
 """
 
 from collections.abc import Callable, Hashable
@@ -57,7 +58,10 @@ class BacklogStatsReader:
             sign = None
         known = self._known
         if sign is not None and known is not None and known[0] == sign:
-            return known[1]
+            same = self._with_disk_bytes(known[1])
+            if same is not None:
+                self._known = sign, same
+                return same
         self._known = None
         stats = self._read_all(unreadable)
         # A search for the oldest message that found none, where there are some, goes on at the next look.
@@ -65,6 +69,15 @@ class BacklogStatsReader:
         if sign is not None and is_whole and not stats.unreadable and stats.disk_bytes is not None:
             self._known = sign, stats
         return stats
+
+    def _with_disk_bytes(self, stats: BacklogStats) -> BacklogStats | None:
+        """The same object while they are the same; None when they can't be read. They alone grow with what other topics
+        write into the log: for them nothing else is read again."""
+        try:
+            disk_bytes = self._backlog.disk_bytes()
+        except Exception:
+            return None  # reading all of it says why
+        return stats if disk_bytes == stats.disk_bytes else stats._replace(disk_bytes=disk_bytes)
 
     def _read_all(self, unreadable: str) -> BacklogStats:
         backlog = self._backlog

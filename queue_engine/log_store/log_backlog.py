@@ -162,7 +162,6 @@ class LogBacklog:
             floor,  # with nothing deferred or quarantined the oldest message is the first behind it
             progress.epoch,
             self.quarantine and self.quarantine.stats(),  # the same object while it is the same
-            self._needed.bytes_from(topic, floor),
         )
 
     def disk_bytes(self) -> int:

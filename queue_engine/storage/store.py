@@ -63,8 +63,8 @@ class Backlog(Protocol):
     def deferred_count(self) -> int: ...
 
     def stats_sign(self) -> Hashable | None:
-        """Another value whenever a count, an age, a due time, the disk's bytes or the most attempts may be another one;
-        cheaper than these are. None: they have to be read. Any exception means the same, and is reported."""
+        """Another value whenever a count, an age, a due time or the most attempts may be another one, and cheaper than
+        these; nothing of `disk_bytes`. None: they have to be read. Any exception means the same, and is reported."""
         ...
 
     def quarantine_stats(self) -> QuarantineStats:
