@@ -105,7 +105,9 @@ def _paused_channel(done: Done) -> str:
 def _resumed(done: Done) -> str:
     ramp_ms, ended = done.details.get("ramp_ms"), done.details.get("pause")
     slowly = f", slowly at first, for {format_duration(ramp_ms)}" if ramp_ms else ""
-    text = f"Resumed {done.name}{slowly}: its depth was {done.outcome.depth:,}."
+    depth = done.outcome.depth
+    waited = f"its depth was {depth:,}" if done.channel else f"{counted(depth, 'message')} waited at the topic itself"
+    text = f"Resumed {done.name}{slowly}: {waited}."
     return f"{text} {ended_pause(ended, was_down=done.details['was_down'])}" if ended is not None else text
 
 

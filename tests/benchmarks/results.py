@@ -147,7 +147,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "pipeline_copy": Row("the same rows from Parquet to Parquet (zstd)", _ROWS),
     "pipeline_archive": Row(
-        "archive of the same ten topics, cursors to manifests, beside the line above", _ROWS, 0.4, None, "pipeline_copy"
+        "archive of the same ten topics, cursors to tables, beside the line above", _ROWS, 0.4, None, "pipeline_copy"
     ),
     "pipeline_publish_alone": Row("`log`, `--sync always`: publish, MPUB of 200, without an archive", _PER_S),
     "pipeline_publish": Row(

@@ -141,6 +141,8 @@ def test_a_topic_is_paused_with_an_end_too(client: Client, engine: EngineRunner)
     see(engine)
     assert "Reason: repair." in words(page(client, "/topics/orders/"))
     assert "It releases 0 messages to 1 channel." in words(page(client, "/topics/orders/~unpause/"))
+    answer = post(client, "/topics/orders/~unpause/")
+    assert answer["message"].startswith("Resumed orders: 0 messages waited at the topic itself.")
 
 
 def live_of(pause: Pause | None, *, limit_ms: int = 0, refused: str = "") -> LiveState:
