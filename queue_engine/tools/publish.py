@@ -20,7 +20,8 @@ MESSAGE_BYTES_MAX = 1 << 30
 
 
 class PublishFailedError(PenstockError):
-    """A server did not take a message; the text says how many are published, and to which server the next was not."""
+    """Not all of the input is published: a server did not take a message, or the stop came first. The text says how
+    many are published, and to which server the next was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,10 @@ async def publish(
     counts: Counts,
     stopping: Stopping,
 ) -> None:
-    """Publish until `read` returns b"" or the stop. counts: counts "published", those that every server has taken.
+    """Publish until `read` returns b"". counts: counts "published", those that every server has taken.
 
-    read: called in a thread; returns what there is, waiting for at least one byte. Raises PublishFailedError,
-    DisconnectedError, RefusedError and ValueError.
+    read: called in a thread; returns what there is, waiting for at least one byte. Raises PublishFailedError, also when
+    the stop comes first, DisconnectedError, RefusedError and ValueError.
     """
     producers: list[Producer] = []
     identity = connecting.identity("publish")
@@ -93,8 +94,10 @@ async def publish(
         publishing = _Publishing(options, producers, counts, stop)
         pieces = Pieces(options.delimiter)
         with stopping.calling(stop.set):
-            while not stop.is_set():
+            while True:
                 data = await _read_or_stop(read, stop)
+                if data is None:
+                    raise publishing.stopped()
                 for batch in _batches(pieces.feed(data) if data else pieces.end(), options):
                     await publishing.send(batch)
                 if not data:
@@ -104,8 +107,8 @@ async def publish(
             await producer.close()
 
 
-async def _read_or_stop(read: Callable[[int], bytes], stop: asyncio.Event) -> bytes:
-    """What `read` returns, or b"" once the stop is asked for."""
+async def _read_or_stop(read: Callable[[int], bytes], stop: asyncio.Event) -> bytes | None:
+    """What `read` returns; None once the stop is asked for."""
     loop = asyncio.get_running_loop()
     reading: asyncio.Future[bytes] = loop.create_future()
 
@@ -133,7 +136,7 @@ async def _read_or_stop(read: Callable[[int], bytes], stop: asyncio.Event) -> by
     stopped = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
-        return reading.result() if reading.done() else b""
+        return reading.result() if reading.done() else None
     finally:
         stopped.cancel()
         reading.cancel()
@@ -166,7 +169,7 @@ class _Publishing:
         """Publish a batch to every server at once. Raises PublishFailedError."""
         await self._wait_for_rate(len(batch))
         if self._stop.is_set():
-            return
+            raise self.stopped()
         answers = await asyncio.gather(
             *(self._send_to(producer, batch) for producer in self._producers), return_exceptions=True
         )
@@ -179,6 +182,10 @@ class _Publishing:
             if isinstance(answer, BaseException):
                 raise answer
         self._counts.add("published", len(batch))
+
+    def stopped(self) -> PublishFailedError:
+        done = self._counts["published"]
+        return PublishFailedError(f"stopped before the end of the input: {done:,} published, the rest not")
 
     async def _send_to(self, producer: Producer, batch: list[bytes]) -> None:
         topic, options = self._options.topic, self._options

@@ -170,7 +170,9 @@ def _picture(page: Page, theme: str, path: Path, *, full_page: bool) -> Path:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.browser.screenshots", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("directory", nargs="?", type=Path, default=ROOT / ".screenshots", help="where they are written")
     parser.add_argument("names", nargs="*", default=[""], help="only pages whose names begin so")
     parser.add_argument("--readme", action="store_true", help="only README's two, in .github")

@@ -73,7 +73,7 @@ async def test_a_server_that_is_not_there_is_an_error_before_anything_is_read() 
         await publish(Connecting(), PublishOptions("t", [Node("127.0.0.1", 1)]), read, Counts("published"), Stopping())
 
 
-async def test_a_stop_ends_it_though_nothing_comes(start_engine: StartEngine) -> None:
+async def test_a_stop_ends_it_though_nothing_comes_and_is_no_success(start_engine: StartEngine) -> None:
     engine = start_engine()
     stopping, counts = Stopping(), Counts("published")
     asked = asyncio.Event()
@@ -91,7 +91,10 @@ async def test_a_stop_ends_it_though_nothing_comes(start_engine: StartEngine) ->
     await wait_for_async("the first message", lambda: counts["published"])
     stopping.ask()
     async with asyncio.timeout(15):
-        await running
+        with pytest.raises(
+            PublishFailedError, match=r"^stopped before the end of the input: 1 published, the rest not$"
+        ):
+            await running
     assert counts["published"] == 1
 
 
