@@ -375,7 +375,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def command_line() -> argparse.ArgumentParser:
     """What `penstock pipeline run` takes."""
-    parser = argparse.ArgumentParser("pipeline run", description="Run one job of the data pipeline.")
+    parser = argparse.ArgumentParser("penstock pipeline run", description="Run one job of the data pipeline.")
     parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, housekeeping, or replay-ID")
     parser.add_argument("--once", action="store_true", help="end when it is up to date, instead of going on")
     add_common_options(parser)

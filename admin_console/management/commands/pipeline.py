@@ -40,9 +40,9 @@ _HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", 
 
 class Command(PlainCommand):
     help = (
-        "run JOB runs one job (rollup, compact, archive, replay-ID; --help after it lists its options); worker runs "
-        "all of them, as serve does; convert takes over what earlier versions wrote; status prints what each job is "
-        "doing."
+        "run JOB runs one job (rollup, compact, archive, housekeeping, replay-ID; --help after it lists its options); "
+        "worker runs all of them, as serve does; convert takes over what earlier versions wrote; status prints what "
+        "each job is doing."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

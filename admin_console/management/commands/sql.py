@@ -71,7 +71,7 @@ class Command(PlainCommand):
         )  # fmt: skip
         parser.add_argument(
             "--memory-bytes", type=_whole, metavar="N", default=limits.MEMORY_BYTES,
-            help=f"most memory of the query (default: {limits.MEMORY_BYTES})",
+            help=f"most bytes of memory of the query (default: {limits.MEMORY_BYTES})",
         )  # fmt: skip
 
     def handle(self, **given: Any) -> None:

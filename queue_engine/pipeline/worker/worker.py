@@ -338,7 +338,7 @@ def _end_java(spark: Any) -> None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("pipeline worker", description="Run all jobs of the data pipeline.")
+    parser = argparse.ArgumentParser("penstock pipeline worker", description="Run all jobs of the data pipeline.")
     add_common_options(parser)
     add_option(parser, NICE)
     parser.add_argument(
