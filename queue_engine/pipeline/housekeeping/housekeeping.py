@@ -10,6 +10,8 @@ left at most a file that no commit names. Files stay for `vacuum_ms` after a com
 reads an older version of the table, a replay or a program that is not ours, has that long. Programs outside can't be
 seen, so a reader that takes longer finds files missing.
 
+What goes by its age waits while the clock is far ahead of where it was (trusted_time.py).
+
 On an object store that several servers share, one of them keeps house at a time (lease.py).
 """
 
@@ -33,6 +35,7 @@ from queue_engine.pipeline.housekeeping.report import (
     read_report,
     write_report,
 )
+from queue_engine.pipeline.housekeeping.trusted_time import HOLD_MS, TrustedTime
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
@@ -66,6 +69,7 @@ class Housekeeping:
         self._vacuum_ms = settings.vacuum_ms
         self._lease: HousekeepingLease | None = None
         self._lake_path = Path(context.lake.path)
+        self._time: TrustedTime | None = None
         # Of each topic, what a look found that left nothing to do: the table's version, the hour, the limits.
         self._kept: dict[str, tuple[int, int, ArchiveLimits]] = {}
 
@@ -78,12 +82,16 @@ class Housekeeping:
         started_ms = self._now_ms()
         limits = read_limits(self._lake_path)
         report = self._report()
+        self._time = self._time or TrustedTime(self._context.clock, report.trusted_ms, report.leapt_ms)
+        ahead_ms = self._time.look()
         vacuumed_ms = dict(report.vacuumed_ms or {})
         # Directories of other programs are left alone.
         topics = [one for one in self._tables.storage.directories(ARCHIVE) if is_valid_name(one)]
         run = HousekeepingRun(at_ms=started_ms, tables=len(topics))
         if not self._may_keep():
             return run
+        if ahead_ms:
+            run = replace(run, problems=(_ahead_sentence(ahead_ms),))
         for number, topic in enumerate(topics):
             if self._context.stop.is_set():
                 break
@@ -106,7 +114,7 @@ class Housekeeping:
                 run = replace(run, problems=(*run.problems, f"{GAPS}: {exc}")[:PROBLEMS_KEPT])
         run = replace(run, took_ms=self._now_ms() - started_ms)
         left = {topic: at_ms for topic, at_ms in vacuumed_ms.items() if topic in set(topics)}
-        write_report(self._lake_path, report.after(run, left))
+        write_report(self._lake_path, report.after(run, left, self._time))
         self._context.report(JobState(JOB, WAITING, unit="tables"))
         return run
 
@@ -139,12 +147,19 @@ class Housekeeping:
         if self._kept.get(topic) != (table.refresh(), hour, limits):
             run = self._drop(table, limits, run)
             run, is_settled = self._merge(table, run)
-            if is_settled:
+            if is_settled and not self._is_time_held:
                 self._kept[topic] = (table.version, hour, limits)
-        if self._now_ms() - vacuumed_ms.get(topic, 0) >= VACUUM_EVERY_MS and not self._context.stop.is_set():
+        # A time to come is one of a clock that was ahead.
+        since_ms = self._now_ms() - vacuumed_ms.get(topic, 0)
+        is_due = not 0 <= since_ms < VACUUM_EVERY_MS
+        if is_due and not self._is_time_held and not self._context.stop.is_set():
             run = self._vacuum(table, run)
             vacuumed_ms[topic] = self._now_ms()
         return run
+
+    @property
+    def _is_time_held(self) -> bool:
+        return self._time is not None and self._time.leapt_ms > 0
 
     def _keep_gaps(self, run: HousekeepingRun) -> HousekeepingRun:
         """The table of the gaps has a file for each step with gaps: many become one, and none is dropped."""
@@ -161,12 +176,11 @@ class Housekeeping:
             made_files=run.made_files + 1,
             merged_bytes=run.merged_bytes + sum(one.size for one in files),
         )
-        return self._vacuum(table, run)
+        return run if self._is_time_held else self._vacuum(table, run)
 
     def _drop(self, table: LakeTable, limits: ArchiveLimits, run: HousekeepingRun) -> HousekeepingRun:
-        gone = outdated(
-            files_of(table), self._now_ms(), keep_ms=limits.keep_ms or None, keep_bytes=limits.keep_bytes or None
-        )
+        keep_ms = None if self._is_time_held else limits.keep_ms or None
+        gone = outdated(files_of(table), self._now_ms(), keep_ms=keep_ms, keep_bytes=limits.keep_bytes or None)
         if not gone:
             return run
         known = table.transaction(RETENTION_APP)
@@ -238,6 +252,14 @@ def files_of(table: LakeTable) -> list[ArchivedFile]:
             )
         )
     return found
+
+
+def _ahead_sentence(ahead_ms: int) -> str:
+    ahead_h, hold_min = ahead_ms // HOUR_MS, HOLD_MS // 60_000
+    return (
+        f"the clock is {ahead_h:,} hours ahead of where housekeeping saw it last: nothing is dropped or removed because"
+        f" of its age for {hold_min} minutes; if the server was not off so long, mend its clock"
+    )
 
 
 def _id_base(bound: Mapping[str, Any]) -> int | None:

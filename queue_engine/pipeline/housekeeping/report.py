@@ -1,9 +1,11 @@
 """What housekeeping did, for the Pipeline page: the last runs that changed something, the newest first.
 
-    pipeline/housekeeping.json    {"looked_ms": …, "vacuumed_ms": {"orders": …}, "runs": [{…as HousekeepingRun…}, …]}
+    pipeline/housekeeping.json    {"looked_ms": …, "trusted_ms": …, "leapt_ms": …, "vacuumed_ms": {"orders": …},
+                                   "runs": [{…as HousekeepingRun…}, …]}
 
-looked_ms: when the last run ended, whether it changed anything or not. vacuumed_ms: when a table's removed files were
-last looked for. Derived: without the file, housekeeping looks at every table again.
+looked_ms: when the last run ended, whether it changed anything or not. trusted_ms, leapt_ms: whether the clock is
+believed (trusted_time.py); a file without them has looked_ms and 0. vacuumed_ms: when a table's removed files were last
+looked for. Derived: without the file, housekeeping looks at every table again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from queue_engine.pipeline.housekeeping.trusted_time import TrustedTime
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, write_status_file
 
 FILE_NAME = "housekeeping.json"
@@ -52,11 +55,14 @@ class HousekeepingReport:
     looked_ms: int = 0
     vacuumed_ms: Mapping[str, int] | None = None
     runs: Sequence[HousekeepingRun] = ()
+    trusted_ms: int = 0
+    leapt_ms: int = 0
 
-    def after(self, run: HousekeepingRun, vacuumed_ms: Mapping[str, int]) -> "HousekeepingReport":
+    def after(self, run: HousekeepingRun, vacuumed_ms: Mapping[str, int], time: TrustedTime) -> "HousekeepingReport":
         """The report with one more run; a run that changed nothing is not listed."""
         runs = [run, *self.runs] if run.changed_anything else list(self.runs)
-        return HousekeepingReport(run.at_ms + run.took_ms, vacuumed_ms, tuple(runs[:RUNS_KEPT]))
+        looked_ms = run.at_ms + run.took_ms
+        return HousekeepingReport(looked_ms, vacuumed_ms, tuple(runs[:RUNS_KEPT]), time.known_ms, time.leapt_ms)
 
 
 def read_report(lake_path: Path) -> HousekeepingReport:
@@ -69,7 +75,9 @@ def read_report(lake_path: Path) -> HousekeepingReport:
     try:
         runs = tuple(_run_of({name: value for name, value in one.items() if name in names}) for one in content["runs"])
         vacuumed = {str(name): int(value) for name, value in content["vacuumed_ms"].items()}
-        return HousekeepingReport(int(content["looked_ms"]), vacuumed, runs)
+        looked_ms = int(content["looked_ms"])
+        trusted_ms, leapt_ms = int(content.get("trusted_ms", looked_ms)), int(content.get("leapt_ms", 0))
+        return HousekeepingReport(looked_ms, vacuumed, runs, trusted_ms, leapt_ms)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise BrokenStatusFileError(f"{FILE_NAME} has other fields than it should") from exc
 

@@ -1,5 +1,6 @@
 """Housekeeping of the archive's tables: fewer files with the same messages, limits, and files nobody needs any more."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -41,10 +42,14 @@ class House:
         for number in range(10):
             commit(self.tables, "orders", 10 * number, 10 * number + 10, NOON_MS - DAY_MS + number)
         engine = LogClient("http://127.0.0.1:1")
-        context = JobContext(
+        self.context = JobContext(
             None, self.lake, engine, self.clock, self.stop, lambda _: None, archive=settings or ArchiveSettings()
         )
-        self.keeper = Housekeeping(context, self.tables)
+        self.keeper = self.started_again()
+
+    def started_again(self) -> Housekeeping:
+        """Housekeeping of a process that has just started."""
+        return Housekeeping(self.context, self.tables)
 
     @property
     def orders(self) -> LakeTable:
@@ -198,3 +203,57 @@ def test_the_report_has_the_runs_that_changed_something(house: House):
     report = read_report(house.path)
     assert [run.merged_files for run in report.runs] == [10]
     assert report.looked_ms == house.clock.time_ns() // 1_000_000
+
+
+def test_a_clock_that_is_set_far_ahead_drops_nothing_at_once(tmp_path: Path):
+    house = House(tmp_path, ArchiveSettings(keep_ms=30 * DAY_MS, vacuum_ms=0))
+    with house.lake.lock():
+        house.keeper.run()
+        house.clock.set_back(ms=-400 * DAY_MS)
+        ahead = house.keeper.run()
+        again = house.keeper.run()
+        house.clock.set_back(ms=400 * DAY_MS)
+        house.wait_days(0.1)
+        mended = house.keeper.run()
+
+    assert [run.dropped_rows for run in (ahead, again, mended)] == [0, 0, 0]
+    assert "the clock is 9,600 hours ahead" in ahead.problems[0]
+    assert again.problems == mended.problems == ()
+    assert bodies(house.orders) == bodies_of(0, 100)
+
+
+def test_a_clock_that_is_far_ahead_for_an_hour_is_believed(tmp_path: Path):
+    house = House(tmp_path, ArchiveSettings(keep_ms=30 * DAY_MS))
+    with house.lake.lock():
+        house.keeper.run()
+        house.clock.set_back(ms=-400 * DAY_MS)
+        # Each of them a process of its own, as when they are run by hand.
+        runs = [house.started_again().run(), house.started_again().run()]
+        house.wait_days(1 / 24)
+        runs.append(house.started_again().run())
+
+    assert [run.dropped_rows for run in runs] == [0, 0, 100]
+    assert [len(run.problems) for run in runs] == [1, 0, 0]
+
+
+def test_files_are_removed_again_after_a_run_with_a_clock_ahead(tmp_path: Path):
+    house = House(tmp_path, ArchiveSettings(vacuum_ms=0))
+    with house.lake.lock():
+        house.clock.set_back(ms=-400 * DAY_MS)
+        house.keeper.run()
+        house.clock.set_back(ms=400 * DAY_MS)
+        commit(house.tables, "orders", 100, 110, NOON_MS - DAY_MS)
+        run = house.started_again().run()
+
+    assert run.removed_files > 0
+
+
+def test_a_report_of_an_earlier_version_says_when_the_clock_was_believed(house: House):
+    house.keeper.run()
+    path = house.path / "housekeeping.json"
+    content = json.loads(path.read_text())
+    del content["trusted_ms"], content["leapt_ms"]
+    path.write_text(json.dumps(content))
+
+    report = read_report(house.path)
+    assert (report.trusted_ms, report.leapt_ms) == (content["looked_ms"], 0)

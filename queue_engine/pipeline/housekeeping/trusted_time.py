@@ -1,0 +1,38 @@
+"""When the clock may be believed: what it says decides which messages are too old, and these do not come back.
+
+The clock is compared with what it said at the last look, plus the time that really passed, as far as this process has
+seen it. Ahead of that by more than LEAP_MS it may be wrong, as after a start without network time; or the server was
+off for long. Nothing tells these apart but time: a clock that still says so HOLD_MS later is believed.
+"""
+
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+
+LEAP_MS = 36 * 3_600_000
+HOLD_MS = 3_600_000
+
+
+class TrustedTime:
+    """Follows the wall clock. known_ms and leapt_ms are kept from one process to the next. For one thread.
+
+    known_ms: what the clock said when it was believed last, in Unix ms; 0: nobody knows, and it is believed. leapt_ms:
+    what it said when it was first seen so far ahead; 0 while it is believed.
+    """
+
+    def __init__(self, clock: Clock, known_ms: int, leapt_ms: int) -> None:
+        self.known_ms = known_ms
+        self.leapt_ms = leapt_ms
+        self._clock = clock
+        self._known_ns = clock.monotonic_ns()
+
+    def look(self) -> int:
+        """Compare the clock. Returns how many ms it is ahead when this look is the first to find so, otherwise 0."""
+        now_ms, now_ns = self._clock.time_ns() // NS_PER_MS, self._clock.monotonic_ns()
+        ahead_ms = now_ms - self.known_ms - (now_ns - self._known_ns) // NS_PER_MS if self.known_ms else 0
+        if ahead_ms > LEAP_MS:
+            if not 0 < self.leapt_ms <= now_ms:
+                self.leapt_ms = now_ms
+                return ahead_ms
+            if now_ms - self.leapt_ms < HOLD_MS:
+                return 0
+        self.known_ms, self._known_ns, self.leapt_ms = now_ms, now_ns, 0
+        return 0
