@@ -23,6 +23,7 @@ _CHAINED = ("admin_console", "0003_audit_is_chained")
 
 
 class Command(PlainCommand):
+    uses_data_path = True
     help = "Look at the audit list; the server may go on."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -28,6 +28,7 @@ TOLD_EVERY_S = 1.0
 
 
 class Command(PlainCommand):
+    uses_data_path = True
     help = "Copy the data directory to DIR, which must not exist or be empty; the server may go on."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

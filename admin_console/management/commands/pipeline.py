@@ -39,6 +39,7 @@ _HEADINGS = ("JOB", "STATE", "DONE", "OF", "BEHIND", "ROWS/S", "UPDATED (UTC)", 
 
 
 class Command(PlainCommand):
+    uses_data_path = True
     help = (
         "run JOB runs one job (rollup, compact, archive, housekeeping, replay-ID; --help after it lists its options); "
         "worker runs all of them, as serve does; convert takes over what earlier versions wrote; status prints what "
@@ -51,6 +52,11 @@ class Command(PlainCommand):
 
     def handle(self, **given: Any) -> None:
         if given["what"] == "status":
+            for one in given["rest"]:
+                if one in ("-h", "--help"):
+                    self.print_help(sys.argv[0], "pipeline")
+                    return
+                raise CommandError(f"pipeline status takes no {one[:80]!r}")
             self._print_status(settings.DATA_PATH / "pipeline")
             return
         self.stdout.flush()

@@ -38,6 +38,7 @@ _BODIES, _AUDIT, _PAGES = "topic_messages", "audit", "overview"
 
 
 class Command(PlainCommand):
+    uses_data_path = True
     help = (
         "Ask the archive, the history and the audit list with SQL (duckdb's). Nothing can be changed, and no other "
         "file is read. Names of topics are quoted: select count(*) from \"orders.eu\" where date = '2026-11-22'"

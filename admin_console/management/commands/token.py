@@ -35,6 +35,7 @@ _FIRST = (
 
 
 class Command(PlainCommand):
+    uses_data_path = True
     help = "Make, list and revoke tokens, by which programs publish, consume and administer."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

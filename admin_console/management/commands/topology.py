@@ -22,6 +22,7 @@ VERBS = {
 
 
 class Command(PlainCommand):
+    uses_data_path = True
     help = "Show, check and repair topology.json, while no server runs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

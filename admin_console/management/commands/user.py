@@ -29,6 +29,7 @@ from admin_console.vocabulary.roles import Role
 
 
 class Command(PlainCommand):
+    uses_data_path = True
     help = "Add, list, change and disable the users of the console."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -65,7 +65,17 @@ def test_each_command_has_help(tmp_path: Path, command: str) -> None:
     told = penstock(command, "--help", directory=tmp_path)
     assert told.returncode == 0
     assert f"manage.py {command}" in told.stdout
+    # Every command takes it; those whose data it names say so.
+    reads_data = command in {"audit", "backup", "pipeline", "sql", "token", "topology", "user"}
+    assert ("--data-path names" in told.stdout) == reads_data
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_the_status_of_the_pipeline_has_help_and_takes_no_word(tmp_path: Path) -> None:
+    assert "usage: manage.py pipeline" in penstock("pipeline", "status", "--help", directory=tmp_path).stdout
+    told = refusal(penstock("pipeline", "status", "archive", f"--data-path={tmp_path}", directory=tmp_path))
+    assert "pipeline status takes no 'archive'" in told
 
 
 @pytest.mark.slow(reason="starts processes")
