@@ -262,9 +262,7 @@ def _topic_table(
                     StateCell(_archive_chips(topic, cursor, is_present=key[0] in present)),
                     _archive_progress(topic, cursor),
                     Cell(units.number(cursor.depth), units.exact(cursor.depth)) if cursor else Cell(units.UNKNOWN),
-                    Cell(units.byte_count(topic.bytes), f"{topic.bytes:,} bytes in {topic.file_count:,} files")
-                    if topic
-                    else Cell(units.UNKNOWN),
+                    _size(topic),
                     _range(topic),
                     _offsets(topic),
                     _gaps(topic, cursor),
@@ -305,10 +303,21 @@ def _archive_progress(topic: "ArchivedTopic | None", cursor: "CursorStats | None
         return ProgressCell("Archived", 0, 0, words)
     total = rows + cursor.depth
     return (
-        ProgressCell("Archived", rows, total, words, f"{rows:,} archived, {cursor.depth:,} to archive")
+        ProgressCell(
+            "Archived", rows, total, words, f"{rows:,} rows in the table, {cursor.depth:,} messages to archive"
+        )
         if total
         else ProgressCell("Archived", 0, 0, words)
     )
+
+
+def _size(topic: "ArchivedTopic | None") -> Cell:
+    if topic is None:
+        return Cell(units.UNKNOWN)
+    told = f"{topic.bytes:,} bytes in {units.plural(topic.file_count, 'file')}"
+    if topic.committed_ms:
+        told = f"{told}; version {topic.table_version:,} of the table, committed {moment(topic.committed_ms)} UTC"
+    return Cell(units.byte_count(topic.bytes), told)
 
 
 def _range(topic: "ArchivedTopic | None") -> Cell:
@@ -335,7 +344,8 @@ def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
         for (first, end), reason in sorted(found.items())[-10:]
     )
     if not lost:
-        return Cell("none", told)
+        unused = sum(end - first for first, end in found)
+        return Cell(f"none; {units.plural(unused, 'offset')} unused" if unused else "none", told)
     count = sum(end - first for first, end in lost)
     return Cell(f"{units.plural(len(lost), 'gap')}, {units.plural(count, 'offset')}", told, "danger")
 

@@ -280,6 +280,8 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
         "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets Stop archiving"
     )
     assert '<progress aria-label="Archived" max="3005" value="3000">' in html
+    told = "100,000 bytes in 2 files; version 2 of the table, committed 2026-03-01 14:32:40 UTC"
+    assert f'title="{told}"' in html
     assert row(html, "archived", "gone/9-ff").startswith("gone topic gone 3,000 messages – 97.7 KiB")
     stats = html.split("data-stats")[1].split("</dl>")[0]
     assert "6,000" in stats
@@ -293,7 +295,7 @@ def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browse
     archived_topic(lake, "both", 9, 255, next_offset=1 << 20, gaps=(lost, unused))
     see(engine)
     html = shown(browser)
-    assert row(html, "archived", "killed/8-ff").endswith(" none")
+    assert row(html, "archived", "killed/8-ff").endswith(" none; 1,045,476 offsets unused")
     assert row(html, "archived", "both/9-ff").endswith(" 1 gap, 100 offsets")
     assert 'title="1,000 to 1,099 (retention), 3,100 to 1,048,575 (no messages)"' in html
 

@@ -36,6 +36,10 @@ _WRAPPING = (
     re.compile(r"^Job aborted due to stage failure: Task .*? most recent failure: Lost task .*?\): "),
     re.compile(r"^(?:[a-z][\w$]*\.)+[\w$.]+: "),
 )
+# A traceback of Python's in the midst of Spark's text: its last line, which no space begins, is the error.
+_TRACEBACK = re.compile(
+    r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+((?:\w+\.)*\w+)(?:: (.*))?$", re.MULTILINE
+)
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+$")
 _CALLING = "An error occurred while calling "
 _CAUSED_BY = "Caused by: "
@@ -61,6 +65,10 @@ def sentence_of(error: BaseException) -> str:
     for pattern, sentence in _KNOWN:
         if pattern.search(text):
             return sentence
+    raised = _TRACEBACK.findall(text)
+    if raised:
+        name, said = raised[-1]
+        return _ended(f"An unexpected error, {name.rpartition('.')[2]}{f': {said}' if said else ''}")
     line = _unwrapped(text)
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""

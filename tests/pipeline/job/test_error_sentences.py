@@ -42,6 +42,19 @@ STAGE_FAILED = (
             ),
             "Spark failed: the batch is odd.",
         ),
+        (
+            StreamingQueryException(
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR]"
+                " An error occurred in the user provided function in foreach batch sink. Reason: An exception was raised"
+                " by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+                '  File "<string>", line 644, in _call_proxy\n'
+                "    return_value = getattr(self.pool[obj_id], method)(*params)\n"
+                "                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+                "duckdb.ConversionException: the window [3, 4) is odd\n SQLSTATE: 39000 SQLSTATE: XXKST\n"
+                "=== Streaming Query ===\nCurrent State: ACTIVE\n"
+            ),
+            "An unexpected error, ConversionException: the window [3, 4) is odd.",
+        ),
         (Py4JJavaError(STAGE_FAILED), "Spark failed: the file ends early."),
         (
             Py4JJavaError(f"{STAGE_FAILED}\nCaused by: java.io.IOException: No space left on device"),
