@@ -4,6 +4,7 @@ The engine and Spark are replaced: a step writes the files of its ranges by itse
 """
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +28,11 @@ from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import (
     CommitUnknownError,
     DataFileMissingError,
+    OtherLakeError,
     PipelineError,
     StoreError,
     StoreUnreachableError,
@@ -42,6 +45,7 @@ from tests.support.clock import ManualClock
 SERVER = "5f1c"
 TIME = datetime(2026, 11, 20, 12, tzinfo=UTC)
 REPLAYED_OFFSET = 7
+HOUR_NS = 3_600 * NS_PER_S
 
 
 class FakeEngine:
@@ -111,10 +115,11 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         yield lake
 
 
-def archiver(lake: Lake, engine: FakeEngine, **given: Any) -> Archiver:
+def archiver(lake: Lake, engine: FakeEngine, clock: ManualClock | None = None, **given: Any) -> Archiver:
     spark: Any = SimpleNamespace()
     client: Any = engine
-    return Archiver(JobContext(spark, lake, client, ManualClock(), threading.Event(), lambda _: None), **given)
+    context = JobContext(spark, lake, client, clock or ManualClock(), threading.Event(), lambda _: None)
+    return Archiver(context, **given)
 
 
 def damage(lake: Lake, topic: str) -> None:
@@ -238,3 +243,33 @@ def test_behind_a_table_that_was_moved_away_a_new_one_goes_on(lake: Lake, tmp_pa
     found = archive_of(lake, "a")
     assert found.reasons == [(0, 15, "off"), (7, 8, "replayed")]
     assert found.begin_offset == 0
+
+
+def test_a_step_whose_files_are_too_old_is_made_again_and_each_message_counts_once(lake: Lake) -> None:
+    engine = FakeEngine({"a": 10})
+    clock = ManualClock(time_ns=time.time_ns() + 13 * HOUR_NS)
+    one = archiver(lake, engine, clock)
+    with pytest.raises(DataFileMissingError, match="more than 12 hours ago"):
+        one.run(None)
+    assert engine.offsets == {"a": 0}
+    clock.set_back(ms=13 * HOUR_NS / NS_PER_MS)
+    assert one.run(None) == 9
+    found = archive_of(lake, "a")
+    assert found.bodies == [b"%d" % offset for offset in range(10) if offset != REPLAYED_OFFSET]
+    assert found.reasons == [(7, 8, "replayed")]
+
+
+def test_a_second_lake_is_refused_by_a_sentence_that_names_both(lake: Lake) -> None:
+    engine = FakeEngine({"a": 3, "b": 3})
+    engine.lakes["b"] = "of another server"
+    one = archiver(lake, engine)
+    with pytest.raises(OtherLakeError) as refused:
+        one.run(None)
+    assert str(refused.value) == (
+        f"b is archived to the lake of another server, and {one.target.storage.place} is the lake"
+        f" {one.archives.identity}: start the server with the --lake that it had, or stop archiving the topic and begin"
+        " anew here"
+    )
+    assert engine.offsets == {"a": 3, "b": 0}
+    assert engine.lakes == {"a": one.archives.identity, "b": "of another server"}
+    assert [found.bodies for found in archives(lake)] == [[b"0", b"1", b"2"]]
