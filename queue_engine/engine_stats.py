@@ -95,7 +95,7 @@ class EngineStats:
     @property
     def health(self) -> str:
         """ "OK", or "NOK - " and the reason: something is not on the disk as it should be, or can't be read."""
-        # The log itself reports a full disk, for as long as it is full.
+        # The stores report a full disk, for as long as it is full.
         publish_error = self._workload.publish_error
         if isinstance(publish_error, NoRoomError):
             publish_error = None

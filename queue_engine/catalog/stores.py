@@ -167,8 +167,8 @@ class Stores:
 
     @property
     def refusal(self) -> StorageError | None:
-        """Why publishes to the log are refused, when the disk is full; None while they are accepted."""
-        return self.log.log.refusal if self.log is not None else None
+        """Why publishes are refused, when the disk is full; None while it has room."""
+        return (self.log.log.refusal if self.log is not None else None) or self.disk_queues.room.refusal
 
     def leases_with(self, name: str) -> Leases:
         """The log's leases, of which `name` may be one. Raises LeaseNotFoundError without a log."""

@@ -13,6 +13,7 @@ from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
 from queue_engine.disk_queue.fifo.options import DiskQueueOptions
 from queue_engine.disk_queue.fifo.unread import UnreadDiskQueue, reason_of
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
+from queue_engine.disk_queue.room_trial import RoomTrial
 from queue_engine.disk_queue.run_line import MemoryLimits
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import Clock
@@ -54,6 +55,7 @@ class DiskQueueFolder:
         self.clock = clock
         self.budgets = budgets or MemoryBudgets(options)
         self.limits = MemoryLimits(options.mem_queue_size, self.budgets.queue_bytes_max, self.budgets.queues)
+        self.room = RoomTrial(directory, files, background, clock)
         self._node_id = options.effective_node_id
         self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
         self._used: dict[DiskQueue, None] = {}  # those that waited longest first
@@ -153,6 +155,7 @@ class DiskQueueFolder:
 
     def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
         """Write and close all queues that were given to `close_with_others`, as `close_queues` does."""
+        self.room.call_off()
         queues, self._ending = self._ending, []
         return close_queues(queues, self._directory, self._files, self.clock, how)
 
@@ -178,6 +181,7 @@ class DiskQueueFolder:
 
     def sync_used(self, now_ns: int) -> None:
         """Sync every queue that is due by count or time: a few at once, the others as those are done."""
+        self.room.tick(now_ns)
         if now_ns >= self._close_idle_at_ns:
             self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self._files.budget.begin_idle_pass()

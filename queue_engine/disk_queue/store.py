@@ -15,7 +15,7 @@ from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES
-from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
 from queue_engine.vocabulary.names import is_ephemeral
@@ -74,6 +74,8 @@ class DiskQueueStore:
             else:
                 self._queue.put(batch)
         except StorageError as exc:
+            if isinstance(exc, NoRoomError):
+                self._folder.room.note_refused(exc, batch.body_bytes)
             return failed(exc)
         return DONE
 

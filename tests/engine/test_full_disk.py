@@ -354,3 +354,34 @@ def test_a_full_disk_takes_the_oldest_of_the_trash_and_only_as_much_as_is_needed
     assert outcome.depth == 240
     with pytest.raises(TrashNotFoundError, match="given up for room"):
         engine.trash.restore_trash("orders", trash=entries[0])
+
+
+def test_disk_queues_say_that_the_disk_is_full_for_as_long_as_it_is(tmp_path: Path) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = make_engine(tmp_path, clock, files=files, storage="diskqueue", mem_queue_size=0)
+    for topic in ("orders", "quick#ephemeral"):
+        engine.acts.create_topic(topic)
+    engine.publish("orders", [b"taken"])
+    pass_time(engine, clock, 3_000)
+    for others_publish in (True, False):
+        files.bytes_free = 10_000
+        ticket = engine.publish("orders", [b"x" * 50_000])
+        settle(engine)
+        files.bytes_free = 10_000  # FaultyFiles does not know what a cut gives back
+        assert isinstance(ticket.error, NoRoomError)
+        assert engine.stats.health == f"NOK - {ticket.error}"
+        # What needs no disk says nothing about it, and neither do trials without success.
+        if others_publish:
+            engine.publish("quick#ephemeral", [b"taken"])
+        for _ in range(3):
+            pass_time(engine, clock, 1_000)
+        assert engine.stats.health == f"NOK - {ticket.error}"
+    files.bytes_free = 60_000
+    pass_time(engine, clock, 999)
+    assert engine.stats.health.startswith("NOK - ")
+    # With no publish at all: who balances publishes by the health would send none.
+    pass_time(engine, clock, 1)
+    assert engine.stats.health == "OK"
+    assert not list(tmp_path.glob("room*"))
+    files.heal()
+    engine.close()

@@ -5,6 +5,7 @@ read brought. It belongs to the engine's thread; syncs happen on the worker (see
 and what is promised, are in the README beside this file.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from queue_engine.disk_queue.fifo.reader import PEEK_CHUNK_BYTES, DiskQueueReade
 from queue_engine.disk_queue.fifo.sync import QueueGeneration, SyncJob, WrittenFile, remove_file
 from queue_engine.disk_queue.fifo.writer import DiskQueueWriter
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
-from queue_engine.vocabulary.errors import ClosedError, StorageError
+from queue_engine.vocabulary.errors import ClosedError, NoRoomError, StorageError
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, failed, follow
 
 logger = logging.getLogger(__name__)
@@ -180,7 +181,8 @@ class DiskQueue:
             parts = self._writer.append(records, sizes)
         except OSError as exc:
             path = self._own.path(self._writer.file)
-            raise StorageError(f"cannot write {len(records)} bytes to {path}: {exc.strerror}") from exc
+            kind = NoRoomError if exc.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+            raise kind(f"cannot write {len(records)} bytes to {path}: {exc.strerror}") from exc
         for number, count in parts:
             self._counts.add(number, count)
         self._changed(len(sizes))

@@ -100,6 +100,8 @@ class FaultyFiles(Files):
     def close(self, fd: int) -> None:
         assert fd in self.open_fds, f"descriptor {fd} is closed twice"
         self.open_fds.discard(fd)
+        if self.bytes_free is not None and not (status := os.fstat(fd)).st_nlink:
+            self.bytes_free += status.st_size  # the last that held a file without a name
         super().close(fd)
         self._meet("close")
 
