@@ -44,9 +44,10 @@ STAGE_FAILED = (
         ),
         (
             StreamingQueryException(
-                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR]"
-                " An error occurred in the user provided function in foreach batch sink. Reason: An exception was raised"
-                " by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+                "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch "
+                "sink. Reason: An exception was raised by the Python Proxy. Return Message: "
+                "Traceback (most recent call last):\n"
                 '  File "<string>", line 644, in _call_proxy\n'
                 "    return_value = getattr(self.pool[obj_id], method)(*params)\n"
                 "                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
