@@ -2,8 +2,10 @@
 
 The backup command leaves a request in the data directory (drawn in `disk/backup_files.py`), so only users with access
 to that directory can make one. The background threads pause between two jobs and the engine's thread links the files,
-so all files are of one moment: they are as a kill would leave them. Messages that disk queues have in memory are
-written beside them, as a clean stop does. The staged files are removed when the request was not touched for LEASE_NS.
+so all files are of one moment: they are as a kill would leave them. Of the pipeline's tables, which can have very many
+files, the engine's thread notes the versions, and another thread links the files. Messages that disk queues have in
+memory are written beside them, as a clean stop does. The staged files are removed when the request was not touched for
+LEASE_NS.
 """
 
 import contextlib
@@ -72,7 +74,7 @@ class _Backup:
     touched: int  # the request file's modification time
     ends_ns: int
     others: dict[str, int]  # the other requests, and their times
-    writer: threading.Thread | None = None  # writes what disk queues have in memory
+    writer: threading.Thread | None = None  # links tables, writes what disk queues have in memory
     error: Exception | None = None  # of the writer
     is_over: bool = False
 
@@ -208,6 +210,7 @@ class Backups:
 
         def write() -> None:
             try:
+                staging.take_tables(lambda: one.is_over)
                 for copy in copies:
                     if one.is_over:
                         return

@@ -2,7 +2,8 @@
 
 A file that only grows, or is only replaced as a whole, gets a second name (a hard link) in the staging directory, and
 its length is noted: bytes appended later are not copied. The few files that are written in their midst are small, and
-are read at once. Consume queues and checkpoints are derived from the log; a start rebuilds them.
+are read at once. Consume queues and checkpoints are derived from the log; a start rebuilds them. The pipeline's tables
+have rules of their own (backup_tables.py).
 
     DATA/backup-staging/ID.request            a backup command's request; the command touches it while it runs
     DATA/backup-staging/ID.error              one sentence: why there is no backup
@@ -17,9 +18,20 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
+from queue_engine.disk.backup_tables import (
+    HINT,
+    LOG,
+    NotedTable,
+    data_files,
+    has_checkpoint,
+    hinted_version,
+    is_whole,
+    log_names,
+    noted_table,
+)
 from queue_engine.vocabulary.errors import StorageError
 
 DIRECTORY = "backup-staging"
@@ -36,7 +48,11 @@ _NOT_KEPT = (DIRECTORY, "static", INCOMPLETE_NAME, COMPLETE_NAME, DATABASE_NAME,
 _PIPELINE = "pipeline"
 # Left out of the walk at that moment: the pipeline has rules of its own; queues are derived, with a folder a topic.
 _NOT_LOOKED_IN = (_PIPELINE, "log/queues", "samples/queues", "log/keys")
-_DERIVED = re.compile(r"(?:log|samples)/(?:queues/.*|keys/.*|checkpoint|progress/reserve)")
+_DERIVED = re.compile(
+    r"(?:log|samples)/(?:queues/.*|keys/.*|checkpoint|progress/reserve)|pipeline/(?:checkpoints|staging)/.*"
+)
+# A table whose log another process shortens is listed again so often.
+_TRIES = 5
 _LINKED = re.compile(
     r"(?:log|samples)/(?:segments/.*|quarantine/.*|progress/.*\.index(?:\.unread\d+)?)|pipeline/.*|.*\.bad"
 )
@@ -74,17 +90,22 @@ def wanted_files(directory: str, *, is_running: bool, below: str = "", left_out:
     is_running: a server changes the files: derived files are left out, and disk queues, whose files the server writes
     for the backup. below: look in this folder of it alone. left_out: folders that are not looked in.
     """
+    without = {*_NOT_KEPT, *left_out}
     for folder, folders, names in os.walk(os.path.join(directory, below)):
         inside = os.path.relpath(folder, directory)
         prefix = "" if inside == "." else f"{inside}/"
-        folders[:] = [name for name in folders if f"{prefix}{name}" not in (*_NOT_KEPT, *left_out)]
+        folders[:] = [name for name in folders if f"{prefix}{name}" not in without]
         for name in names:
             path = f"{prefix}{name}"
             if path in _NOT_KEPT or path.startswith(f"{DATABASE_NAME}-") or name.endswith(".tmp"):
                 continue
             if is_running and (_DERIVED.fullmatch(path) or (_QUEUE_FILE.fullmatch(path) and not path.endswith(".bad"))):
                 continue
-            if stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):
+            try:
+                mode = os.lstat(os.path.join(folder, name)).st_mode
+            except FileNotFoundError:
+                continue  # another process removed it
+            if stat.S_ISREG(mode):
                 yield path
 
 
@@ -96,14 +117,27 @@ class Staging:
         self.directory = os.path.join(data_path, DIRECTORY, name)
         self.files_path = os.path.join(self.directory, FILES)
         self._lengths: dict[str, int] = {}
+        self._tables: list[NotedTable] = []
+        self._made: set[str] = set()
         os.makedirs(self.files_path, mode=0o700)
 
     def take(self, log_ends: Mapping[str, int]) -> None:
-        """Take all files as they are now, but for disk queues. log_ends: by each log's directory in the data directory,
-        the position at which its copy ends. Raises OSError."""
+        """Take all files as they are now, but for disk queues and tables. log_ends: by each log's directory in the data
+        directory, the position at which its copy ends. Raises OSError."""
         for path in wanted_files(self._data_path, is_running=True, left_out=_NOT_LOOKED_IN):
             self._take_one(path, log_ends)
         self._take_pipeline()
+
+    def take_tables(self, is_over: Callable[[], bool]) -> None:
+        """Take the pipeline's tables as they were at `take`. The engine may go on. is_over: nobody needs them any more.
+        Raises OSError."""
+        for table in self._tables:
+            self._take_log(table)
+            for path in data_files(self._data_path, table.path):
+                if is_over():
+                    return
+                # Gone: no commit of the last day needs it.
+                self._link_if_there(path)
 
     def _take_one(self, path: str, log_ends: Mapping[str, int]) -> None:
         log, _, rest = path.partition("/segments/")
@@ -117,28 +151,43 @@ class Staging:
             self._read_now(path)
 
     def _take_pipeline(self) -> None:
-        """Take the pipeline's files. Its worker is a process of its own: its files never change, but some replace
-        others. So this is tried again when the listing differs before and after."""
-        for _ in range(10):
-            before = self._pipeline_listing()
-            for path in before:
-                try:
-                    self.link(path)
-                except FileNotFoundError:
-                    break
-            if self._pipeline_listing() == before:
-                return
-            for path in before:
-                if self._lengths.pop(path, None) is not None:
-                    os.unlink(os.path.join(self.files_path, path))
-        raise OSError("the pipeline's files changed during each of 10 tries")
+        """Take the pipeline's files beside its tables. Its worker is a process of its own, which only replaces them
+        as a whole or removes them."""
+        for folder, folders, _ in os.walk(os.path.join(self._data_path, _PIPELINE)):
+            if LOG in folders:
+                self._tables.append(noted_table(self._data_path, os.path.relpath(folder, self._data_path)))
+                folders.clear()
+        tables = tuple(table.path for table in self._tables)
+        for path in wanted_files(self._data_path, is_running=True, below=_PIPELINE, left_out=tables):
+            self._link_if_there(path)
 
-    def _pipeline_listing(self) -> dict[str, tuple[int, int]]:
-        found: dict[str, tuple[int, int]] = {}
-        for path in wanted_files(self._data_path, is_running=True, below=_PIPELINE):
-            status = os.lstat(os.path.join(self._data_path, path))
-            found[path] = (status.st_ino, status.st_mtime_ns)
-        return found
+    def _take_log(self, table: NotedTable) -> None:
+        """Take a table's log up to the noted version. A log that has a gap all the time is damaged, and taken as it
+        is."""
+        log = f"{table.path}/{LOG}"
+        version = table.version
+        for tries_left in reversed(range(_TRIES)):
+            names = log_names(os.path.join(self._data_path, log), version)
+            taken = [name for name in names if self._link_if_there(f"{log}/{name}")]
+            if HINT in taken and not has_checkpoint(taken, hinted_version(os.path.join(self.files_path, log))):
+                self._leave_out(f"{log}/{HINT}")
+                taken.remove(HINT)
+            if is_whole(taken) or not tries_left:
+                return
+            for name in taken:
+                self._leave_out(f"{log}/{name}")
+            version = None
+
+    def _link_if_there(self, path: str) -> bool:
+        try:
+            self.link(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _leave_out(self, path: str) -> None:
+        del self._lengths[path]
+        os.unlink(os.path.join(self.files_path, path))
 
     def link(self, path: str, length_max: int | None = None) -> None:
         """Give a file a second name here, and note its length, at most `length_max`. Raises OSError."""
@@ -175,7 +224,10 @@ class Staging:
 
     def _place(self, path: str) -> str:
         place = os.path.join(self.files_path, path)
-        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        folder = os.path.dirname(place)
+        if folder not in self._made:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._made.add(folder)
         return place
 
     def finish(self) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,25 @@ def test_all_that_an_engine_holds_is_in_the_copy_and_nothing_later(bench: Bench,
         message.body for message in bench.client.sink.received[:3]
     }
     copy.close()
+    bench.engine.close()
+
+
+def test_tables_are_taken_while_the_engine_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = bench.path / "pipeline/archive/t/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("{}")
+    threads: list[str] = []
+    link = os.link
+
+    def note(path: str, *args: object, **kwargs: object) -> None:
+        if "_delta_log" in path:
+            threads.append(threading.current_thread().name)
+        link(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "link", note)
+    bench.ask()
+    assert dict(read_list(str(bench.staged)) or [])[f"pipeline/archive/t/_delta_log/{0:020d}.json"] == 2
+    assert threads == ["penstock-backup"]
     bench.engine.close()
 
 
