@@ -1,10 +1,12 @@
 """Writes the messages of topics to files, and finishes them once they are on the disk."""
 
 import asyncio
+import contextlib
+import errno
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -99,7 +101,7 @@ class ToFile:
         )
         unsynced = _Unsynced(TopicFile(topic, options.layout, lambda: datetime.now(UTC)), self.counts)
         async with subscription:
-            with stopping.calling(subscription.stop):
+            with stopping.calling(subscription.stop), _naming(unsynced.file, options.layout):
                 receiving = asyncio.ensure_future(subscription.receive_all())
                 try:
                     while True:
@@ -119,6 +121,20 @@ class ToFile:
                     receiving.cancel()
                 await unsynced.finish()
                 await asyncio.to_thread(unsynced.file.close)
+
+
+@contextlib.contextmanager
+def _naming(file: TopicFile, layout: FileLayout) -> Iterator[None]:
+    """Have an error of the disk name the file, and say what becomes of the messages."""
+    try:
+        yield
+    except OSError as exc:
+        path = exc.filename or file.path or layout.output_dir
+        raise OSError(
+            exc.errno or errno.EIO,
+            f"{exc.strerror or exc}. What was not synced is not finished: it comes again at the next start",
+            path,
+        ) from exc
 
 
 class _Unsynced:

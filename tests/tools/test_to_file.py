@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,54 @@ async def test_a_file_is_finished_when_its_time_is_over_though_nothing_comes(
     await wait_for_async("the file", lambda: lines_in(done) == [b"one"])
     stopping.ask()
     await running
+
+
+@pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("flags", [(), ("--gzip", "--gzip-level=1")], ids=["plain", "gzip"])
+def test_a_disk_that_refuses_ends_it_with_its_name_and_nothing_is_missing(
+    engine: RunningEngine, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    bodies = [b"%04d" % number + os.urandom(20).hex().encode() for number in range(1_000)]
+    publish(engine, bodies)
+    command = [
+        sys.executable, str(ROOT / "manage.py"), "to_file", "--topic", "t", "--channel", "f",
+        "--output-dir", str(tmp_path), "--nsqd-tcp-address", f"127.0.0.1:{engine.tcp_port}",
+        "--max-in-flight", "100", "--sync-interval", "50ms", "--filename-format", "<TOPIC><REV>.log", *flags,
+    ]  # fmt: skip
+    # The limit would cut off the files of compiled modules, too.
+    environment = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def written() -> list[bytes]:
+        return [line for path in tmp_path.glob("t*.log*") for line in _whole_lines(path)]
+
+    # To the program a limit of the size is a disk that takes a part of a write, and then refuses: here at a sync, since
+    # all that may be in flight fits into the buffer.
+    limited = ["sh", "-c", 'ulimit -f 16 && exec "$@"', "sh", *command]
+    first = subprocess.run(limited, env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert first.returncode == 2
+    assert f"penstock: {tmp_path}/t.log" in first.stderr
+    assert "File too large. What was not synced is not finished: it comes again at the next start" in first.stderr
+    wait_for("the rest to wait again", lambda: engine.channel_stats("t", "f")["in_flight_count"] == 0)
+    left = engine.channel_stats("t", "f")["depth"]
+    assert 0 < 1_000 - left <= len(set(written()) & set(bodies))
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as second:
+        wait_for("all to be finished", lambda: engine.channel_stats("t", "f")["depth"] == 0)
+        second.send_signal(signal.SIGTERM)
+    assert second.returncode == 0
+    assert set(bodies) <= set(written())
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file that may be torn, a gzip file too."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        lines, rest = b"", data
+        while rest:
+            member = zlib.decompressobj(wbits=31)
+            lines += member.decompress(rest)
+            rest = member.unused_data
+        data = lines
+    return data.split(b"\n")[:-1]
 
 
 @pytest.mark.slow(reason="starts and kills processes")
