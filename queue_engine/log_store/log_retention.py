@@ -14,8 +14,12 @@ from queue_engine.log_store.log_files import LogFiles
 from queue_engine.log_store.log_settings import LogSettings
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.trusted_time import HOLD_MS, TrustedTime
 
 logger = logging.getLogger(__name__)
+
+# A clock that leaps forward by more than this, or at a start is as much ahead of the newest record, may be wrong.
+LEAP_MS = 3_600_000
 
 
 class LogRetention:
@@ -36,16 +40,29 @@ class LogRetention:
         self._topics = topics
         self._retention_ns = settings.retention_ms * NS_PER_MS
         self._retention_bytes = settings.retention_bytes
+        self._time = TrustedTime(self._clock, log.last_time_ns // NS_PER_MS, leap_ms=LEAP_MS)
         self.is_frozen = False  # a backup copies segments: no holes are punched
         self._puncher = HolePuncher(log_files, topics)
 
     def tick(self, now_ns: int) -> int:
         """Remove and punch what is due; returns how many segments were removed. now_ns: monotonic. Raises StorageError
         when a consume queue can't be read."""
+        self._look_at_the_clock()
         removed = 0 if self._puncher.is_punching else self.remove_unneeded()
         if not self.is_frozen and self._puncher.is_due(now_ns):
             self._puncher.look(self.punchable(), now_ns, is_full=self._log.is_full)
         return removed
+
+    def _look_at_the_clock(self) -> None:
+        """What goes by its age does not come back."""
+        ahead_ms = self._time.look()
+        if ahead_ms and self._retention_ns:
+            logger.warning(
+                "the clock is %.1f hours ahead of where it was: the log removes nothing by its age for %d minutes; "
+                "if it is wrong, mend it",
+                ahead_ms / 3_600_000,
+                HOLD_MS // 60_000,
+            )
 
     def remove_unneeded(self) -> int:
         """Remove the oldest segments that nothing needs and retention does not keep; returns how many.
@@ -118,9 +135,10 @@ class LogRetention:
             return unneeded
         size = sum([one.end - one.position for one in self._segments.list if one.is_sealed])
         now_ns = self._clock.time_ns()
+        ages_count = self._retention_ns > 0 and not self._time.leapt_ms
         past: list[SegmentInfo] = []
         for segment in unneeded:
-            is_old = self._retention_ns and now_ns - self._written_ns(segment) > self._retention_ns
+            is_old = ages_count and now_ns - self._written_ns(segment) > self._retention_ns
             is_too_much = self._retention_bytes and size > self._retention_bytes
             if not (is_old or is_too_much):
                 break

@@ -10,7 +10,7 @@ left at most a file that no commit names. Files stay for `vacuum_ms` after a com
 reads an older version of the table, a replay or a program that is not ours, has that long. Programs outside can't be
 seen, so a reader that takes longer finds files missing.
 
-What goes by its age waits while the clock is far ahead of where it was (trusted_time.py).
+What goes by its age waits while the clock is far ahead of where it was (vocabulary/trusted_time.py).
 
 On an object store that several servers share, one of them keeps house at a time (lease.py).
 """
@@ -35,7 +35,6 @@ from queue_engine.pipeline.housekeeping.report import (
     read_report,
     write_report,
 )
-from queue_engine.pipeline.housekeeping.trusted_time import HOLD_MS, TrustedTime
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
@@ -46,6 +45,7 @@ from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PipelineError
 from queue_engine.vocabulary.names import is_valid_name
+from queue_engine.vocabulary.trusted_time import HOLD_MS, TrustedTime
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@
                                    "runs": [{…as HousekeepingRun…}, …]}
 
 looked_ms: when the last run ended, whether it changed anything or not. trusted_ms, leapt_ms: whether the clock is
-believed (trusted_time.py); a file without them has looked_ms and 0. vacuumed_ms: when a table's removed files were last
-looked for. Derived: without the file, housekeeping looks at every table again.
+believed (vocabulary/trusted_time.py); a file without them has looked_ms and 0. vacuumed_ms: when a table's removed
+files were last looked for. Derived: without the file, housekeeping looks at every table again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.housekeeping.trusted_time import TrustedTime
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, write_status_file
+from queue_engine.vocabulary.trusted_time import TrustedTime
 
 FILE_NAME = "housekeeping.json"
 FILE_BYTES_MAX = 4 << 20

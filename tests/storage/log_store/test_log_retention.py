@@ -67,6 +67,41 @@ def test_what_is_finished_is_kept_for_as_long_as_it_shall_be(tmp_path: Path) -> 
     assert bench.topic.oldest_offset > 0
 
 
+@pytest.mark.parametrize("when", ["while it runs", "before a start"])
+def test_a_clock_far_ahead_removes_nothing_by_its_age_until_it_has_said_so_for_an_hour(
+    tmp_path: Path, when: str
+) -> None:
+    bench = Bench(tmp_path, segment_bytes=4_096, retention_ms=100_000_000)
+    channel = bench.topic.open_channel("c", 7)
+    for number in range(50):
+        bench.publish(b"%d" % number * 100)
+    list(everything(channel))
+
+    def tick() -> None:
+        bench.log.retention.tick(bench.clock.monotonic_ns())
+
+    tick()
+    if when == "while it runs":
+        bench.clock.set_back(ms=-200_000_000)
+    else:
+        bench.clock.set_back(ms=-200_000_000)
+        bench.restart({7: 0})
+    for _ in range(59):
+        tick()
+        bench.clock.advance(ms=60_000)
+    assert bench.topic.oldest_offset == 0
+    bench.clock.set_back(ms=200_000_000)
+    tick()
+    bench.clock.set_back(ms=-200_000_000)
+    tick()
+    bench.clock.advance(ms=3_599_999)
+    tick()
+    assert bench.topic.oldest_offset == 0
+    bench.clock.advance(ms=1)
+    tick()
+    assert bench.topic.oldest_offset > 0
+
+
 def test_what_is_finished_is_kept_until_it_is_too_much(tmp_path: Path) -> None:
     bench = Bench(tmp_path, segment_bytes=4_096, retention_bytes=10_000)
     channel = bench.topic.open_channel("c", 7)

@@ -1,7 +1,7 @@
 """When the clock may be believed: what it says decides which messages are too old, and these do not come back.
 
 The clock is compared with what it said at the last look, plus the time that really passed, as far as this process has
-seen it. Ahead of that by more than LEAP_MS it may be wrong, as after a start without network time; or the server was
+seen it. Ahead of that by more than `leap_ms` it may be wrong, as after a start without network time; or the server was
 off for long. Nothing tells these apart but time: a clock that still says so HOLD_MS later is believed.
 """
 
@@ -18,17 +18,18 @@ class TrustedTime:
     what it said when it was first seen so far ahead; 0 while it is believed.
     """
 
-    def __init__(self, clock: Clock, known_ms: int, leapt_ms: int) -> None:
+    def __init__(self, clock: Clock, known_ms: int, leapt_ms: int = 0, *, leap_ms: int = LEAP_MS) -> None:
         self.known_ms = known_ms
         self.leapt_ms = leapt_ms
         self._clock = clock
+        self._leap_ms = leap_ms
         self._known_ns = clock.monotonic_ns()
 
     def look(self) -> int:
         """Compare the clock. Returns how many ms it is ahead when this look is the first to find so, otherwise 0."""
         now_ms, now_ns = self._clock.time_ns() // NS_PER_MS, self._clock.monotonic_ns()
         ahead_ms = now_ms - self.known_ms - (now_ns - self._known_ns) // NS_PER_MS if self.known_ms else 0
-        if ahead_ms > LEAP_MS:
+        if ahead_ms > self._leap_ms:
             if not 0 < self.leapt_ms <= now_ms:
                 self.leapt_ms = now_ms
                 return ahead_ms
