@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from queue_engine.client.http_json import HttpJson, HttpRefusedError, UnreachableError, list_in
 from queue_engine.tools.connecting import Connecting
@@ -40,7 +40,7 @@ class Figures:
             self.by_name[name] = self.by_name.get(name, 0) + (value if type(value) is int else 0)
         clients = found.get("client_count")
         if type(clients) is not int:
-            clients = len(found.get("clients") or ())
+            clients = len(list_in(found, "clients"))
         self.consumers += clients
 
     @property
@@ -59,14 +59,21 @@ def add_answer(table: Table, document: Any, topic: str = "", channel: str = "") 
         if not isinstance(found, dict):
             continue
         name = found.get("topic_name")
-        if not isinstance(name, str) or topic not in ("", name):
+        if not _is_name(name) or topic not in ("", name):
             continue
-        channels = [one for one in found.get("channels") or () if isinstance(one, dict)]
+        channels = [
+            one for one in list_in(found, "channels") if isinstance(one, dict) and _is_name(one.get("channel_name"))
+        ]
         for one in channels:
-            if channel in ("", one.get("channel_name")):
-                table.setdefault((name, str(one.get("channel_name"))), Figures()).add(one)
+            if channel in ("", one["channel_name"]):
+                table.setdefault((name, one["channel_name"]), Figures()).add(one)
         if not channels and not channel:
             table.setdefault((name, ""), Figures()).add(found)
+
+
+def _is_name(value: Any) -> TypeGuard[str]:
+    """Whether it can be shown: what comes from a server could steer the terminal otherwise."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def rows_of(table: Table, before: Table, passed_s: float) -> list[tuple[str, ...]]:
@@ -178,7 +185,7 @@ def _http_urls_in(document: Any) -> list[str]:
         if not isinstance(producer, dict):
             continue
         host, port = producer.get("broadcast_address"), producer.get("http_port")
-        if isinstance(host, str) and host and type(port) is int and 0 < port < 65536:
+        if _is_name(host) and host and type(port) is int and 0 < port < 65536:
             shown = f"[{host}]" if ":" in host else host
             found.append(f"http://{shown}:{port}")
     return found

@@ -32,11 +32,33 @@ def test_servers_are_added_up() -> None:
     ]
 
 
-@pytest.mark.parametrize("strange", [None, [], {}, {"topics": [None, {"topic_name": 3}]}, {"topics": {"a": 1}}])
+@pytest.mark.parametrize(
+    "strange",
+    [
+        None,
+        [],
+        {},
+        {"topics": [None, {"topic_name": 3}]},
+        {"topics": {"a": 1}},
+        {"topics": [{"topic_name": "\x1b[2J"}]},
+        {"topics": [{"topic_name": "\ud800"}]},
+    ],
+)
 def test_strange_answers_add_nothing(strange: object) -> None:
     table: Table = {}
     add_answer(table, strange)
     assert table == {}
+
+
+def test_strange_parts_of_an_answer_are_left_out() -> None:
+    table: Table = {}
+    strange = {"channel_name": "c", "clients": 5, "client_count": "5", "depth": "5", "message_count": 1}
+    channels = [strange, 5, {"channel_name": 5}, {"channel_name": "\n"}]
+    add_answer(table, {"topics": [{"topic_name": "t", "channels": channels}, {"topic_name": "u", "channels": 5}]})
+    assert [row[:3] + row[6:7] + row[9:10] for row in rows_of(table, {}, 0.0)] == [
+        ("t", "c", "0", "1", "0"),
+        ("u", "(none)", "0", "0", "0"),
+    ]
 
 
 def test_rates_are_of_what_came_and_what_is_done() -> None:
