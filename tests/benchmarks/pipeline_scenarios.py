@@ -1,5 +1,5 @@
-"""Scenarios of the data pipeline: its readers and its archive beside Parquet, publishing meanwhile, the history, the
-worker."""
+"""Scenarios of the data pipeline: its readers and its archive beside Parquet, publishing meanwhile, queries of the
+archive, the history, the worker."""
 
 import shutil
 import statistics
@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from queue_engine.pipeline.job.state import RUNNING, read_states
 from queue_engine.pipeline.variables import MASTER_VARIABLE
-from tests.benchmarks import history, worker
+from tests.benchmarks import history, queryable, worker
 from tests.benchmarks.log_scenarios import beside
 from tests.benchmarks.scenarios import Figures, publish_rate, topic_with
 from tests.benchmarks.spark_topics import MASTER, OPTIONS, SparkTopics
@@ -126,6 +126,26 @@ class PipelinePublish:
 def _is_archiving(lake_path: Path) -> bool:
     state = read_states(lake_path).by_name.get("archive")
     return state is not None and state.state == RUNNING and state.done < state.total
+
+
+class PipelineQueryable:
+    """PUB to the end of the query that returns the message, on a server of its own with its worker."""
+
+    name = "pipeline_queryable"
+    options = OPTIONS
+
+    def __init__(self, *, seconds: int) -> None:
+        self._seconds = seconds
+
+    def penstock(self, server: ServerProcess) -> Figures:
+        with beside(server, options=queryable.OPTIONS) as own:
+            own.start()
+            figures = queryable.measure(own, own.data_path, self._seconds)
+            own.stop()
+        return figures
+
+    def redis(self, directory: Path) -> Figures:
+        return {}
 
 
 class PipelineHistory:

@@ -153,6 +153,13 @@ ROWS: Mapping[str, Row] = {
     "pipeline_publish": Row(
         "the same while the worker archives, beside the line above", _PER_S, 0.7, None, "pipeline_publish_alone"
     ),
+    "queryable_s": Row(
+        "archive of a topic that gets a message a second: PUB to the end of a SQL query that returns it",
+        "s",
+        at_most=60,
+    ),
+    "queryable_most_s": Row("the same, the slowest of 60 messages", "s"),
+    "queryable_first_s": Row("the same, a message that finds no worker running", "s"),
     "history_query_ms": Row(
         "history of 500 channels: one of them, 24 hours by minutes, closed days, duckdb", "ms", at_most=15
     ),

@@ -27,6 +27,7 @@ from tests.benchmarks.pipeline_scenarios import (
     PipelineArchive,
     PipelineHistory,
     PipelinePublish,
+    PipelineQueryable,
     PipelineReads,
     PipelineWorker,
 )
@@ -52,6 +53,7 @@ PIPELINE: Sequence[Scenario] = (
     PipelineReads(SPARK_TOPICS),
     PipelineArchive(SPARK_TOPICS),
     PipelinePublish(SPARK_TOPICS, seconds=5),
+    PipelineQueryable(seconds=60),
     PipelineHistory(days=30, channels=500, requests=41),
     PipelineWorker(rest_s=60, idle_s=120),
 )
