@@ -1,6 +1,6 @@
 """Parts of sentences about acts: numbers with their nouns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from admin_console.vocabulary import units
@@ -17,6 +17,16 @@ def counted(number: int, noun: str) -> str:
 def and_list(parts: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def said_once(reasons: Iterable[str]) -> list[str]:
+    """Reasons as sentences. Those that begin alike up to the colon share one: `Topic old has storage kind diskqueue:
+    only the log keeps keys; only the log can be rewound.`"""
+    rests: dict[str, dict[str, None]] = {}
+    for reason in filter(None, reasons):
+        what, colon, rest = reason.removesuffix(".").partition(": ")
+        rests.setdefault(f"{what[:1].upper()}{what[1:]}{colon}", {})[rest] = None
+    return [f"{what}{'; '.join(known)}." for what, known in rests.items()]
 
 
 def message_counts(depth: int, in_flight: int, deferred: int, quarantined: int = 0) -> str:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError, record_look, require_room
 from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, ReadRefusedError, get_gateway
-from admin_console.gateway.sentences import counted
+from admin_console.gateway.sentences import counted, said_once
 from admin_console.messages import bodies
 from admin_console.messages.asked import SORTS, Asked, asked_of, is_message_id, is_offset
 from admin_console.messages.lines import MessageLine, columns_of, facts_of, now_ns
@@ -200,8 +200,15 @@ def _acts(request: CheckedRequest, place: Place, state: State | None) -> dict[st
         "acts": offered,
         "row_act": can.get(likely_act(state.name)),
         "file_url": reverse("message_file", args=(place.topic, place.channel)) if request.may["message_file"] else "",
-        "why_nots": " ".join(dict.fromkeys(as_sentence(act.why_not) for act in offered if act.why_not)),
+        "why_nots": _why_nots(request, place, offered),
     }
+
+
+def _why_nots(request: CheckedRequest, place: Place, offered: Sequence[OfferedAct]) -> str:
+    """The reasons of the disabled acts for readers without a pointer, each said once."""
+    reasons = {act.name: place.why_not(act.name) for act in offered}
+    role_line = request.why_not.line({act.name: act.verb for act in offered if not reasons[act.name]})
+    return " ".join([*([role_line] if role_line else []), *said_once(reasons.values())])
 
 
 def read_one(place: Place, message: str) -> OneMessage:

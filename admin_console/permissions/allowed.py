@@ -1,6 +1,6 @@
 """What the user of a request may do, for templates: which buttons work, and why the others do not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from django.http import HttpRequest
 
@@ -44,18 +44,17 @@ class WhyNot:
             return ""
         return f"Needs the role {least}; yours is {self._role}."
 
-    def line(self, url_names: Sequence[str]) -> str:
-        """One sentence for several acts, by their verbs; empty when all of them are allowed."""
-        verbs: dict[str, list[str]] = {}
-        for url_name in url_names:
-            verb = url_name.partition("_")[0]
-            if not may_use(self._user, url_name) and verb not in (known := verbs.setdefault(LEAST_ROLES[url_name], [])):
-                known.append(verb)
+    def line(self, labels: Mapping[str, str]) -> str:
+        """One sentence for several acts, the least role first; empty when all are allowed. labels: of their buttons."""
+        needing: dict[str, dict[str, None]] = {}  # least role → labels, each once
+        for url_name, label in labels.items():
+            if not may_use(self._user, url_name):
+                needing.setdefault(LEAST_ROLES[url_name], {})[label] = None
         needs = [
-            f"{and_list(known)} {'needs' if len(known) == 1 else 'need'} the role {least}"
-            for least, known in verbs.items()
+            f"{and_list(list(known))} {'needs' if len(known) == 1 else 'need'} the role {least}"
+            for least, known in sorted(needing.items(), key=lambda entry: list(Role).index(Role(entry[0])))
         ]
-        return f"{', '.join(needs).capitalize()}; yours is {self._role}." if needs else ""
+        return f"{', '.join(needs)}; yours is {self._role}." if needs else ""
 
     @property
     def _role(self) -> str:

@@ -12,7 +12,7 @@ from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.record import record_refusal
 from admin_console.hub.hub import get_hub
 from admin_console.permissions.allowed import Allowed, CheckedRequest, WhyNot, may_use
-from admin_console.permissions.table import ALL_ACTS
+from admin_console.permissions.table import ALL_ACTS, LEAST_ROLES
 
 
 class EnforcePermissions:
@@ -45,12 +45,19 @@ class EnforcePermissions:
         if user is None:
             return _ask_to_log_in(request)
         is_act = url_name in ALL_ACTS
-        sentence = request.why_not[url_name] if is_act else ""
+        sentence = _why_not(request, url_name)
         if is_act and request.method == "POST":
             record_refusal(
                 request, url_name, topic=kwargs.get("topic", ""), channel=kwargs.get("channel", ""), why=sentence
             )
-        return refusal(request, sentence or "Your role does not allow this.", status=403)
+        return refusal(request, sentence, status=403)
+
+
+def _why_not(request: CheckedRequest, url_name: str) -> str:
+    if url_name not in LEAST_ROLES:
+        return "No role is allowed this: it has no rule."
+    reason = request.why_not[url_name]
+    return reason if url_name in ALL_ACTS else f"This page {reason[:1].lower()}{reason[1:]}"
 
 
 def _user(request: HttpRequest) -> User | None:

@@ -17,6 +17,7 @@ from admin_console.gateway.gateway import (
     why_not,
 )
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
+from admin_console.gateway.sentences import said_once
 from admin_console.graphs.empty_figures import figures_json
 from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
@@ -35,22 +36,47 @@ _KIND_ACTS = {
     "channel": ("rewind_channel", *QUARANTINE_ACTS),
 }
 
-# The acts that a page offers, in the order of its buttons.
-_ACTS = {
-    "overview": ("create_topic", "pause_channel"),
-    "topics": ("create_topic", "pause_topic"),
-    "topic": ("publish", "create_channel", "pause_topic", "empty_topic", "delete_topic"),
-    "channel": (
-        "requeue_channel",
-        "release_deferred",
-        "pause_channel",
-        "rewind_channel",
-        *QUARANTINE_ACTS,
-        "empty_channel",
-        "delete_channel",
+# The acts that a page offers, in the order of its buttons: what the button says, and the flag that shows it.
+_ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "overview": (("create_topic", "New topic", ""), ("pause_channel", "Pause", "")),
+    "topics": (("create_topic", "New topic", ""), ("pause_topic", "Pause", "")),
+    "topic": (
+        ("publish", "Publish", ""),
+        ("create_channel", "New channel", ""),
+        ("retry_topic", "Try again", "stopped"),
+        ("pause_topic", "Pause", "running"),
+        ("unpause_topic", "Resume", "paused"),
+        ("archive_on", "Archive", "unarchived"),
+        ("set_archive_limits", "Archive limits", "archived"),
+        ("archive_off", "Stop archiving", "archived"),
+        ("empty_topic", "Empty", ""),
+        ("delete_topic", "Delete", ""),
     ),
-    "pipeline": ("plan_replay", "stop_job", "start_job", "archive_on", "archive_off"),
-    "replay": ("run_replay", "cancel_replay"),
+    "channel": (
+        ("rewind_channel", "Rewind", ""),
+        ("requeue_channel", "Requeue", ""),
+        ("release_deferred", "Release deferred", "has_deferred"),
+        ("retry_channel", "Try again", "stopped"),
+        ("pause_channel", "Pause", "running"),
+        ("unpause_channel", "Resume", "paused"),
+        ("set_max_attempts", "Max attempts", ""),
+        ("redrive_channel", "Redrive", "redrivable"),
+        ("cancel_redrive", "Cancel redrive", "redriving"),
+        ("empty_channel", "Empty", ""),
+        ("delete_channel", "Delete", ""),
+    ),
+    "pipeline": (
+        ("plan_replay", "New replay", "archived"),
+        ("stop_job", "Stop", ""),
+        ("start_job", "Start", ""),
+        ("archive_on", "Archive", "archived"),
+        ("archive_off", "Stop archiving", "archived"),
+    ),
+    "replay": (
+        ("run_replay", "Run", "asked"),
+        ("cancel_replay", "Discard", "asked"),
+        ("cancel_replay", "Cancel", "under_way"),
+    ),
 }
 
 PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
@@ -119,8 +145,14 @@ def _rendered(
     if screen.flags.get("gone"):
         html = render_to_string("pages/gone.html", {**context, **filled}, request)
         return Rendered(html, 404, screen.taken_at_ms)
-    context["cannot"] = _cannot(live, asked)
-    context["why_not"] = request.why_not.line(_ACTS[asked.page])
+    cannot = context["cannot"] = _cannot(live, asked)
+    context["why_not"] = request.why_not.line(
+        {
+            act: label
+            for act, label, flag in _ACTS[asked.page]
+            if not cannot.get(act) and (not flag or screen.flags.get(flag))
+        }
+    )
     html = render_to_string(f"pages/{asked.page}.html", {**context, **filled}, request)
     return Rendered(html, 400 if picker and picker.complaint else 200, screen.taken_at_ms)
 
@@ -132,8 +164,7 @@ def _cannot(live: LiveState | None, asked: Request) -> Mapping[str, Any]:
         return {}
     names = [name for name in (asked.topic, asked.channel) if name]
     reasons = {act: why_not(act, topic.storage, *names) for act in _KIND_ACTS.get(asked.page, ())}
-    sentences = {f"{reason[:1].upper()}{reason[1:]}.": None for reason in reasons.values() if reason}
-    return {**reasons, "sentences": list(sentences)}
+    return {**reasons, "sentences": said_once(reasons.values())}
 
 
 def _newest(gateway: Gateway) -> LiveState | None:

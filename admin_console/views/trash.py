@@ -50,7 +50,7 @@ def trash_page(request: CheckedRequest) -> HttpResponse:
         "lines": [_line(entry) for entry in entries[:ENTRIES_SHOWN_MAX]],
         "further": max(0, len(entries) - ENTRIES_SHOWN_MAX),
         "age": format_duration(node.trash_age_ms) if node.trash_age_ms else "",
-        "reason": request.why_not.line(("restore_trash", "delete_trash")) if entries else "",
+        "reason": request.why_not.line({"restore_trash": "Restore", "delete_trash": "Delete"}) if entries else "",
         "size": units.byte_count(max((entry.bytes for entry in entries), default=0)),
     }
     return render(request, "pages/trash.html", context)

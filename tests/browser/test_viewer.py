@@ -36,14 +36,17 @@ CHANNEL_ACTS = {
         (
             "/topics/ours/",
             TOPIC_ACTS,
-            "Publish, create and pause need the role operator, empty and delete need the role admin; yours is viewer.",
+            (
+                "Publish, New channel, Pause and Archive need the role operator, Empty and Delete need the role admin; "
+                "yours is viewer."
+            ),
         ),
         (
             "/topics/ours/read/",
             CHANNEL_ACTS,
             (
-                "Requeue, release, pause, set, redrive and cancel need the role operator, rewind, empty and delete "
-                "need the role admin; yours is viewer."
+                "Requeue, Pause and Max attempts need the role operator, Rewind, Empty and Delete need the role admin; "
+                "yours is viewer."
             ),
         ),
     ],

@@ -37,5 +37,5 @@ def test_what_a_kind_can_not_do_is_a_disabled_button_with_the_engines_reason(tmp
                 html = browser.get(path.format(kind)).content.decode()
                 is_disabled = re.search(rf'<span class="button" aria-disabled="true" title="[^"]*"[^>]*>{label}', html)
                 assert bool(is_disabled) == (kind == "diskqueue"), (path, label, kind)
-                sentence = f"Topic {kind} has storage kind {kind}: {reason}."
-                assert (sentence in html) == (kind == "diskqueue")
+                sentence = rf">Topic {kind} has storage kind {kind}: [^<]*{reason}[;.]"
+                assert bool(re.search(sentence, html)) == (kind == "diskqueue")

@@ -163,6 +163,7 @@ def test_a_topic_of_another_storage_has_a_disabled_switch_that_says_why(client: 
     page = client.get("/topics/old/").content.decode()
     assert re.search(r"aria-disabled=\"true\" title=\"topic old has storage kind diskqueue: [^>]*>Archive…<", page)
     assert not shown(page, "Stop archiving…")
+    assert page.count(">Topic old has storage kind diskqueue: ") == 1
     answer = client.get("/topics/old/~archive-on/")
     assert answer.status_code == 404
     assert "Topic old has storage kind diskqueue: only topics of the log can be archived." in text_of(answer)

@@ -57,6 +57,7 @@ def test_each_role_opens_what_the_table_says_and_nothing_else(role: Role) -> Non
             assert is_gone or answer.status_code in (200, 302, 405), (name, answer.status_code)
         else:
             assert answer.status_code == 403, (name, answer.status_code)
+            assert f"eeds the role {least}; yours is {role}." in answer.content.decode(), name
 
 
 @pytest.mark.django_db
@@ -126,12 +127,21 @@ def test_disabled_user_may_nothing_and_reasons_name_both_roles() -> None:
     assert Allowed(viewer)["overview"]
     assert WhyNot(viewer)["overview"] == ""
     assert WhyNot(viewer)["delete_topic"] == "Needs the role admin; yours is viewer."
-    acts = ("publish", "create_channel", "create_topic", "empty_topic", "delete_topic")
+    acts = {
+        "archive_on": "Archive",
+        "stop_job": "Stop",
+        "run_replay": "Run",
+        "cancel_replay": "Run",
+        "archive_off": "Stop archiving",
+        "empty_topic": "Empty",
+    }
     assert WhyNot(viewer).line(acts) == (
-        "Publish and create need the role operator, empty and delete need the role admin; yours is viewer."
+        "Archive, Stop and Run need the role operator, Stop archiving and Empty need the role admin; yours is viewer."
     )
-    assert WhyNot(viewer).line(("overview", "pause_topic")) == "Pause needs the role operator; yours is viewer."
-    assert WhyNot(viewer).line(("overview",)) == ""
+    assert WhyNot(viewer).line({"overview": "Overview", "pause_topic": "Pause"}) == (
+        "Pause needs the role operator; yours is viewer."
+    )
+    assert WhyNot(viewer).line({"overview": "Overview"}) == ""
     viewer.is_active = False
     assert not Allowed(viewer)["overview"]
 
