@@ -44,7 +44,8 @@ def _sentences(vitals: Vitals, alone: int, failed: int) -> Sentences:
     share = ""
     if alone:
         of = "all" if alone == failed else f"{units.number(alone)} of"
-        share = f" It alone makes {of} {units.number(failed)} failures of the last minute."
+        failures = f"{of} {units.number(failed)} failures" if failed > 1 else "the one failure"
+        share = f" It alone makes {failures} of the last minute."
     return Sentences(
         "▲ poison message",
         f"Poison message: {which} was delivered {times} and never finished.",

@@ -87,7 +87,7 @@ def who(most: "ConsumerFailures | None", total: float, vitals: Vitals) -> str:
             if others > 0
             else ""
         )
-        return f"{name(one)}{where} gave {units.number(one.count)} messages back with REQ{rest}."
+        return f"{name(one)}{where} gave {units.plural(one.count, 'message')} back with REQ{rest}."
     if most is not None and most.consumers > 1:
         return f"{units.number(most.consumers)} consumers give messages back with REQ, none of them most."
     return "The consumers give messages back with REQ."

@@ -139,7 +139,7 @@ def _redriven(done: Done) -> str:
     count = done.outcome.quarantined
     if not count:
         return f"{done.name} has no quarantined message; nothing was changed."
-    return f"Redriving {counted(count, 'message')} of {done.name} at {done.details['rate']:,} messages/s."
+    return f"Redriving {counted(count, 'message')} of {done.name} at {counted(done.details['rate'], 'message')}/s."
 
 
 def _redrive_cancelled(done: Done) -> str:

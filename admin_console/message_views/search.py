@@ -135,7 +135,7 @@ def _on_url(place: Place, found: SearchState) -> str:
 
 
 def _words(found: SearchState) -> str:
-    passed = f"{units.number(found.message_count)} of {units.number(found.message_total)} messages looked at"
+    passed = f"{units.number(found.message_count)} of {units.plural(found.message_total, 'message')} looked at"
     read = f"{units.byte_count(found.scanned_bytes)} read"
     end = found.problem or _ENDS.get(found.status, "")
     return f"{passed}, {read}. {end}".strip()

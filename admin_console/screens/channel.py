@@ -123,7 +123,7 @@ def _subtitle(stats: "ChannelStats") -> str:
     return (
         f"{units.number(memory)} memory + {units.number(stats.backend_depth)} disk · "
         f"{units.byte_count(stats.disk_bytes)} kept on disk · "
-        f"{units.number(stats.message_count)} messages, {units.number(stats.finish_count)} finished since start"
+        f"{units.plural(stats.message_count, 'message')}, {units.number(stats.finish_count)} finished since start"
         + (f" · {units.number(stats.dropped_count)} dropped for want of room" if stats.dropped_count else "")
     )
 

@@ -146,7 +146,9 @@ def housekeeping_table(view: "PipelineView") -> Table:
                     Cell(units.moment(run.at_ms), f"{units.plural(run.tables, 'table')} looked at"),
                     Cell(units.duration(run.took_ms / 1000)),
                     Cell(merged, units.byte_count(run.merged_bytes)) if run.merged_files else Cell("nothing"),
-                    Cell(dropped, f"in {run.dropped_files:,} files") if run.dropped_files else Cell("nothing"),
+                    Cell(dropped, f"in {units.plural(run.dropped_files, 'file')}")
+                    if run.dropped_files
+                    else Cell("nothing"),
                     Cell(removed, "that no version of the last days needs") if run.removed_files else Cell("nothing"),
                     Cell(f"{run.problems[0]}{more}", "; ".join(run.problems), "warning") if run.problems else Cell(""),
                 ),

@@ -54,7 +54,7 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
         (
             "syncs",
             Cell("Syncs since start"),
-            Cell(f"{units.number(log.sync_count)} for {units.number(log.group_count)} writes"),
+            Cell(f"{units.number(log.sync_count)} for {units.plural(log.group_count, 'write')}"),
         ),
     ]
     if log.leases:

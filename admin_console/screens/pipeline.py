@@ -298,13 +298,17 @@ def _archive_chips(
 
 def _archive_progress(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> ProgressCell:
     rows = topic.rows if topic else 0
-    words = f"{units.number(rows)} messages"
+    words = units.plural(rows, "message")
     if cursor is None:
         return ProgressCell("Archived", 0, 0, words)
     total = rows + cursor.depth
     return (
         ProgressCell(
-            "Archived", rows, total, words, f"{rows:,} rows in the table, {cursor.depth:,} messages to archive"
+            "Archived",
+            rows,
+            total,
+            words,
+            f"{units.plural(rows, 'row')} in the table, {units.plural(cursor.depth, 'message')} to archive",
         )
         if total
         else ProgressCell("Archived", 0, 0, words)

@@ -48,4 +48,4 @@ def _redrive(stats: "ChannelStats") -> str:
     share = f"{units.number(state.done)} of {units.number(state.redrive.total)}"
     if state.ended:
         return f"{state.ended}: {share} wait again"
-    return f"under way: {share} wait again, {units.number(state.redrive.rate)} messages/s"
+    return f"under way: {share} wait again, {units.plural(state.redrive.rate, 'message')}/s"

@@ -80,7 +80,7 @@ class RedriveChannel(ActPage):
         return {"rate": rate, "keeps_attempts": keeps, "by": self.request.user.get_username()}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
-        return f"{details['rate']:,} messages/s"
+        return f"{counted(details['rate'], 'message')}/s"
 
 
 class CancelRedrive(ActPage):

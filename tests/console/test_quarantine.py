@@ -80,7 +80,7 @@ def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_ro
     assert stats_of(engine).quarantine.max_attempts == 5
     question = client.get(f"{PAGE}~redrive/").content.decode()
     assert "3 quarantined messages will wait again in this channel alone." in question
-    assert message_of(client, "redrive", rate="1") == "Redriving 3 messages of orders/billing at 1 messages/s."
+    assert message_of(client, "redrive", rate="1") == "Redriving 3 messages of orders/billing at 1 message/s."
     page = client.get(PAGE).content.decode()
     assert "under way: " in page
     assert message_of(client, "cancel-redrive").startswith("Cancelled the redrive of orders/billing: ")

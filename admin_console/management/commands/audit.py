@@ -15,6 +15,7 @@ from admin_console.audit.head_file import HeadFileError
 from admin_console.audit.verification import ChainCheck, all_rows, id_of_hash, open_to_read
 from admin_console.database.inspection import applied_migrations, damage_of
 from admin_console.database.version import complaint_about_version
+from admin_console.gateway.sentences import counted
 from admin_console.management.command import PlainCommand
 from admin_console.management.damage_found import DamageFound
 
@@ -73,7 +74,7 @@ class Command(PlainCommand):
                 told.append(f"  … and {len(faults) - FAULTS_SHOWN:,} more.")
             raise DamageFound("\n".join([f"The audit list is not as it was written ({path}):", *told]))
         self.stdout.write(
-            f"The audit list is as it was written: {check.row_count:,} rows, the newest is {check.last_id}."
+            f"The audit list is as it was written: {counted(check.row_count, 'row')}, the newest is {check.last_id}."
         )
         if head is None:
             self.stdout.write(f"There is no {head_path}: whether rows were cut off at the end can't be known.")

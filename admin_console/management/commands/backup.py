@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from admin_console.gateway.sentences import counted
 from admin_console.management.command import PlainCommand
 from queue_engine.disk import backup_files
 from queue_engine.disk.backup_copy import CopiedFile, check_files, copy_files, sync_directories
@@ -73,7 +74,7 @@ class _Backup:
             self._total = sum(_length(source, path, length) for path, length in files)
             copied = copy_files(str(source), str(self._target), files, self._advanced)
         self._copy_database()
-        self._print(f"Copied {len(copied)} files, {_mb(self._total)} MB; reading them back")
+        self._print(f"Copied {counted(len(copied), 'file')}, {_mb(self._total)} MB; reading them back")
         self._bytes = 0
         check_files(str(self._target), copied, self._advanced)
         self._write_list(copied)

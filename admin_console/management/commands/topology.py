@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from admin_console.gateway.sentences import counted
 from admin_console.management.command import PlainCommand
 from admin_console.management.damage_found import DamageFound
 from queue_engine.disk.dirlock import DirectoryLock
@@ -50,7 +51,7 @@ class Command(PlainCommand):
         if checked.complaints:
             raise DamageFound("\n".join(checked.complaints))
         assert checked.state is not None
-        self.stdout.write(f"All is well: {len(checked.state.topics)} topics.")
+        self.stdout.write(f"All is well: {counted(len(checked.state.topics), 'topic')}.")
 
     def _accept(self, repair: TopologyRepair) -> None:
         self._tell(repair.accept())
@@ -61,4 +62,4 @@ class Command(PlainCommand):
     def _tell(self, repaired: Repaired) -> None:
         for sentence in repaired.report:
             self.stdout.write(sentence)
-        self.stdout.write(f"{len(repaired.state.topics)} topics. What was there is kept as ….previous.")
+        self.stdout.write(f"{counted(len(repaired.state.topics), 'topic')}. What was there is kept as ….previous.")
