@@ -81,9 +81,11 @@ class PipelinePublish:
     name = "pipeline_publish"
     options = OPTIONS
 
-    def __init__(self, topics: SparkTopics, *, seconds: float) -> None:
+    def __init__(self, topics: SparkTopics, *, seconds: float, messages: int = PUBLISHED_MESSAGES) -> None:
+        """seconds: how long to publish again and again; messages: so many each time."""
         self._topics = topics
         self._seconds = seconds
+        self._messages = messages
 
     def penstock(self, server: ServerProcess) -> Figures:
         self._topics.prepare(server)
@@ -98,7 +100,7 @@ class PipelinePublish:
         until_s = time.monotonic() + self._seconds
         while time.monotonic() < until_s:
             with topic_with(server, "log", "c0") as topic:
-                rate = publish_rate(server, topic, 200, PUBLISHED_MESSAGES)
+                rate = publish_rate(server, topic, 200, self._messages)
             if lake_path is not None and not _is_archiving(lake_path):
                 break
             rates.append(rate)

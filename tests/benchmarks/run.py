@@ -109,19 +109,24 @@ def main() -> None:
         and not (given.engine_only and scenario.name in NEED_THE_CONSOLE)
     ]
     nsqd_server.program()  # a wrong one is told before anything is measured
+    rounds = measure_all(scenarios, given.rounds, EngineProcess if given.engine_only else ServerProcess)
+    print(results.table(rounds))
+    if not given.no_write and not given.engine_only:
+        results.write(rounds, command=f"python -m tests.benchmarks.run {' '.join(sys.argv[1:])}".strip())
+
+
+def measure_all(scenarios: Sequence[Scenario], round_count: int, kind: type[ServerProcess]) -> Rounds:
+    """Every scenario, `round_count` times, on a server of this kind for each set of options."""
     rounds: Rounds = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        kind = EngineProcess if given.engine_only else ServerProcess
         for number, options in enumerate(dict.fromkeys(scenario.options for scenario in scenarios)):
             with kind(Path(directory) / f"data{number}", options=options) as server, ExitStack() as stack:
                 for scenario in scenarios:
                     if scenario.options == options:
                         if isinstance(scenario, Closing):
                             stack.callback(scenario.close)
-                        measure(scenario, server, Path(directory) / "peer", given.rounds, rounds)
-    print(results.table(rounds))
-    if not given.no_write and not given.engine_only:
-        results.write(rounds, command=f"python -m tests.benchmarks.run {' '.join(sys.argv[1:])}".strip())
+                        measure(scenario, server, Path(directory) / "peer", round_count, rounds)
+    return rounds
 
 
 def measure(scenario: Scenario, server: ServerProcess, directory: Path, round_count: int, rounds: Rounds) -> None:
