@@ -6,13 +6,14 @@ what it can.
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from queue_engine.act_kinds import check
 from queue_engine.catalog.catalog import Catalog, released_change
 from queue_engine.catalog.stores import Stores
-from queue_engine.catalog.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store
+from queue_engine.catalog.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store, time_and_id
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.delivery.topic import Topic
@@ -27,7 +28,7 @@ from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.pieces import WorkInPieces
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, all_done, or_unknown
-from queue_engine.wire.trash import TrashStats
+from queue_engine.wire.trash import TrashPage, TrashStats
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,20 @@ class TrashActs:
         """All entries, newest first. Raises StorageError."""
         living = self._living_position()
         return tuple(self._stats_of(item, living) for item in reversed(self._trash.oldest_first()))
+
+    def page(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
+        """The newest entries; or those older than the one with this time (Unix ms) and id, which may be gone. Raises
+        StorageError."""
+        living = self._living_position()
+        items = self._trash.oldest_first()
+        end = len(items) if before is None else bisect_left(items, before, key=time_and_id)
+        shown = items[max(0, end - count_max) : end]
+        entries = tuple(self._stats_of(item, living) for item in reversed(shown))
+        return TrashPage(entries, end > count_max, len(items), self.bytes)
+
+    def one(self, trash: int, topic: str = "") -> TrashStats:
+        """Raises TrashNotFoundError, InvalidStorageError or StorageError."""
+        return self._stats_of(self.item(trash, topic), self._living_position())
 
     def _living_position(self) -> int:
         log = self._stores.log

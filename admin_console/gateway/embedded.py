@@ -24,6 +24,7 @@ from admin_console.gateway.gateway import (
     SearchState,
     SeekPreview,
     Target,
+    TrashPage,
     TrashStats,
 )
 from admin_console.gateway.history import LakeHistory
@@ -71,8 +72,15 @@ class EmbeddedGateway:
         except RequestError:
             return ()
 
-    def trash(self) -> tuple[TrashStats, ...]:
-        found: tuple[TrashStats, ...] = self._ask("trash.list")
+    def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
+        found: TrashPage = self._ask("trash.page", count_max, before=before)
+        return found
+
+    def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
+        try:
+            found: TrashStats = self._ask("trash.one", trash, topic)
+        except RequestError:
+            return None
         return found
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:

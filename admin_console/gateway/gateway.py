@@ -31,7 +31,7 @@ from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_vali
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
-from queue_engine.wire.trash import TrashStats
+from queue_engine.wire.trash import TrashPage, TrashStats
 
 __all__ = [
     "KEY_BYTES_MAX",
@@ -72,6 +72,7 @@ __all__ = [
     "SeekPreview",
     "Target",
     "TopicStats",
+    "TrashPage",
     "TrashStats",
     "format_duration",
     "get_gateway",
@@ -155,8 +156,15 @@ class Gateway(Protocol):
         """
         ...
 
-    def trash(self) -> tuple[TrashStats, ...]:
-        """What can be restored, newest first. Raises EngineUnavailableError."""
+    def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
+        """What can be restored, newest first; or what is older than the entry with this time (Unix ms) and id.
+
+        Raises EngineUnavailableError.
+        """
+        ...
+
+    def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
+        """One entry of the topic's; None when the trash does not have it. Raises EngineUnavailableError."""
         ...
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:

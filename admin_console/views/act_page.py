@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db import DatabaseError
@@ -163,6 +164,7 @@ class ActPage(View):
     def _answer(self, result: ActResult) -> HttpResponse:
         is_done = result.verdict == DONE
         is_in_dialog = wants_fragment(self.request)
+        url = next_page(self.request) or (self.after_url() if is_done else self.page_url)
         if wants_json(self.request):
             body = {
                 "ok": is_done,
@@ -175,6 +177,8 @@ class ActPage(View):
         if is_in_dialog and result.verdict == FAILED:
             return self._refused_in_dialog(result)
         if is_done and (undo_url := self.undo_url()):
+            # Back to the page that shows the link.
+            undo_url = f"{undo_url}?{urlencode({'next': url})}"
             sentence: str = format_html('{} <a href="{}" data-dialog>Undo</a>', result.message, undo_url)
         else:
             sentence = result.message
@@ -184,7 +188,6 @@ class ActPage(View):
             messages.warning(self.request, sentence)
         else:
             messages.error(self.request, sentence)
-        url = next_page(self.request) or (self.after_url() if is_done else self.page_url)
         # A script would follow a redirect by itself, and use up the messages of the next page.
         return HttpResponse(status=204, headers={"X-Next": url}) if is_in_dialog else HttpResponseRedirect(url)
 

@@ -1,7 +1,9 @@
 """The trash: what was emptied or deleted of topics of the log, to be restored or deleted for good."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,8 +17,7 @@ from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary import units
 
-# Entries that the page lists; the oldest go first, so the others are reached as these are dealt with.
-ENTRIES_SHOWN_MAX = 500
+PAGE_ENTRIES = 50
 _ACT_WORDS = {
     "empty_topic": "Emptied",
     "empty_channel": "Emptied",
@@ -43,21 +44,45 @@ class TrashLine:
 
 @require_safe
 def trash_page(request: CheckedRequest) -> HttpResponse:
+    """`?before=TIME-ID`: time (Unix ms) and id of the entry that the page begins below, which may be gone."""
     gateway = get_gateway()
-    entries = gateway.trash()
+    before = _place_of(request.GET.get("before", ""))
+    page = gateway.trash(PAGE_ENTRIES, before=before)
     node = gateway.node()
+    last = page.entries[-1] if page.entries else None
+    url = _page_url(before)
     context = {
-        "lines": [_line(entry) for entry in entries[:ENTRIES_SHOWN_MAX]],
-        "further": max(0, len(entries) - ENTRIES_SHOWN_MAX),
+        "lines": [_line(entry, url) for entry in page.entries],
         "age": format_duration(node.trash_age_ms) if node.trash_age_ms else "",
-        "reason": request.why_not.line({"restore_trash": "Restore", "delete_trash": "Delete"}) if entries else "",
-        "size": units.byte_count(max((entry.bytes for entry in entries), default=0)),
+        "reason": request.why_not.line({"restore_trash": "Restore", "delete_trash": "Delete"}) if page.entries else "",
+        "count": _entries(page.count),
+        "size": units.byte_count(page.bytes),
+        "size_bytes": page.bytes,
+        "is_empty": not page.count,
+        "page_words": f"{_entries(len(page.entries))} of {page.count:,}",
+        "older_url": _page_url((last.at_ms, last.id)) if last and page.has_older else "",
+        "newest_url": _page_url(None) if before else "",
     }
     return render(request, "pages/trash.html", context)
 
 
-def _line(entry: TrashStats) -> TrashLine:
-    urls = [reverse(name, args=(entry.topic, entry.id)) for name in ("restore_trash", "delete_trash")]
+def _place_of(text: str) -> tuple[int, int] | None:
+    found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text, re.ASCII)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _page_url(before: tuple[int, int] | None) -> str:
+    return reverse("trash") if before is None else f"{reverse('trash')}?before={before[0]}-{before[1]}"
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"
+
+
+def _line(entry: TrashStats, page_url: str) -> TrashLine:
+    """page_url: where its acts lead back to."""
+    back = urlencode({"next": page_url})
+    urls = [f"{reverse(name, args=(entry.topic, entry.id))}?{back}" for name in ("restore_trash", "delete_trash")]
     return TrashLine(
         entry,
         _name_of(entry),
@@ -88,9 +113,9 @@ class _TrashAct(ActPage):
 
     def entry(self) -> TrashStats:
         """Raises NotThereError, which says what may have become of it."""
-        for entry in self.gateway.trash():
-            if (entry.id, entry.topic) == (self.trash, self.topic):
-                return entry
+        entry = self.gateway.trash_entry(self.trash, self.topic)
+        if entry is not None:
+            return entry
         raise NotThereError(
             f"The trash has nothing of {self.topic} under the number {self.trash} any more: it was restored, deleted "
             "for good, expired, or given up because the disk was full."

@@ -382,7 +382,7 @@ class Trash:
         return self.oldest_first()[: max(0, len(self.items) - ENTRIES_MAX)]
 
     def oldest_first(self) -> list[TrashItem]:
-        return sorted(self.items.values(), key=lambda item: (item.entry.at_ms, item.entry.id))
+        return sorted(self.items.values(), key=time_and_id)
 
     def bytes_of(self, item: TrashItem, living: int) -> int:
         """How many bytes of the log lie between what an item needs and `living`, the first position that anything
@@ -397,6 +397,11 @@ class Trash:
             return max(0, store.size.bytes_from(first) - store.size.bytes_from(living)) if first < living else 0
         except StorageError:
             return 0
+
+
+def time_and_id(item: TrashItem) -> tuple[int, int]:
+    """What entries are sorted by: the second breaks the tie of the same millisecond."""
+    return item.entry.at_ms, item.entry.id
 
 
 def log_store(topic: Topic) -> LogTopicStore:

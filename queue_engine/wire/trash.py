@@ -23,3 +23,13 @@ class TrashStats:
     channels: int
     restorable: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrashPage:
+    """A part of the trash, newest first. count, bytes: of the whole trash; bytes: of the log that it alone keeps."""
+
+    entries: tuple[TrashStats, ...]
+    has_older: bool
+    count: int
+    bytes: int

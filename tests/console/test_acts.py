@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.db import DatabaseError
@@ -174,7 +175,8 @@ def test_publish_refuses_in_a_sentence(client: Client, form: dict[str, str], sen
 def test_pause_keeps_the_reason_and_offers_undo(client: Client, engine: EngineRunner, path: str, look: Any) -> None:
     answer = client.post(f"{path}~pause/", {"reason": "card network down"}, follow=True)
     assert look(engine).paused
-    assert f'<a href="{path}~unpause/" data-dialog>Undo</a>' in answer.content.decode()
+    undo = f"{path}~unpause/?{urlencode({'next': path})}"
+    assert f'<a href="{undo}" data-dialog>Undo</a>' in answer.content.decode()
     intent, result = last_rows()
     assert (intent.reason, result.reason, result.verdict) == ("card network down", "card network down", "done")
     assert client.get(f"{path}~unpause/").status_code == 200

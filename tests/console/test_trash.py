@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,17 @@ def test_an_emptied_channel_comes_back_by_the_link_beside_the_sentence(client: C
     undo = re.search(r'<a href="([^"]+)" data-dialog>Undo</a>', page)
     assert undo is not None
     assert depth(engine) == 0
-    question = client.get(undo[1]).content.decode()
+    undo_url = unescape(undo[1])
+    question = client.get(undo_url).content.decode()
     assert "Restore orders/billing</button>" in question
     assert "5 messages will come back" in question
-    page = client.post(undo[1], {"reason": "wrong channel"}, follow=True).content.decode()
-    assert "Restored orders/billing from the trash: 5 messages came back." in page
-    assert "The trash is empty" in page
+    next_url = re.search(r'name="next" value="([^"]+)"', question)
+    assert next_url is not None
+    form = {"reason": "wrong channel", "next": next_url[1]}
+    answer = client.post(undo_url, form, follow=True)
+    assert "Restored orders/billing from the trash: 5 messages came back." in answer.content.decode()
+    assert answer.redirect_chain == [("/topics/orders/billing/", 302)], "back to the page that offered it"
+    assert "The trash is empty" in client.get("/trash/").content.decode()
     assert depth(engine) == 5
     row = AuditRow.objects.filter(action="restore_trash", phase="result").get()
     assert (row.actor, row.topic, row.reason, row.counts) == (
@@ -61,7 +67,7 @@ def test_an_emptied_channel_comes_back_by_the_link_beside_the_sentence(client: C
         "wrong channel",
         {"depth": 5, "channels": 1},
     )
-    assert "expired, or given up because the disk was full" in client.get(undo[1]).content.decode()
+    assert "expired, or given up because the disk was full" in client.get(undo_url).content.decode()
 
 
 def test_a_channel_that_a_client_makes_anew_at_once_is_joined(client: Client, engine: EngineRunner) -> None:
@@ -98,12 +104,56 @@ def test_the_page_lists_what_there_is_and_who_did_it(client: Client, engine: Eng
         assert text in page, text
     viewer = client_of(make_user("vera", role=Role.VIEWER))
     assert "; yours is viewer." in viewer.get("/trash/").content.decode(), "a title is not touched"
-    delete = re.search(r'href="([^"]+~delete/)"', page)
+    delete = re.search(r'href="([^"]+~delete/)[?]next=%2Ftrash%2F"', page)
     assert delete is not None
     answer = post(client, delete[1])
     assert answer["message"] == "Deleted what the trash had of orders/billing for good: 5 messages."
     assert "The trash is empty" in client.get("/trash/").content.decode()
     assert viewer.get("/trash/").status_code == 200
+
+
+def names_on(page: str) -> list[str]:
+    return [name.replace("<wbr>", "") for name in re.findall(r'data-label="Name">([^\n]+)</td>', page)]
+
+
+def linked(page: str, label: str) -> str:
+    (url,) = re.findall(rf'href="([^"]+)"[^>]*>{label}</a>', page) or [""]
+    return unescape(url)
+
+
+def test_a_long_trash_is_read_in_pages(client: Client, engine: EngineRunner) -> None:
+    names = [f"orders/c{number:03}" for number in range(120)]
+    for name in names:
+        engine.submit("acts.create_channel", "orders", name.partition("/")[2]).result(30)
+        engine.submit("acts.delete_channel", "orders", name.partition("/")[2]).result(30)
+    first = client.get("/trash/").content.decode()
+    assert names_on(first) == names[:69:-1]
+    assert "120 entries" in first
+    assert not linked(first, "Newest")
+    second = client.get(linked(first, "Older")).content.decode()
+    assert names_on(second) == names[69:19:-1]
+    assert linked(second, "Newest") == "/trash/"
+    last_url = linked(second, "Older")
+    last = client.get(last_url).content.decode()
+    assert names_on(last) == names[19::-1]
+    assert not linked(last, "Older")
+    assert "20 entries of 120" in last
+    # An act leads back to its page, which begins where it began: an entry above it that is gone moves nothing.
+    restore = unescape(re.findall(r'href="([^"]+)" data-dialog>Restore…', second)[-1])
+    question = client.get(restore).content.decode()
+    next_url = re.search(r'name="next" value="([^"]+)"', question)
+    assert next_url is not None
+    answer = client.post(restore, {"next": unescape(next_url[1])}, follow=True)
+    assert answer.redirect_chain == [(linked(first, "Older"), 302)]
+    page = answer.content.decode()
+    assert "Restored orders/c020 from the trash" in page
+    assert names_on(page) == names[69:20:-1] + names[19:18:-1]
+    assert names_on(client.get(last_url).content.decode()) == names[19::-1]
+    # What was there may all be gone meanwhile.
+    gone = client.get("/trash/?before=1-1").content.decode()
+    assert "No older entries" in gone
+    assert linked(gone, "Newest") == "/trash/"
+    assert names_on(client.get("/trash/?before=x").content.decode()) == names[:69:-1]
 
 
 def test_the_engine_counts_again(client: Client, engine: EngineRunner) -> None:
