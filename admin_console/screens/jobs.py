@@ -48,6 +48,8 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
     if word in ("running", "waiting"):
         if view.holder is None:
             return (Chip("waiting", "", "No worker runs now; it goes on when one does."),)
+        if state.is_partly_failed:
+            return (Chip("▲ in part", "warning", "A part of its work failed and is tried again; the rest goes on."),)
         if state.is_in_trouble:
             return (Chip("▲ trying again", "warning", "Its last run failed, and this one has made no progress yet."),)
     title = "Nothing to do now; it looks again by itself." if word == "waiting" and state.job in JOB_SENTENCES else ""
@@ -85,6 +87,8 @@ def trouble(view: "PipelineView") -> Banner | None:
     worst = found[0]
     more = f" {len(found) - 1} more failed." if len(found) > 1 else ""
     again = _again(worst)
+    if worst.is_partly_failed:
+        return Banner("warning", f"A part of the job {worst.job} failed; it is {again}.", worst.error + more)
     return Banner("warning", f"The job {worst.job} failed{f'; it is {again}' if again else ''}.", worst.error + more)
 
 
@@ -98,7 +102,7 @@ def jobs_in_trouble(view: "PipelineView") -> "list[JobState]":
 
 def _again(state: "JobState") -> str:
     """When a job that failed is tried again: words that go on from "it is"; "" when it is not."""
-    if state.state != "failed":
+    if state.state != "failed" and not state.is_partly_failed:
         return "being tried again now"
     left_s = (state.next_try_ms - units.now_ms()) / 1000
     if left_s >= 1:

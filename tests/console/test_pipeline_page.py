@@ -157,6 +157,21 @@ def test_a_job_that_failed_says_what_happens_next_and_is_not_said_to_run(
     assert "3 failed" in text
 
 
+def test_a_job_that_goes_on_without_one_topic_says_when_that_is_tried_again(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
+    switch_on(lake)
+    error = "orders is not archived, and all other topics go on: its table has other columns."
+    next_try_ms = time.time_ns() // 1_000_000 + 120_000
+    write_state(lake, JobState("archive", "waiting", error=error, next_try_ms=next_try_ms))
+    see(engine)
+    with Lake(str(lake)).lock():
+        html = shown(browser)
+    again = r"ried again in 1m [0-5]\ds\."
+    assert re.fullmatch(f"archive ▲ in part – – – {re.escape(error)} T{again} Stop", row(html, "jobs", "archive"))
+    assert re.search(f"A part of the job archive failed; it is t{again} {re.escape(error)}", words(html))
+
+
 def test_a_job_does_not_run_while_nobody_holds_the_lake(engine: EngineRunner, browser: Client, lake: Path) -> None:
     """What a killed worker's file says is no longer so."""
     switch_on(lake)

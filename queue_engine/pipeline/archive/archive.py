@@ -22,17 +22,19 @@ from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
 from queue_engine.pipeline.archive.archives import Archives, Commit
 from queue_engine.pipeline.archive.gaps import gaps_of, gaps_to
 from queue_engine.pipeline.archive.old_manifest import check_converted
+from queue_engine.pipeline.archive.resting import RestingTopics
 from queue_engine.pipeline.archive.step import write_step
 from queue_engine.pipeline.archive.step_check import WrittenRange
 from queue_engine.pipeline.archive.step_writer import StepTarget
 from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.job.error_sentences import is_any_of
+from queue_engine.pipeline.job.error_sentences import is_any_of, sentence_of
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState, TopicProgress
 from queue_engine.pipeline.source.wanted_range import WantedRange, synced_messages, wanted_range
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import (
     OffsetBeyondEndError,
     OtherLakeError,
+    PenstockError,
     PipelineError,
     StoreBusyError,
     StoreFullError,
@@ -58,6 +60,8 @@ STEP_TOPICS = 200
 # How often one run lists the cursors again because topics changed meanwhile.
 _PASSES_MAX = 5
 _OF_THE_STORE = (StoreUnreachableError, StoreRefusedError, StoreBusyError, StoreFullError)
+# A store may refuse single topics, as its rules say. When it has refused so many, one after the other, it refuses all.
+REFUSED_TOPICS_MAX = 20
 
 
 def archive_once(
@@ -94,6 +98,7 @@ class Archiver:
         self.step_bytes = step_bytes
         self.target = StepTarget(tables.storage, server, frozenset(include_replayed))
         self.archives = Archives(context.lake, tables, server, context.clock)
+        self.resting = RestingTopics(context.clock)
 
     def run(self, topics: Collection[str] | None = None) -> int:
         """Archive the messages that are synced now, until all are archived or context.stop is set.
@@ -111,7 +116,34 @@ class Archiver:
             self.archives.summary.write(is_last=True)
         run.report(WAITING)
         if run.errors and not self.context.stop.is_set():
-            raise run.errors[0]
+            raise next(iter(run.errors.values()))
+        return run.rows
+
+    def run_round(self, due: Collection[str], archived: Collection[str]) -> int:
+        """As `run` of the topics that are due, and of those whose rest is over; a topic that fails rests.
+
+        archived: all topics with the cursor. The error of a topic that rests is shown with the job. It is raised when
+        all of the machine may be at fault: nothing was archived, and the error is none of the project's."""
+        before = self.resting.note
+        self.resting.keep(archived)
+        known = self.resting.topics
+        topics = (set(due) - known) | self.resting.rested()
+        run = _Run(self, topics)
+        try:
+            for _ in range(_PASSES_MAX if topics else 0):
+                if not run.run_pass():
+                    break
+        finally:
+            self.archives.summary.write(is_last=True)
+        if self.context.stop.is_set():
+            return run.rows
+        for topic, error in run.errors.items():
+            if run.rows == 0 and topic not in known and not isinstance(error, PenstockError):
+                raise error
+        self.resting.forget(topics - run.errors.keys())
+        for topic, error in run.errors.items():
+            self.resting.fail(topic, sentence_of(error))
+        run.report(WAITING, is_due=self.resting.note != before)
         return run.rows
 
 
@@ -153,6 +185,7 @@ class _Run:
     def __init__(self, archiver: Archiver, topics: Collection[str] | None) -> None:
         self._context = archiver.context
         self._archives = archiver.archives
+        self._resting = archiver.resting
         self._target = archiver.target
         self._step_rows = archiver.step_rows
         self._step_bytes = archiver.step_bytes
@@ -162,8 +195,9 @@ class _Run:
         self._works: dict[tuple[str, int], _Work] = {}
         self._failed: set[tuple[str, int]] = set()
         self._step_count = 0
+        self._refused_count = 0  # since the last commit
         self.rows = 0
-        self.errors: list[BaseException] = []
+        self.errors: dict[str, BaseException] = {}  # by topic
 
     def run_pass(self) -> bool:
         """Archive all topics as they are now. Returns whether topics changed, so that another pass is needed."""
@@ -180,7 +214,7 @@ class _Run:
                 has_changed = True
                 continue
             except PipelineError as exc:
-                if _is_of_the_store(exc):
+                if self._is_of_the_store(exc):
                     # It would fail for every topic, and slowly.
                     raise
                 self._fail(self._identity(cursor), exc)
@@ -194,10 +228,11 @@ class _Run:
             self.report(RUNNING)
         return has_changed
 
-    def report(self, state: str) -> None:
-        """Report the run's progress; a run without work reports nothing."""
-        if self._step_count == 0 and not any(self._unfinished()):
+    def report(self, state: str, *, is_due: bool = False) -> None:
+        """Report the run's progress; a run without work reports nothing unless it is due."""
+        if not is_due and self._step_count == 0 and not any(self._unfinished()):
             return
+        error, next_try_ms = self._resting.note
         elapsed_s = max(self._context.clock.monotonic_ns() - self._started_ns, 1) / NS_PER_S
         topics = tuple(
             TopicProgress(
@@ -221,7 +256,9 @@ class _Run:
                 unit="messages",
                 rows_per_s=None if state == WAITING else round(self.rows / elapsed_s, 1),
                 lag=total - done,
+                error=error,
                 topics=topics,
+                next_try_ms=next_try_ms,
             )
         )
 
@@ -315,7 +352,7 @@ class _Run:
             self._archive(works)
             return False
         except Exception as exc:
-            if _is_of_the_store(exc):
+            if self._is_of_the_store(exc):
                 raise
             if self._context.stop.is_set():
                 return False
@@ -346,7 +383,7 @@ class _Run:
             try:
                 archived = self._archives.next_offset(work.identity)
             except PipelineError as exc:
-                if _is_of_the_store(exc):
+                if self._is_of_the_store(exc):
                     raise
                 work.is_done = True
                 self._fail(work.identity, exc)
@@ -372,7 +409,7 @@ class _Run:
         failure: PipelineError | None = None
         for work, one, commit in zip(works, written, commits, strict=True):
             if error := errors[work.identity]:
-                if _is_of_the_store(error) or len(works) == 1:
+                if self._is_of_the_store(error) or len(works) == 1:
                     failure = error
                 else:
                     work.is_done = True
@@ -382,6 +419,7 @@ class _Run:
             if work.step_end is not None and work.next_offset >= work.step_end:
                 work.step_end = None
             work.done += one.wanted.count
+            self._refused_count = 0
             self.rows += commit.rows
             for first, after, reason in one.missing:
                 logger.warning(
@@ -414,12 +452,14 @@ class _Run:
         logger.warning("topic not archived topic=%s number=%d", identity.topic, identity.number, exc_info=error)
         self._failed.add((identity.topic, identity.number))
         self._archives.note_error(identity, error)
-        self.errors.append(error)
+        self.errors.setdefault(identity.topic, error)
 
     def _now_ms(self) -> int:
         return self._context.clock.time_ns() // NS_PER_MS
 
-
-def _is_of_the_store(error: BaseException) -> bool:
-    """Whether the error is the store's, and not of one topic's table or file alone."""
-    return is_any_of(error, _OF_THE_STORE)
+    def _is_of_the_store(self, error: BaseException) -> bool:
+        """Whether the error is the store's, and not of one topic's table or file alone."""
+        if is_any_of(error, (StoreRefusedError,)):
+            self._refused_count += 1
+            return self._refused_count > REFUSED_TOPICS_MAX or not self._archives.is_lake_readable()
+        return is_any_of(error, _OF_THE_STORE)

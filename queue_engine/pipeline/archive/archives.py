@@ -16,6 +16,7 @@ import orjson
 from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
 from queue_engine.pipeline.archive.gaps import Gaps
+from queue_engine.pipeline.archive.lake_identity import NAME as LAKE_FILE
 from queue_engine.pipeline.archive.lake_identity import lake_identity
 from queue_engine.pipeline.archive.summary import ArchivedTopic, ArchiveSummary
 from queue_engine.pipeline.job.error_sentences import sentence_of
@@ -24,7 +25,7 @@ from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.table import FILE_AGE_MS_MAX, LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
-from queue_engine.vocabulary.errors import PipelineError
+from queue_engine.vocabulary.errors import PipelineError, StoreError, StoreUnreachableError
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,13 @@ class Archives:
         if self.summary.is_new:
             self._sum_up_all()
 
+    def is_lake_readable(self) -> bool:
+        """Whether the store lets this process read at least who the lake is."""
+        try:
+            return self._tables.storage.read(LAKE_FILE, 1) is not None
+        except StoreError:
+            return False
+
     # How far.
 
     def next_offset(self, identity: ArchivedIdentity) -> int | None:
@@ -116,8 +124,18 @@ class Archives:
             self._next.pop(one.identity, None)
             self._settled.discard(one.identity)
         self._gaps.commit(gaps, {one.identity: one.next_offset for one in commits})
+        unreachable: list[PipelineError] = []
+
+        def committed(one: Commit) -> PipelineError | None:
+            # Each topic would wait as long, for a store that gives no answer.
+            error = unreachable[0] if unreachable else self._commit_messages(one)
+            for reason in (error, error and error.__cause__):
+                if isinstance(reason, StoreUnreachableError):
+                    unreachable.append(reason)
+            return error
+
         with ThreadPoolExecutor(min(COMMIT_THREADS, len(commits)), "archive-commit") as pool:
-            errors = list(pool.map(self._commit_messages, commits))
+            errors = list(pool.map(committed, commits))
         for one, error in zip(commits, errors, strict=True):
             if error is None:
                 self._next[one.identity] = one.next_offset
@@ -175,12 +193,15 @@ class Archives:
         )
 
     def _sum_up_anew(self, identity: ArchivedIdentity, committed_ms: int) -> None:
+        """Raises StoreUnreachableError: the next topic would wait as long."""
         try:
             end = self.next_offset(identity)
             if end is None:
                 return  # killed before its first messages were committed
             gaps = self._gaps.read(identity.topic).get(identity, [])
             self.summary.put(summed_up(archive_table(self._tables, identity.topic), identity, end, gaps, committed_ms))
+        except StoreUnreachableError:
+            raise
         except PipelineError as exc:
             known = self.summary.topics.get(identity.topic)
             nothing = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
@@ -193,6 +214,8 @@ class Archives:
             if known is not None:
                 try:
                     archive_table(self._tables, topic).refresh()
+                except StoreUnreachableError:
+                    raise
                 except PipelineError as exc:
                     logger.warning("topic not summed up topic=%s error=%s", topic, exc)
                     continue

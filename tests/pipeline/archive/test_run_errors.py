@@ -5,7 +5,7 @@ The engine and Spark are replaced: a step writes the files of its ranges by itse
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from queue_engine.pipeline.archive import archive as archive_module
+from queue_engine.pipeline.archive import archives as archives_module
 from queue_engine.pipeline.archive.archive import Archiver
 from queue_engine.pipeline.archive.archive_gap import REPLAYED, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path
@@ -23,6 +24,7 @@ from queue_engine.pipeline.archive.archives import Commit
 from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.archive.step_check import WrittenRange
 from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.wanted_range import WantedRange
 from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
@@ -35,6 +37,7 @@ from queue_engine.vocabulary.errors import (
     OtherLakeError,
     PipelineError,
     StoreError,
+    StoreRefusedError,
     StoreUnreachableError,
 )
 from queue_engine.wire.cursor import CursorStats
@@ -115,10 +118,16 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         yield lake
 
 
-def archiver(lake: Lake, engine: FakeEngine, clock: ManualClock | None = None, **given: Any) -> Archiver:
+def archiver(
+    lake: Lake,
+    engine: FakeEngine,
+    clock: ManualClock | None = None,
+    report: Callable[[JobState], None] = lambda _: None,
+    **given: Any,
+) -> Archiver:
     spark: Any = SimpleNamespace()
     client: Any = engine
-    context = JobContext(spark, lake, client, clock or ManualClock(), threading.Event(), lambda _: None)
+    context = JobContext(spark, lake, client, clock or ManualClock(), threading.Event(), report)
     return Archiver(context, **given)
 
 
@@ -202,6 +211,121 @@ def test_a_store_without_an_answer_ends_the_run_at_once(
     with pytest.raises(type(error)):
         archiver(lake, FakeEngine(dict.fromkeys("abc", 10))).run(None)
     assert steps == [3]
+
+
+def test_behind_a_commit_that_got_no_answer_no_other_is_tried(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [f"t{number:02d}" for number in range(40)]
+    engine = FakeEngine(dict.fromkeys(topics, 3))
+    one = archiver(lake, engine)
+    asked: list[str] = []
+
+    def unanswered(table: LakeTable, *_: Any, **__: Any) -> Any:
+        asked.append(table.path)
+        raise CommitUnknownError("not known") from StoreUnreachableError("no answer came")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeTable, "commit", unanswered)
+        with pytest.raises(StoreUnreachableError):
+            one.run(None)
+    assert len(asked) <= archives_module.COMMIT_THREADS
+    assert set(engine.offsets.values()) == {0}
+    one.run(None)
+    assert set(engine.offsets.values()) == {3}
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, topics: set[str]) -> None:
+    """The store refuses the tables of these topics."""
+    transaction = LakeTable.transaction
+
+    def refuse(table: LakeTable, app_id: str) -> int | None:
+        if table.path.rpartition("/")[2] in topics:
+            raise StoreRefusedError(f"{table.path}: the store refuses the credentials")
+        return transaction(table, app_id)
+
+    monkeypatch.setattr(LakeTable, "transaction", refuse)
+
+
+def test_a_store_that_refuses_one_topic_has_the_others(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine(dict.fromkeys("abc", 5))
+    one = archiver(lake, engine)
+    refusing(monkeypatch, {"b"})
+    with pytest.raises(StoreRefusedError, match=r"archive/b"):
+        one.run(None)
+    assert engine.offsets == {"a": 5, "b": 0, "c": 5}
+
+
+@pytest.mark.parametrize("is_lake_readable", [True, False])
+def test_a_store_that_refuses_all_topics_ends_the_run(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_lake_readable: bool
+) -> None:
+    topics = [f"t{number:02d}" for number in range(100)]
+    one = archiver(lake, FakeEngine(dict.fromkeys(topics, 5)))
+    refusing(monkeypatch, set(topics))
+    if not is_lake_readable:
+        Path(lake.within("penstock_lake.json")).unlink()
+    failed: list[str] = []
+    monkeypatch.setattr(one.archives, "note_error", lambda identity, _: failed.append(identity.topic))
+    with pytest.raises(StoreRefusedError):
+        one.run(None)
+    assert len(failed) == (archive_module.REFUSED_TOPICS_MAX if is_lake_readable else 0)
+
+
+def test_a_topic_that_fails_rests_and_the_others_go_on(lake: Lake) -> None:
+    engine = FakeEngine({"a": 13, "b": 3})
+    archiver(lake, engine).run(None)
+    damage(lake, "b")
+    clock, states = ManualClock(), list[JobState]()
+    one = archiver(lake, engine, clock, report=states.append)
+    rests: list[float] = []
+    for number in range(10):
+        engine.ends = {"a": 14 + number, "b": 4 + number}
+        assert one.run_round({"a", "b"}, {"a", "b"}) == 1
+        assert engine.offsets == {"a": 14 + number, "b": 3}
+        said = states[-1]
+        assert (said.state, said.is_in_trouble, said.job) == ("waiting", True, "archive")
+        assert said.error.startswith("b is not archived, and all other topics go on: ")
+        rest_ms = said.next_try_ms - clock.time_ns() // NS_PER_MS
+        rests.append(rest_ms / 1000)
+        clock.advance(ms=rest_ms - 1)
+        assert one.run_round({"a", "b"}, {"a", "b"}) == 0
+        clock.advance(ms=1)
+    assert rests == [5, 10, 20, 40, 80, 160, 300, 300, 300, 300]
+
+
+def test_a_resting_topic_is_tried_again_by_itself_and_then_all_is_well(lake: Lake) -> None:
+    engine = FakeEngine({"a": 3, "b": 3})
+    engine.lakes["b"] = "of another server"
+    clock, states = ManualClock(), list[JobState]()
+    one = archiver(lake, engine, clock, report=states.append)
+    assert one.run_round({"a", "b"}, {"a", "b"}) == 3
+    reports = len(states)
+    assert one.run_round(set(), {"a", "b"}) == 0
+    assert len(states) == reports
+    engine.lakes["b"] = ""
+    clock.advance(ms=5_000)
+    assert one.run_round(set(), {"a", "b"}) == 3
+    assert (states[-1].error, states[-1].next_try_ms) == ("", 0)
+
+
+def test_a_topic_that_is_not_to_be_archived_any_more_rests_no_longer(lake: Lake) -> None:
+    engine = FakeEngine({"a": 3, "b": 3})
+    engine.lakes["b"] = "of another server"
+    states: list[JobState] = []
+    one = archiver(lake, engine, report=states.append)
+    one.run_round({"a", "b"}, {"a", "b"})
+    assert states[-1].error
+    one.run_round(set(), {"a"})
+    assert states[-1].error == ""
+
+
+def test_what_may_be_the_machines_fault_ends_the_round(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Java is gone")
+
+    monkeypatch.setattr(archive_module, "write_step", write)
+    one = archiver(lake, FakeEngine(dict.fromkeys("abc", 10)))
+    with pytest.raises(RuntimeError):
+        one.run_round(set("abc"), set("abc"))
 
 
 def test_smaller_steps_behind_a_killed_one_count_what_was_replayed_once(lake: Lake) -> None:
