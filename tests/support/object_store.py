@@ -12,6 +12,8 @@ from moto.server import ThreadedMotoServer
 BUCKET = "lake"
 SECRET = "s3cr3t-of-the-test"
 KEY_ID = "KEYIDOFTHETEST"
+# A held request ends by then, so that no test waits for ever.
+HELD_S_MAX = 300
 
 
 class Fate(Enum):
@@ -20,6 +22,7 @@ class Fate(Enum):
     PASS = auto()
     LOSE_ANSWER = auto()  # the store does it, and nobody hears of it
     CUT = auto()  # it never arrives
+    HOLD = auto()  # it arrives, and nobody answers before the store is healed
     BUSY = auto()
     EXPIRED = auto()
     DENIED = auto()
@@ -44,6 +47,7 @@ class ObjectStore:
         self.address = self._moto.get_host_and_port()
         self.fate: Callable[[str, str], Fate] = lambda method, path: Fate.PASS
         self.requests: list[tuple[str, str]] = []
+        self.healed = threading.Event()
         self._proxy = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._proxy.daemon_threads = True
         threading.Thread(target=self._proxy.serve_forever, args=(0.01,), daemon=True).start()
@@ -66,12 +70,15 @@ class ObjectStore:
         """Let everything pass from now on, and forget the requests so far."""
         self.fate = lambda method, path: Fate.PASS
         self.requests = []
+        self.healed.set()
+        self.healed = threading.Event()
 
     def request(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
         """Ask the store itself. Returns the answer's body."""
         return self._ask(method, path, body, headers or {})[2]
 
     def close(self) -> None:
+        self.healed.set()
         self._proxy.shutdown()
         self._proxy.server_close()
         self._moto.stop()
@@ -102,11 +109,15 @@ def _handler_of(store: ObjectStore) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             store.requests.append((self.command, self.path))
-            fate = store.fate(self.command, self.path)
+            fate, healed = store.fate(self.command, self.path), store.healed
             if fate in _ANSWERS:
                 status, code, text = _ANSWERS[fate]
                 xml = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{text}</Message></Error>".encode()
                 self._answer(status, [("Content-Type", "application/xml")], b"" if self.command == "HEAD" else xml)
+                return
+            if fate is Fate.HOLD:
+                healed.wait(HELD_S_MAX)
+                self.close_connection = True
                 return
             if fate is not Fate.CUT:
                 status, headers, data = store._ask(self.command, self.path, body, dict(self.headers.items()))

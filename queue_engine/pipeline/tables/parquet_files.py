@@ -12,7 +12,7 @@ import posixpath
 import re
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from queue_engine.pipeline.tables.statistics import delta_statistics
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.vocabulary.errors import StoreError
+from queue_engine.vocabulary.errors import StoreError, StoreUnreachableError
 
 ROW_GROUP_ROWS = 1 << 17
 # What is not yet written of a row group.
@@ -126,12 +126,16 @@ class DataFileWriter:
         )
         return self.file
 
-    def abandon(self) -> None:
-        """Remove what was written, if that is possible."""
+    def abandon(self, error: BaseException | None = None) -> None:
+        """Remove what was written, if that is possible. error: why; behind a store that gives no answer nothing more
+        is asked of it, and the file goes by its age."""
         self._is_abandoned = True
         # The stream is closed whatever the writer says: one that nobody closed is closed when its memory is given back,
         # and then stops all threads of this process for as long as the store gives no answer.
-        for act in (self._writer.close, self._stream.close, lambda: self._storage.remove([self._whole_path])):
+        acts: list[Callable[[], object]] = [self._writer.close, self._stream.close]
+        if not isinstance(error, StoreUnreachableError):
+            acts.append(lambda: self._storage.remove([self._whole_path]))
+        for act in acts:
             try:
                 act()
             except (OSError, StoreError, pa.ArrowException):
@@ -148,7 +152,7 @@ class DataFileWriter:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if error is not None:
-            self.abandon()
+            self.abandon(error)
         elif self.file is None and not self._is_abandoned:
             self.close()
 

@@ -12,8 +12,11 @@ from queue_engine.vocabulary.errors import StorePlaceError
 SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "az": "Azure Blob Storage"}
 S3_REGION = "us-east-1"
 CONNECT_TIMEOUT_S = 5
+# pyarrow gives a try up when no byte came for so long; of a PUT it notices some 6 s later.
+SILENCE_S = 10
+# delta-rs gives a try up by then, whatever has come; it begins no other one later.
 REQUEST_TIMEOUT_S = 30
-TRIES = 4
+TRIES = 3
 
 
 def scheme_of(place: str) -> str:
@@ -64,7 +67,7 @@ def store_filesystem(scheme: str, environment: Mapping[str, str] = os.environ) -
             # A small file is one request.
             allow_delayed_open=True,
             connect_timeout=CONNECT_TIMEOUT_S,
-            request_timeout=REQUEST_TIMEOUT_S,
+            request_timeout=SILENCE_S,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
         )
     if scheme == "gs":

@@ -54,13 +54,14 @@ from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.store_errors import first_line, is_worth_trying_again, table_error
 from queue_engine.pipeline.tables.table_files import TableFile, table_files
-from queue_engine.vocabulary.clock import NS_PER_MS, Clock, SystemClock
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock, SystemClock
 from queue_engine.vocabulary.errors import (
     CommitUnknownError,
     DataFileMissingError,
     PipelineError,
     StoreBusyError,
     StoreError,
+    StoreUnreachableError,
     TableDamagedError,
     TableMissingError,
     TableSchemaError,
@@ -73,6 +74,9 @@ logger = logging.getLogger(__name__)
 # tried each of those a few times already.
 TRIES = 8
 STORE_TRIES = 3
+# No try begins so long after the first one of a store that gives no answer: each may take as long again, and the job
+# comes back by itself.
+AGAIN_WITHIN_S = 20
 # Between two tries, doubled each time.
 WAIT_S = 0.05
 # Opening reads the commits behind the last checkpoint.
@@ -333,6 +337,7 @@ class LakeTable:
             # Whether a try may have made the commit, though its answer was lost.
             is_unknown = False
             error: PipelineError | None = None
+            begun_ns = self.clock.monotonic_ns()
             for number in range(TRIES):
                 if number:
                     self._wait(WAIT_S * (1 << (number - 1)))
@@ -358,7 +363,7 @@ class LakeTable:
                 except (DeltaError, OSError, StoreError) as exc:
                     error = table_error(exc, self.place)
                     is_unknown = is_unknown or is_committing
-                    if not is_worth_trying_again(error) or number >= STORE_TRIES:
+                    if not self._is_tried_again(error, begun_ns) or number >= STORE_TRIES:
                         break
             assert error is not None
             if is_unknown:
@@ -366,7 +371,7 @@ class LakeTable:
                 raise CommitUnknownError(
                     f"{self.place}: whether the commit up to {moves[0].version} is in the table is not known, and the"
                     f" job finds out before it goes on: {reason}"
-                )
+                ) from error
             raise error
 
     def _is_known(self, moves: Sequence[Move]) -> bool:
@@ -577,6 +582,7 @@ class LakeTable:
 
     def _tried(self, work: Callable[[], Any]) -> Any:
         """The result of `work`, tried again while the store may do better the next time."""
+        begun_ns = self.clock.monotonic_ns()
         for number in range(STORE_TRIES):
             if number:
                 self._wait(WAIT_S * (1 << (number - 1)))
@@ -587,8 +593,14 @@ class LakeTable:
                 # The text of a store's answer is not kept as the cause: a log would show it.
                 cause = exc if self.storage.is_local else None
             # delta-rs takes a list of the log as damage that misses a commit which is made at this moment.
-            if not is_worth_trying_again(error) and not (
+            if not self._is_tried_again(error, begun_ns) and not (
                 self.storage.is_local and isinstance(error, TableDamagedError)
             ):
                 break
         raise error from cause
+
+    def _is_tried_again(self, error: PipelineError, begun_ns: int) -> bool:
+        """Whether what failed is worth another try. begun_ns: of the first one."""
+        if isinstance(error, StoreUnreachableError):
+            return self.clock.monotonic_ns() - begun_ns < AGAIN_WITHIN_S * NS_PER_S
+        return is_worth_trying_again(error)

@@ -10,6 +10,7 @@ import pytest
 
 from queue_engine.pipeline.query.lean_dataset import open_dataset
 from queue_engine.pipeline.tables import store_options
+from queue_engine.pipeline.tables import table as table_module
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
 from queue_engine.pipeline.tables.log_files import commit_path
 from queue_engine.pipeline.tables.storage import TableStorage
@@ -246,6 +247,50 @@ def test_each_trouble_is_a_sentence(
     assert KEY_ID not in caplog.text
     store.heal()
     assert table.commit([file], APP, 20, after=10) is CommitResult.COMMITTED
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadlines are a second."""
+    monkeypatch.setattr(store_options, "SILENCE_S", 1)
+    monkeypatch.setattr(store_options, "REQUEST_TIMEOUT_S", 1)
+    monkeypatch.setattr(table_module, "AGAIN_WITHIN_S", 0.5)
+
+
+def test_a_store_that_never_answers_is_asked_once_by_each_act(
+    impatient: None, store: ObjectStore, storage: TableStorage, table: LakeTable
+) -> None:
+    commit(table, 0, 10)
+    file = data_file(storage, 10, 20)
+    acts: dict[str, Callable[[], object]] = {
+        "open": lambda: opened(storage).transaction(APP),
+        "refresh": table.refresh,
+        "read": lambda: storage.read("small.json", 10),
+        "list": lambda: list(storage.list_files()),
+        "commit": lambda: table.commit([file], APP, 20, after=10),
+    }
+    for name, act in acts.items():
+        store.heal()
+        store.fate = lambda method, path: Fate.HOLD
+        with pytest.raises(StoreUnreachableError, match="no answer came from the store"):
+            act()
+        assert len(store.requests) == 1, name
+    store.heal()
+    store.fate = lambda method, path: Fate.HOLD if method == "PUT" else Fate.PASS
+    with pytest.raises(CommitUnknownError):
+        table.commit([file], APP, 20, after=10)
+    assert [one[0] for one in store.requests].count("PUT") == 1
+    store.heal()
+    assert table.commit([file], APP, 20, after=10) is CommitResult.COMMITTED
+
+
+def test_of_a_file_that_is_given_up_nothing_more_is_asked_of_a_store_that_never_answers(
+    impatient: None, store: ObjectStore, storage: TableStorage
+) -> None:
+    store.fate = lambda method, path: Fate.HOLD
+    with pytest.raises(StoreUnreachableError):
+        data_file(storage, 0, 10)
+    assert [one[0] for one in store.requests] == ["PUT"]
 
 
 def test_credentials_are_in_no_representation(table: LakeTable) -> None:
