@@ -8,9 +8,9 @@
 Times are Unix milliseconds. done and total count messages (or what `unit` says), not offsets that no message has; total
 0: not known. lag: how many the job is behind its source, null: not known. error: why the job failed, as a sentence; it
 stays while the job is tried again, until it makes progress. next_try_ms: when a failed job, or the part of a waiting or
-running one that failed, is tried again; 0: it is not. The worker writes the file. A job that an operator stopped stays stopped when the worker is started again, because
-this file says so. A missing field takes its default and an unknown one is ignored: so fields can be added without a
-version, and no field may change its meaning.
+running one that failed, is tried again; 0: it is not. The worker writes the file. A job that an operator stopped stays
+stopped when the worker is started again, because this file says so. A missing field takes its default and an unknown
+one is ignored: so fields can be added without a version, and no field may change its meaning.
 """
 
 import re
@@ -79,7 +79,7 @@ class JobState:
 
     @property
     def is_partly_failed(self) -> bool:
-        """Whether a part of its work failed and is tried again at next_try_ms, while the job goes on with the others."""
+        """Whether a part of its work failed and is tried again at next_try_ms, while the job goes on with the rest."""
         return self.is_in_trouble and self.state != FAILED and self.next_try_ms > 0
 
     @property
