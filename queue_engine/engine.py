@@ -91,6 +91,7 @@ class Engine:
         self._is_open = False
         self._clock = clock
         self.started_at_ns = clock.time_ns()
+        self.turned_at_ns = clock.monotonic_ns()  # the last turn
         self.faults = Faults(clock)
         self._fences = Fences(clock.time_ns)
         self._next_turn = NextTurn(on_work)
@@ -308,6 +309,7 @@ class Engine:
     def turn(self) -> None:
         """Append what was published and deliver what can be delivered: a bounded amount, the rest in the next turn
         (`has_work`)."""
+        self.turned_at_ns = self._clock.monotonic_ns()
         try:
             self._workload.flush()
             if self._stores.log is not None:

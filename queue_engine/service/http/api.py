@@ -105,7 +105,7 @@ class HttpApi:
         self._ports = ports
         self.console = console or NoConsole()
         self._answers = AnswerThread()
-        self._steps = PacedSteps()
+        self._steps = PacedSteps(worked_at_ns=lambda: engine.turned_at_ns)
         self._shared_stats: dict[Wanted, list[Callable[[bytes | None], None]]] = {}  # not begun; who gets each
         self._stats_count = 0  # requests for /stats that are being answered
         self.scrape_count = 0  # requests for /metrics that are being answered

@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from queue_engine.service.http.exchange import paced_steps
-from queue_engine.service.http.exchange.paced_steps import BURST_NS, SHARE, SLICE_NS, PacedSteps
+from queue_engine.service.http.exchange.paced_steps import BURST_NS, CALM_NS, SHARE, SLICE_NS, PacedSteps
 from tests.support.clock import ManualClock
 
 STEP_NS = SLICE_NS // 4
@@ -84,6 +84,57 @@ def test_after_a_rest_an_answer_is_made_at_once_again(clock: ManualClock, loop: 
     steps.add(work(clock, BURST_NS // 2), lambda _: None, pytest.fail)
     loop.run()
     assert loop.paused_s == 0
+
+
+class Turns:
+    """When the engine worked last, as the loop notes it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.worked_at_ns = clock.monotonic_ns()
+
+    def __call__(self) -> int:
+        return self.worked_at_ns
+
+    def note(self) -> None:
+        self.worked_at_ns = self._clock.monotonic_ns()
+
+
+def test_while_nothing_else_works_an_answer_of_any_length_is_made_at_once(clock: ManualClock, loop: Pauses) -> None:
+    turns, made = Turns(clock), []
+    steps = PacedSteps(worked_at_ns=turns, now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
+    clock.advance(ns=CALM_NS)
+    steps.add(work(clock, 10 * BURST_NS, "it"), made.append, pytest.fail)
+    loop.run()
+    assert made == ["it"]
+    assert loop.paused_s == 0
+    assert loop.slices == 10 * BURST_NS // SLICE_NS
+
+
+def test_a_message_beside_a_long_answer_makes_it_pause_from_the_next_slice_on(clock: ManualClock, loop: Pauses) -> None:
+    turns = Turns(clock)
+    steps = PacedSteps(worked_at_ns=turns, now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
+    clock.advance(ns=CALM_NS)
+    steps.add(work(clock, 10 * BURST_NS), lambda _: None, pytest.fail)
+    for _ in range(2 * BURST_NS // SLICE_NS):
+        loop.due.pop(0)()  # type: ignore[operator]
+    assert loop.paused_s == 0
+    slices = 20
+    for at in range(slices):
+        turns.note()
+        loop.due.pop(0)()  # type: ignore[operator]
+        assert at > 0 or loop.paused_s > 0
+    # The share alone, from the first pause on: what was made at once is not paid back.
+    assert loop.paused_s * 1e9 == pytest.approx(slices * SLICE_NS / SHARE, rel=0.15)
+
+
+def test_a_while_after_the_last_message_a_long_answer_goes_on_at_once(clock: ManualClock, loop: Pauses) -> None:
+    turns = Turns(clock)
+    steps = PacedSteps(worked_at_ns=turns, now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
+    turns.note()
+    steps.add(work(clock, 100 * BURST_NS), lambda _: None, pytest.fail)
+    loop.run()
+    assert 0 < loop.paused_s * 1e9 <= CALM_NS
 
 
 def test_a_work_that_fails_stops_none_behind_it(

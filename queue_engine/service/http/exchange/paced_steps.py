@@ -1,12 +1,15 @@
-"""Makes long answers on the engine's loop in short slices, one answer after the other, at a share of the loop's time.
+"""Makes long answers on the engine's loop in short slices, one answer after the other, at a share of the loop's time
+while messages move.
 
     credit  BURST_NS at the most; it grows by a share of the time that passes, and shrinks by what slices take of the
               │     processor
-    credit > 0 ──► the next slice behind what waits in the loop
-    else       ──► a pause, until the credit is enough for a slice
+    credit > 0         ──► the next slice behind what waits in the loop
+    no turn for CALM_NS ─► the same
+    else               ──► a pause, until the credit is enough for a slice
 
 So one read of thousands of channels is made at once, and a client that reads without pause waits, instead of the queue.
-A pause also leaves the interpreter to the threads that sync.
+A pause also leaves the interpreter to the threads that sync. While the engine has nothing to do, a pause would serve
+nobody: the first message that comes waits for two slices, and from there on the slices pause.
 """
 
 import asyncio
@@ -28,20 +31,25 @@ SLICE_NS = NS_PER_MS // 2
 SHARE = 0.2
 # What a read of a thousand channels takes.
 BURST_NS = 15 * NS_PER_MS
+# 20 messages a second are enough to keep the slices at their share.
+CALM_NS = 50 * NS_PER_MS
 
 
 class PacedSteps:
     """A line of works, each a generator that yields between steps of a tenth of a millisecond. Belongs to the loop's
-    thread. share: of the loop's time. now_ns: monotonic. cpu_ns: processor time of this thread."""
+    thread. share: of the loop's time. worked_at_ns: when the loop last worked for others, as now_ns; None: always.
+    now_ns: monotonic. cpu_ns: processor time of this thread."""
 
     def __init__(
         self,
         share: float = SHARE,
         *,
+        worked_at_ns: Callable[[], int] | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
         cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._share = share
+        self._worked_at_ns = worked_at_ns
         self._now_ns = now_ns
         self._cpu_ns = cpu_ns
         self._line: deque[Callable[[], bool]] = deque()  # each does a step and returns whether it was the last
@@ -75,6 +83,7 @@ class PacedSteps:
 
     def _do_slice(self) -> None:
         began_ns, cpu_ns = self._now_ns(), self._cpu_ns()
+        is_calm = self._is_calm(began_ns)
         self._credit_ns = min(self._credit_ns + (began_ns - self._credited_ns) * self._share, BURST_NS)
         self._credited_ns = began_ns
         try:
@@ -88,13 +97,18 @@ class PacedSteps:
                 if self._now_ns() - began_ns >= SLICE_NS:
                     break
         finally:
-            self._credit_ns -= self._cpu_ns() - cpu_ns
+            took_ns = self._cpu_ns() - cpu_ns
+            # What was taken while calm is no debt: with the first message the pauses are as long as ever.
+            self._credit_ns = max(self._credit_ns, 0) - took_ns if is_calm else self._credit_ns - took_ns
             if self._line:
-                self._go_on()
+                self._go_on(is_calm)
 
-    def _go_on(self) -> None:
+    def _is_calm(self, now_ns: int) -> bool:
+        return self._worked_at_ns is not None and now_ns - self._worked_at_ns() >= CALM_NS
+
+    def _go_on(self, is_calm: bool) -> None:
         loop = asyncio.get_running_loop()
-        if self._credit_ns > 0:
+        if self._credit_ns > 0 or is_calm:
             loop.call_soon(self._do_slice)
         else:
             loop.call_later((SLICE_NS - self._credit_ns) / self._share / NS_PER_S, self._do_slice)
