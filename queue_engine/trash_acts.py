@@ -18,6 +18,7 @@ from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.log_store.channel_restore import ChannelRestore
+from queue_engine.log_store.held_segments import HeldSegments
 from queue_engine.pauses import Pauses
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.topology.topology import Change, channel_paused, channel_redriven, max_attempts_set
@@ -70,28 +71,28 @@ class TrashActs:
 
     def list(self) -> tuple[TrashStats, ...]:
         """All entries, newest first. Raises StorageError."""
-        living = self._living_position()
-        return tuple(self._stats_of(item, living) for item in reversed(self._trash.oldest_first()))
+        held = self._held()
+        return tuple(self._stats_of(item, held) for item in reversed(self._trash.oldest_first()))
 
     def page(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
         """The newest entries; or those older than the one with this time (Unix ms) and id, which may be gone. Raises
         StorageError."""
-        living = self._living_position()
+        held = self._held()
         items = self._trash.oldest_first()
         end = len(items) if before is None else bisect_left(items, before, key=time_and_id)
         shown = items[max(0, end - count_max) : end]
-        entries = tuple(self._stats_of(item, living) for item in reversed(shown))
-        return TrashPage(entries, end > count_max, len(items), self.bytes)
+        entries = tuple(self._stats_of(item, held) for item in reversed(shown))
+        return TrashPage(entries, end > count_max, len(items), held.bytes)
 
     def one(self, trash: int, topic: str = "") -> TrashStats:
         """Raises TrashNotFoundError, InvalidStorageError or StorageError."""
-        return self._stats_of(self.item(trash, topic), self._living_position())
+        return self._stats_of(self.item(trash, topic), self._held())
 
-    def _living_position(self) -> int:
+    def _held(self) -> HeldSegments:
         log = self._stores.log
-        return 0 if log is None else log.retention.needed_without_trash()
+        return HeldSegments([], []) if log is None else log.retention.held_by_trash()
 
-    def _stats_of(self, item: TrashItem, living: int) -> TrashStats:
+    def _stats_of(self, item: TrashItem, held: HeldSegments) -> TrashStats:
         entry, store = item.entry, item.store
         numbers = list(store.trash.all) if item.is_topic else item.channels
         now_ns = store.time_ns()
@@ -115,7 +116,7 @@ class TrashActs:
             quarantined=entry.quarantined,
             channels=entry.channels,
             restorable=restorable,
-            bytes=self._trash.bytes_of(item, living),
+            bytes=self._trash.bytes_of(item, held),
         )
 
     def item(self, trash: int, topic: str = "") -> TrashItem:
@@ -372,21 +373,21 @@ class TrashActs:
             self._delete_by_itself(item, "expire_trash")
         for item in () if expired else self._trash.surplus():
             self._give_up(item, f"the trash has more than {ENTRIES_MAX} entries")
-        self._trash.bytes = log.retention.held_by_trash()
+        held = log.retention.held_by_trash()
+        self._trash.bytes = held.bytes
         if not self.bytes:
             return
         if self._bytes_max and self.bytes > self._bytes_max:
-            self._give_up_oldest(now_ns, "its entries keep more of the log than --trash-max-bytes")
+            self._give_up_oldest(now_ns, held, "its entries keep more of the log than --trash-max-bytes")
         elif log.log.is_full:
-            self._give_up_oldest(now_ns, "the disk is full")
+            self._give_up_oldest(now_ns, held, "the disk is full")
 
-    def _give_up_oldest(self, now_ns: int, reason: str) -> None:
+    def _give_up_oldest(self, now_ns: int, held: HeldSegments, reason: str) -> None:
         """Delete the oldest entry that keeps anything; the next one only when that was not enough."""
         if now_ns < self._give_up_at_ns and self.bytes < self._bytes_before:
             return  # the last one frees segments: that may be enough
-        living = self._living_position()
         for item in self._trash.oldest_first():
-            if self._trash.bytes_of(item, living):
+            if self._trash.bytes_of(item, held):
                 self._give_up_at_ns = now_ns + GIVE_UP_INTERVAL_NS
                 self._bytes_before = self.bytes
                 self._give_up(item, reason)

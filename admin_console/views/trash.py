@@ -18,6 +18,11 @@ from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary import units
 
 PAGE_ENTRIES = 50
+# Of an entry of 0 bytes.
+COSTS_NOTHING = (
+    "0 B on disk: the log keeps no segment for this entry alone. Its messages are in a segment that is still written, "
+    "or that channels, cursors or the retention keep anyway."
+)
 _ACT_WORDS = {
     "empty_topic": "Emptied",
     "empty_channel": "Emptied",
@@ -58,6 +63,8 @@ def trash_page(request: CheckedRequest) -> HttpResponse:
         "count": _entries(page.count),
         "size": units.byte_count(page.bytes),
         "size_bytes": page.bytes,
+        "costs_nothing": COSTS_NOTHING,
+        "has_free": not all(entry.bytes for entry in page.entries),
         "is_empty": not page.count,
         "page_words": f"{_entries(len(page.entries))} of {page.count:,}",
         "older_url": _page_url((last.at_ms, last.id)) if last and page.has_older else "",

@@ -23,6 +23,7 @@ from queue_engine.catalog.topology_promises import TopologyPromises
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome, TrashTotals
 from queue_engine.delivery.topic import Topic
+from queue_engine.log_store.held_segments import HeldSegments
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.progress.channel_progress import ChannelProgress
@@ -384,17 +385,18 @@ class Trash:
     def oldest_first(self) -> list[TrashItem]:
         return sorted(self.items.values(), key=time_and_id)
 
-    def bytes_of(self, item: TrashItem, living: int) -> int:
-        """How many bytes of the log lie between what an item needs and `living`, the first position that anything
-        outside the trash needs; other items may need them, too. 0 while it can't be read."""
-        store = item.store
-        end = store.end_offset
-        offsets = [store.trash.all[number].needed_offset(end) for number in item.channels if number in store.trash.all]
+    @staticmethod
+    def bytes_of(item: TrashItem, held: HeldSegments) -> int:
+        """How many bytes of the log an item would keep on the disk by itself, of those that the trash keeps, whole
+        segments; other items may keep them, too. 0 while that can't be read."""
+        store, end = item.store, held.end
         if item.is_topic:
             offsets = [store.needed_offset]
+        else:
+            trashed = [store.trash.all[number] for number in item.channels if number in store.trash.all]
+            offsets = [one.needed_offset(store.end_offset) for one in trashed]
         try:
-            first = min((store.needed_position_from(offset, living) for offset in offsets), default=living)
-            return max(0, store.size.bytes_from(first) - store.size.bytes_from(living)) if first < living else 0
+            return held.bytes_from(min((store.needed_position_from(offset, end) for offset in offsets), default=end))
         except StorageError:
             return 0
 

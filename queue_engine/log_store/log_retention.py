@@ -9,6 +9,7 @@ from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, tell_first_posit
 from queue_engine.commit_log.commit_log import CommitLog
 from queue_engine.commit_log.segment import SegmentInfo
 from queue_engine.disk.background_job import BackgroundJob
+from queue_engine.log_store.held_segments import HeldSegments
 from queue_engine.log_store.hole_punching import HolePuncher
 from queue_engine.log_store.log_files import LogFiles
 from queue_engine.log_store.log_settings import LogSettings
@@ -123,11 +124,15 @@ class LogRetention:
             end = min(end, topic.needed_position_without_trash(end))
         return end
 
-    def held_by_trash(self) -> int:
-        """Bytes of the segments that would be removed now if the trash were empty. Raises StorageError."""
+    def held_by_trash(self) -> HeldSegments:
+        """The segments that would be removed now if the trash were empty. Raises StorageError."""
         end = self.needed_without_trash()
         held = self._past_retention([one for one in self._segments.list if one.is_sealed and one.next_position <= end])
-        return sum([one.end - one.position for one in held])
+        holes = self._holes.bytes_from
+        return HeldSegments(
+            [one.next_position for one in held],
+            [one.end - one.position - holes(one.position) + holes(one.next_position) for one in held],
+        )
 
     def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:
         """The oldest segments that retention does not keep: too old, or beyond its bytes."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class TrashStats:
     """One entry of the trash. channel: "" for a topic, and for what waited at a topic itself; channels: how many that
     act concerned. waiting, in_flight, deferred, quarantined: messages at the act. restorable: messages that a restore
-    would bring back now. bytes: of the log that it keeps on the disk, other entries' share included."""
+    would bring back now. bytes: of the segments of the log that would stay on the disk for this entry alone; a segment
+    that two entries need counts for both."""
 
     id: int
     act: str
@@ -27,7 +28,8 @@ class TrashStats:
 
 @dataclass(frozen=True, slots=True)
 class TrashPage:
-    """A part of the trash, newest first. count, bytes: of the whole trash; bytes: of the log that it alone keeps."""
+    """A part of the trash, newest first. count, bytes: of the whole trash; bytes: of the segments of
+    the log that would be removed if it were empty, each counted once."""
 
     entries: tuple[TrashStats, ...]
     has_older: bool

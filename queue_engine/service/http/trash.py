@@ -1,6 +1,6 @@
 """Handles the requests about the trash: what was emptied or deleted of topics of the log, until it expires.
 
-    GET  /trash                               JSON: "entries", newest first, and "bytes" of the log that they alone keep
+    GET  /trash                               JSON: "entries", newest first, and the "bytes" that they alone keep
     POST /trash/restore?id=ID[&swap=true]     JSON: the messages that come back
     POST /trash/delete?id=ID                  deletes an entry for good
 

@@ -336,25 +336,6 @@ def test_far_more_than_expected_is_refused_with_the_new_count(engine: Engine, cl
     assert outcome.depth == 1_500
 
 
-def test_more_than_the_limit_of_bytes_gives_up_the_oldest_only(tmp_path: Path, clock: ManualClock) -> None:
-    options = {"log_segment_bytes": 1 << 20, "max_msg_size": 60_000, "max_body_size": 60_000}
-    engine = make_engine(tmp_path, clock, trash_max_bytes=6 << 20, **options)
-    engine.acts.create_topic("orders")
-    engine.acts.create_channel("orders", "billing")
-    ids = []
-    for _ in range(3):
-        for number in range(50):
-            publish(engine, b"%d" % number + bytes(50_000))
-        outcome, _ = engine.acts.empty_channel("orders", "billing")
-        settle(engine)
-        ids.append(outcome.trash)
-        clock.advance(ms=10)
-    for _ in range(20):
-        pass_time(engine, clock, 1_100)
-    assert [one.id for one in engine.trash.list()] == [ids[2], ids[1]]
-    assert 2 << 20 < engine.trash.bytes <= 6 << 20
-
-
 def test_what_was_quarantined_comes_back_so_and_is_counted(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock)
     fill(engine, clock)

@@ -198,8 +198,9 @@ TRASH_ENTRY = record_of(
     TrashStats,
     text=(
         "What one act removed. channel: empty for a topic. waiting, in_flight, deferred, quarantined: messages at the "
-        "act. restorable: messages that a restore brings back now. bytes: of the log that it keeps, other entries' "
-        "share included. Times are Unix milliseconds."
+        "act. restorable: messages that a restore brings back now. bytes: of the segments of the log that would stay "
+        "for this entry alone; a segment that two entries need counts for both, and one that a channel, a cursor, a "
+        "lease or the retention keeps anyway for none. Times are Unix milliseconds."
     ),
 )
 TRASH_ACT = record(
