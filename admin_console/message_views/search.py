@@ -27,7 +27,6 @@ from admin_console.vocabulary import units
 
 RUNNING = "running"
 _ENDS = {
-    "at_end": "All of them were looked at.",
     "full": "It ended as it has as many results as one search can have. Go on from here for more.",
     "bounded": "It ended as it has read as much of the log as one search may. Go on from here for more.",
     "cancelled": "It was cancelled: by its button, or since no page asked for it any more.",

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from admin_console.gateway.pipeline import JOB_SENTENCES
-from admin_console.screens.cells import Cell, Chip, ProgressCell, StateCell
+from admin_console.screens.cells import ActionCell, Cell, Chip, ProgressCell, StateCell
 from admin_console.screens.links import act_cell
 from admin_console.screens.parts import Banner, Column, Empty, Table
 from admin_console.vocabulary import units
@@ -126,13 +126,20 @@ def job_table(view: "PipelineView", role: Role) -> Table:
                     _lag(state),
                     rate_cell(state),
                     error_cell(state, view),
-                    act_cell("Start", "start_job", role, name)
-                    if is_stopped
-                    else act_cell("Stop", "stop_job", role, name),
+                    _switch(name, view, role, is_stopped=is_stopped),
                 ),
             )
         )
     return Table.build("jobs", "Jobs of the pipeline", _JOB_COLUMNS, rows, Empty("", "There are no jobs."))
+
+
+def _switch(name: str, view: "PipelineView", role: Role, *, is_stopped: bool) -> ActionCell:
+    if is_stopped:
+        return act_cell("Start", "start_job", role, name)
+    # Without a worker there is nothing to stop.
+    if not view.is_switched_on and view.holder is None:
+        return ActionCell()
+    return act_cell("Stop", "stop_job", role, name)
 
 
 def housekeeping_table(view: "PipelineView") -> Table:

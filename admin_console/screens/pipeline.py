@@ -56,18 +56,31 @@ _REPLAY_COLUMNS = (
 def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str, Any]:
     """The parts of the screen. live: for the cursors of topics as they are now; None before the first figures."""
     cursors = archive_cursors(live)
+    jobs, archived = job_table(view, role), _topic_table(live, view, cursors, role)
     return {
         "subtitle": _subtitle(view),
         "banner": _banner(view),
         "stats": _stats(live, view, cursors),
         "tables": {
-            "jobs": job_table(view, role),
-            "archived": _topic_table(live, view, cursors, role),
+            "jobs": jobs,
+            "archived": archived,
             "replays": _replay_table(view, role),
             "housekeeping": housekeeping_table(view),
         },
-        "flags": {"off": not view.is_switched_on, "archived": bool(view.topics)},
+        "flags": {
+            "off": not view.is_switched_on,
+            "archived": bool(view.topics),
+            "stops": _offers(jobs, "Stop"),
+            "starts": _offers(jobs, "Start"),
+            "archives": _offers(archived, "Archive"),
+            "stops_archiving": _offers(archived, "Stop archiving"),
+        },
     }
+
+
+def _offers(table: Table, label: str) -> bool:
+    """Whether a row has the act, for those who may not do it as well."""
+    return any(isinstance(cell, ActionCell) and cell.text == label for row in table.rows for _, cell in row.cells)
 
 
 def archive_cursors(live: LiveState | None) -> "dict[tuple[str, int, int], CursorStats]":
@@ -272,7 +285,7 @@ def _topic_table(
         )
     empty = Empty(
         "No topic is archived",
-        "Open a topic of the log and press Archive…: from then on its messages are also written to Parquet files.",
+        "Open a topic of the log and press Archive…: from then on its messages are also written to a Delta table.",
         href=url_of("topics"),
         link="All topics",
     )

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from admin_console.permissions.table import ACTS
 from admin_console.screens.cells import Cell, NameCell, StateCell
 from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
 from admin_console.screens.links import url_of
@@ -30,11 +31,10 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
     replay = view.replay(replay_id)
     if replay is None:
         return {"flags": {"gone": True}, "tables": {}}
-    is_asked_about = replay.is_asked_about and role.includes(Role.OPERATOR)
     return {
         "subtitle": _subtitle(replay),
         "chips": replay_chips(replay, view),
-        "banner": _banner(replay, view),
+        "banner": _banner(replay, view, role),
         "stats": _stats(replay),
         "tables": {
             "progress": _progress_table(replay, view),
@@ -44,7 +44,6 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
         "flags": {
             "gone": False,
             "asked": replay.is_asked_about,
-            "answerable": is_asked_about,
             "under_way": replay.run_job is not None and not replay.is_over,
         },
     }
@@ -54,7 +53,7 @@ def _subtitle(replay: "ReplayView") -> str:
     return f"{replay.asked.topic} → {replay.asked.target}" if replay.asked else ""
 
 
-def _banner(replay: "ReplayView", view: "PipelineView") -> Banner | None:
+def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | None:
     if replay.run_job is not None:
         if replay.run_job.state == "failed":
             return Banner("warning", "The replay failed.", replay.run_job.error)
@@ -62,10 +61,16 @@ def _banner(replay: "ReplayView", view: "PipelineView") -> Banner | None:
     if replay.planned is not None:
         if not replay.planned.count:
             return Banner("", "No archived message matches.", "Running this replay would publish nothing.")
+        least = ACTS["run_replay"]
+        until = (
+            "until you run it. Run and Discard are above."
+            if role.includes(least)
+            else f"until it is run. The role {least.value} can run or discard it."
+        )
         return Banner(
             "",
             f"This would publish {units.plural(replay.planned.count, 'message')}.",
-            "It is a dry run: nothing is published until you run it. Run and Discard are above.",
+            f"It is a dry run: nothing is published {until}",
         )
     if replay.plan_job is not None and replay.plan_job.state == "failed":
         return Banner("warning", "The replay can't be planned.", replay.plan_job.error)

@@ -67,10 +67,10 @@ _ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "pipeline": (
         ("plan_replay", "New replay", "archived"),
-        ("stop_job", "Stop", ""),
-        ("start_job", "Start", ""),
-        ("archive_on", "Archive", "archived"),
-        ("archive_off", "Stop archiving", "archived"),
+        ("stop_job", "Stop", "stops"),
+        ("start_job", "Start", "starts"),
+        ("archive_on", "Archive", "archives"),
+        ("archive_off", "Stop archiving", "stops_archiving"),
     ),
     "replay": (
         ("run_replay", "Run", "asked"),

@@ -124,12 +124,22 @@ class PlanReplay(_PipelineAct):
         topics = sorted({topic.topic for topic in self.view.topics})
         chosen = self._given("topic") or self.request.GET.get("topic", "")
         if not topics:
-            consequences = ["No topic is archived yet: there is nothing that could be published again."]
-        else:
-            consequences = ["This is a dry run: you see what it would publish, and to whom, before anything happens."]
+            return Question(
+                title="Plan a replay",
+                button="",
+                post_url=self.url,
+                cancel_url=self.page_url,
+                consequences=[
+                    "No topic is archived yet: there is nothing that could be published again.",
+                    "Open a topic of the log and press Archive…: what is archived from then on can be replayed.",
+                ],
+            )
         return self.pose(
             "Plan a replay",
-            [*consequences, self.when()],
+            [
+                "This is a dry run: you see what it would publish, and to whom, before anything happens.",
+                self.when(),
+            ],
             [
                 Field(
                     "topic",

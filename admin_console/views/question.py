@@ -33,7 +33,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Title and button name verb and object; `consequences` are sentences with counts.
+    """Title and button name verb and object; `consequences` are sentences with counts. button: "" where the act can't
+    be done now, which they say.
 
     selected: the names that an act on several is about, and `rows` a line on each.
     """

@@ -186,7 +186,12 @@ _IN_FLIGHT = "Messages in flight are taken from their consumers, whose FIN then 
 
 def _consequences(preview: SeekPreview, *, is_on: bool) -> list[str]:
     """The sentences of a preview. The offset is fixed from here on: later messages come after it."""
-    there = f"the topic has {preview.oldest_offset:,} to {preview.end_offset:,}"
+    is_empty = preview.oldest_offset >= preview.end_offset
+    there = (
+        "the topic holds no message"
+        if is_empty
+        else f"the topic holds offsets {preview.oldest_offset:,} to {preview.end_offset - 1:,}"
+    )
     if is_on:
         skipped = counted(max(0, preview.depth_now - preview.depth), "message")
         return [

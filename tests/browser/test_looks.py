@@ -99,6 +99,36 @@ def test_a_narrow_page_begins_with_what_is_wrong_and_has_its_acts_behind_one_but
         assert top_of(page, f'[data-table="{table}"] tbody tr') + name_and_state_px < NARROW["height"], path
 
 
+def test_a_form_shows_the_fields_that_its_choice_needs(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "choices", "one")
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.identify(client_id="only-one")
+        consumer.subscribe("choices", "one", rdy=1)
+        page = open_page("/topics/choices/one/", graphs=False)
+        dialog = open_act(page, "Requeue in flight…")
+        fields = dialog.get_by_label("Consumer", exact=True), dialog.get_by_label("Message id")
+        for choice, is_shown in (("All 0 messages", (0, 0)), ("What one consumer", (1, 0)), ("One message", (0, 1))):
+            dialog.get_by_label(choice).check()
+            assert tuple(field.is_visible() for field in fields) == tuple(map(bool, is_shown)), choice
+        dialog.get_by_role("link", name="Cancel").click()
+    dialog = open_act(page, "Rewind…")
+    fields = dialog.get_by_label("Offset"), dialog.get_by_label("Time", exact=True)
+    for choice, is_shown in (("start", (0, 0)), ("offset", (1, 0)), ("time", (0, 1))):
+        dialog.get_by_label("Rewind to").select_option(choice)
+        assert tuple(field.is_visible() for field in fields) == tuple(map(bool, is_shown)), choice
+
+
+def test_a_narrow_card_has_no_line_for_what_there_is_not(server: ServerProcess, open_page: OpenPage) -> None:
+    server.http("POST", "/topic/create?topic=lines")
+    server.http("POST", "/pub?topic=lines", b"{}")
+    page = open_page("/topics/lines/~messages/", viewport=NARROW, graphs=False)
+    key = page.locator('td[data-label="Key"]')
+    expect(key).to_have_text("–")
+    expect(key).to_be_hidden()
+    page.set_viewport_size(WIDE)
+    expect(key).to_be_visible()
+
+
 def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: OpenPage) -> None:
     page = open_page("/topics/", graphs=False, viewport=NARROW)
     parts = {}

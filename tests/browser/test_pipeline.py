@@ -167,7 +167,9 @@ def test_an_expression_that_is_none_gets_its_sentence_and_stays_in_the_form(
     pipeline: Page, complaints: Complaints
 ) -> None:
     complaints.expect("/pipeline/~replay/.*400")
+    pipeline.set_viewport_size({"width": 1440, "height": 900})
     dialog = open_act(pipeline, "New replay…")
+    assert dialog.evaluate("(element) => element.scrollHeight <= element.clientHeight"), "all fields are in sight"
     dialog.get_by_label("Publish to topic").fill("orders")
     dialog.get_by_label("Expression").fill("body.amount >= and 5")
     dialog.get_by_role("button", name="Plan the replay").click()
@@ -254,6 +256,8 @@ def test_a_replay_is_planned_run_at_its_rate_and_cancelled(server: ServerProcess
         assert server.channel_stats("orders", channel)["depth"] == PUBLISHED + sent
     assert figure(page, "done") == f"{sent:,}"
     expect(page.get_by_role("link", name="Cancel…")).to_be_hidden()
+    page.set_viewport_size({"width": 360, "height": 740})
+    expect(page.get_by_role("button", name="Acts")).to_be_hidden()  # there is none now
     page.goto("/pipeline/")
     replays = page.locator('[data-table="replays"] tbody tr')
     expect(replays).to_have_count(1)

@@ -127,6 +127,8 @@ def test_a_producer_is_tombstoned_after_a_question_and_audited(engine: EngineRun
     wait_for("the button", lambda: url in client.get("/lookup/").content.decode())
     asked = client.get(url).content.decode()
     assert f"Tombstone {node} for orders" in asked
+    assert re.search(r'"Where you are"><a href="/lookup/">Lookup</a></nav>', asked)
+    assert re.search(r'href="/lookup/"[^>]* aria-current="page"', asked)
     assert "Consumers that ask 1 nsqlookupd for orders" in asked
     assert len(lookup.get("/lookup?topic=orders")["producers"]) == 1
     answer = client.post(url, {"reason": "it is slow"}, follow=True)

@@ -256,7 +256,7 @@ def test_a_rewind_back_is_done_as_previewed_though_the_channel_goes_on(engine: E
             consumer.finish(message)
         wait_for("the last FIN", lambda: in_flight(engine) == 0)
     shown = client.post(REWIND, {"place": "start"}).content.decode()
-    assert "The channel goes back to offset 0 (the topic has 0 to 50)." in shown
+    assert "The channel goes back to offset 0 (the topic holds offsets 0 to 49)." in shown
     assert "It delivers 50 messages from there on, finished ones again" in shown
     publish(engine, 2)
     assert client.post(REWIND, Form(shown).fields).status_code == 302

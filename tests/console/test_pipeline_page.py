@@ -102,6 +102,7 @@ def test_switched_off_it_says_so_and_what_to_do(engine: EngineRunner, browser: C
     text = words(shown(browser))
     assert "The pipeline is switched off (--no-pipeline)." in text
     assert "penstock pipeline run archive --once" in text
+    assert "Stop" not in text
     assert "No topic is archived" in text
     assert "No replay yet" in text
 
@@ -353,6 +354,8 @@ def test_a_viewer_sees_everything_and_may_nothing(engine: EngineRunner, lake: Pa
         html = shown(viewer, path)
         assert not re.search(r'<a [^>]*href="[^"]+"[^>]*data-dialog', html), path
         assert "Needs the role operator" in html
+    assert "nothing is published until it is run. The role operator can run or discard it." in words(html)
+    assert "Run and Discard need the role operator; yours is viewer." in words(html)
     for path in ("/pipeline/~replay/", f"/pipeline/replays/{REPLAY}/~run/", "/pipeline/jobs/archive/~stop/"):
         assert viewer.post(path).status_code == 403
     assert not has_requests(lake)
@@ -416,6 +419,18 @@ def test_a_replay_that_can_not_be_is_refused_with_what_was_typed(
     assert answer.status_code == 400
     assert complaint in words(answer.content.decode())
     assert not (lake / "replays").exists()
+    assert not has_requests(lake)
+
+
+def test_with_nothing_archived_there_is_nothing_to_plan(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    see(engine)
+    html = shown(browser, "/pipeline/~replay/")
+    assert "No topic is archived yet: there is nothing that could be published again." in words(html)
+    question = html.split("<main")[1]
+    assert "<select" not in question
+    assert "<button" not in question
+    answer = browser.post("/pipeline/~replay/", FORM)
+    assert (answer.status_code, "'orders' is not an archived topic." in words(answer.content.decode())) == (400, True)
     assert not has_requests(lake)
 
 
