@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import falling_behind, filling, poison
-from admin_console.diagnosis.finding import CALM, TONES, Kind
+from admin_console.diagnosis.finding import CALM, TONES, Finding, Kind
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.states import State, advance, in_force
 from admin_console.diagnosis.vitals import FULL_SHARE, Vitals, take_vitals
@@ -53,19 +54,21 @@ def diagnose_all(
     rings_of: Callable[[Key], Rings | None],
     before: Mapping[Key, tuple[State, ...]],
     earlier: Mapping[Key, Diagnosis] | None = None,
+    *,
+    takes_turns: bool = True,
 ) -> tuple[dict[Key, Diagnosis], dict[Key, tuple[State, ...]]]:
     """The diagnoses of all channels that are not idle, and the states to go on from with the next snapshot; those of
     the engine itself, whatever its channels are, are at ENGINE.
 
     before: the states after the snapshot before. earlier: the diagnoses of that one; without them no channel waits for
-    its turn.
+    its turn. takes_turns: of very many channels only some are looked at; otherwise all of the snapshot.
     """
     now_s = snapshot.taken_at_ns / 1e9
     young_ns = snapshot.taken_at_ns - falling_behind.AGEING_S * 1_000_000_000
     states: dict[Key, tuple[State, ...]] = {}
     made: dict[Key, Diagnosis] = {}
     earlier = earlier or {}
-    turns = min(-(-len(earlier) // LOOKS_MAX), TURNS_MAX)
+    turns = min(-(-len(earlier) // LOOKS_MAX), TURNS_MAX) if takes_turns else 1
     turn = round(now_s)
     found = filling.find_broker(snapshot)
     if engine := advance(before.get(ENGINE, ()), () if found is None else (found,), now_s):
@@ -77,14 +80,15 @@ def diagnose_all(
             if not known and is_calm(topic, channel, young_ns):
                 continue
             vitals = take_vitals(topic, channel, rings_of(key), snapshot)
-            if turns > 1 and (last := earlier.get(key)) is not None and (hash(key) + turn) % turns:
+            last = earlier.get(key)
+            if turns > 1 and last is not None and (hash(key) + turn) % turns:
                 is_fresh = 0 <= now_s - last.looked_s < turns - 0.5
                 if is_fresh and not _have_facts_changed(last.vitals, vitals):
                     if known:
                         states[key] = known
                     made[key] = Diagnosis(vitals, last.states, last.looked_s)
                     continue
-            now = advance(known, find_all(vitals), now_s)
+            now = advance(known, find_all(vitals), now_s, partial(_is_over, vitals, last.vitals if last else None))
             if now:
                 states[key] = now
             made[key] = diagnose(vitals, now, now_s)
@@ -106,7 +110,29 @@ def _have_facts_changed(before: Vitals, now: Vitals) -> bool:
         or one.pause != other.pause
         or topic.paused != other_topic.paused
         or topic.fenced != other_topic.fenced
+        or _was_moved(one, other)
     )
+
+
+def _was_moved(before: "ChannelStats", now: "ChannelStats") -> bool:
+    """Whether an act, such as Empty or Rewind, changed what is unfinished, or the counters began anew."""
+    flown = now.message_count - before.message_count - (now.finish_count - before.finish_count)
+    return _unfinished(now) - _unfinished(before) != flown - (now.dropped_count - before.dropped_count)
+
+
+def _unfinished(stats: "ChannelStats") -> int:
+    return stats.depth + stats.in_flight_count + stats.deferred_count + stats.quarantined_count
+
+
+def _is_over(now: Vitals, before: Vitals | None, gone: Finding) -> bool:
+    """Whether a finding that is gone is no measurement that swings: nothing is left that it could be about, its message
+    is finished or quarantined, or an act took the messages away."""
+    stats = now.stats
+    if not (stats.depth or stats.in_flight_count or stats.deferred_count):
+        return True
+    if gone.message_id and gone.message_id != stats.attempts_max_id:
+        return True
+    return before is not None and _was_moved(before.stats, stats)
 
 
 def diagnose(vitals: Vitals, states: tuple[State, ...], looked_s: float = 0.0) -> Diagnosis:

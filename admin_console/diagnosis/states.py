@@ -1,10 +1,11 @@
 """From findings to states: a state begins after its finding has been seen for some seconds, and ends after it has been
-gone for some. So a figure that swings around a limit makes no page that changes every second.
+gone for some. So a figure that swings around a limit makes no page that changes every second. What an act has ended is
+no swing, and its state ends at once.
 
 Pure: time is the snapshots' own (Unix seconds).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from admin_console.diagnosis.finding import Finding
@@ -25,8 +26,14 @@ class State(NamedTuple):
     is_in_force: bool
 
 
-def advance(states: Sequence[State], found: Sequence[Finding], now_s: float) -> tuple[State, ...]:
-    """The states after a snapshot taken at `now_s`, which showed `found`."""
+def advance(
+    states: Sequence[State],
+    found: Sequence[Finding],
+    now_s: float,
+    is_over: Callable[[Finding], bool] = lambda finding: False,
+) -> tuple[State, ...]:
+    """The states after a snapshot taken at `now_s`, which showed `found`. is_over: whether a finding that is gone is
+    known not to come back, so that its state ends at once."""
     if not states and not found:
         return ()
     known = {state.finding.kind: state for state in states}
@@ -41,7 +48,8 @@ def advance(states: Sequence[State], found: Sequence[Finding], now_s: float) -> 
         known.clear()
     for gone in known.values():
         # A clock set back must not keep a state for ever.
-        if gone.is_in_force and 0 <= now_s - gone.seen_s < gone.finding.kind.ends_after_s:
+        lasts = gone.is_in_force and 0 <= now_s - gone.seen_s < gone.finding.kind.ends_after_s
+        if lasts and not is_over(gone.finding):
             # Only its sentences are needed from now on: the figures of a whole topic would stay with it.
             gone.finding.settle()
             kept.append(gone)

@@ -54,12 +54,15 @@ class LiveState:
         second: int | None = None,
         states: Mapping[Key, tuple[State, ...]] | None = None,
         earlier: Mapping[Key, Diagnosis] | None = None,
+        *,
+        takes_turns: bool = True,
     ) -> None:
         """states: of the channels at the snapshot before. Without them, only facts such as a pause are diagnosed.
-        earlier: the diagnoses of that one; without them no channel waits for its turn."""
+        earlier: the diagnoses of that one; without them no channel waits for its turn, nor where `takes_turns` is
+        False."""
         self.snapshot = snapshot
         self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
-        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {}, earlier)
+        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {}, earlier, takes_turns=takes_turns)
         self.rings = rings
         self.second = second  # the rings' newest second, Unix; None without rings
         self.topics: dict[str, TopicStats] = {topic.topic_name: topic for topic in snapshot.topics}

@@ -45,15 +45,24 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
     also = [other.finding.also for other in others if other.finding.also]
     if broker is not None:
         also.append(broker.also)
-    since = f"Seen since {units.clock(gravest.begun_s)} UTC." if finding.kind.begins_after_s else ""
     return Banner(
         TONES[finding.level],
         finding.title,
         finding.text,
-        note=_note(since, also),
+        note=_note(_when(gravest, diagnosis), also),
         acts=_acts(finding, diagnosis, role),
         cause=f"{finding.kind.name} {finding.client_name}{finding.message_id}",
     )
+
+
+def _when(state: State, diagnosis: Diagnosis) -> str:
+    """Since when a state lasts; and of when its figures are, while the newest ones do not show it."""
+    if not state.finding.kind.begins_after_s:
+        return ""
+    begun = units.clock(state.begun_s)
+    if state.seen_s >= diagnosis.looked_s:
+        return f"Seen since {begun} UTC."
+    return f"Seen from {begun} to {units.clock(state.seen_s)} UTC; the figures are of then."
 
 
 def _note(since: str, also: Sequence[str]) -> str:

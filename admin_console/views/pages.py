@@ -188,7 +188,9 @@ def _fresh(gateway: Gateway, asked: Request) -> LiveState | None:
         return newest
     if newest is None:
         return LiveState(exact, {})
-    return LiveState(_with_clients(exact, newest), newest.rings, newest.second, newest.states)
+    return LiveState(
+        _with_clients(exact, newest), newest.rings, newest.second, newest.states, newest.diagnoses, takes_turns=False
+    )
 
 
 def _with_clients(exact: EngineSnapshot, newest: LiveState) -> EngineSnapshot:

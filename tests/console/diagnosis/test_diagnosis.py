@@ -1,5 +1,6 @@
 """What is said of a channel from its figures: what it says, when it begins to say so, and when it ends."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -167,6 +168,68 @@ def test_a_swing_around_a_limit_neither_begins_a_state_nor_ends_one() -> None:
     assert "X" not in states_through(no_consumer_in(*range(0, 20, 2)), 20)
     lasting = states_through(no_consumer_in(*range(10), *range(10, 30, 2)), 30)
     assert lasting == "..." + "X" * 27
+
+
+def quiet(second: int, **given: Any) -> dict[str, Any]:
+    """24 old messages, and consumers that ask for none."""
+    figures = {
+        "depth": 24,
+        "client_count": 1,
+        "ready_count": 0,
+        "message_count": 24,
+        "oldest_ns": (START_S - 600) * 10**9,
+    }
+    return figures | given
+
+
+EMPTIED = {"depth": 0, "oldest_ns": None}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        EMPTIED,
+        # A producer goes on, and its first message is there already.
+        {"depth": 1, "message_count": 25, "ready_count": 5, "oldest_ns": (START_S + 20) * 10**9},
+        # Rewound to the newest ones.
+        {"depth": 3, "ready_count": 5, "oldest_ns": (START_S + 10) * 10**9},
+    ],
+)
+def test_what_an_act_took_away_is_no_longer_said_to_be_there(after: dict[str, Any]) -> None:
+    hub = Hub()
+    assert "The depth is 24" in text(watched(quiet, 20, hub))
+    live = watched(lambda second: quiet(second) | after, 1, hub, 20)
+    assert (title(live), text(live)) == ("", "")
+    assert page(live).chips == ()
+
+
+def test_the_page_after_an_act_says_nothing_of_before_it() -> None:
+    """It shows the engine's figures of the moment beside the hub's of a second ago."""
+    hub = Hub()
+    newest = watched(quiet, 20, hub)
+    emptied = snapshot(topic("orders", channel("orders", "billing", **(quiet(20) | EMPTIED))), second=START_S + 19.6)
+    live = LiveState(emptied, newest.rings, newest.second, newest.states, newest.diagnoses, takes_turns=False)
+    assert title(live) == ""
+
+
+def test_figures_that_the_newest_snapshot_does_not_show_are_said_to_be_of_then() -> None:
+    hub = Hub()
+    banner = page(watched(quiet, 20, hub)).banner
+    assert banner is not None
+    assert banner.note.startswith("Seen since ")
+    live = watched(lambda second: quiet(second, ready_count=5, oldest_ns=(START_S + 20) * 10**9), 2, hub, 20)
+    banner = page(live).banner
+    assert banner is not None
+    assert "The depth is 24" in banner.text
+    assert re.search(r"Seen from [0-9:]{8} to [0-9:]{8} UTC; the figures are of then\.", banner.note)
+
+
+def test_a_poison_message_that_is_quarantined_or_finished_is_no_longer_named() -> None:
+    hub = Hub()
+    figures = {"client_count": 1, "ready_count": 1, "message_count": 5, "depth": 5}
+    named = figures | {"attempts_max": 398, "attempts_max_id": "0f" * 8}
+    assert title(watched(lambda second: named, 10, hub)).startswith("Poison message: the message 0f0f")
+    assert "oison" not in title(watched(lambda second: figures | {"depth": 4, "finish_count": 1}, 1, hub, 10))
 
 
 def test_a_pause_is_told_at_once_and_so_is_its_end() -> None:
