@@ -32,7 +32,7 @@ _TONES = {"valid": "good", "expired": "warning", "revoked": ""}
 
 @dataclass(frozen=True, slots=True)
 class TokenLine:
-    """One token as the page shows it."""
+    """One token as the page shows it. revoke_url: "" for a revoked one; unable: why it can't be revoked."""
 
     token: TokenView
     tone: str
@@ -41,6 +41,7 @@ class TokenLine:
     expires: str
     used: str
     revoke_url: str
+    unable: str
 
 
 @require_safe
@@ -69,7 +70,15 @@ def _line(token: TokenView) -> TokenLine:
         units.moment(token.expires_ms) if token.expires_ms else "never",
         units.moment(token.used_ms) if token.used_ms else "never",
         reverse("revoke_token", args=(token.id,)) if token.state != "revoked" else "",
+        _expired(token),
     )
+
+
+def _expired(token: TokenView) -> str:
+    """Why an expired token can't be revoked; "" for others."""
+    if token.state != "expired":
+        return ""
+    return f"The token {token.name} expired at {units.moment(token.expires_ms)} UTC: it lets nobody in already."
 
 
 class _TokenAct(ActPage):
@@ -202,6 +211,7 @@ class RevokeToken(_TokenAct):
 
     def question(self) -> Question:
         token = self.token()
+        self._check(token)
         last = (
             f"It was last used at {units.moment(token.used_ms)} UTC."
             if token.used_ms
@@ -216,6 +226,16 @@ class RevokeToken(_TokenAct):
             button=f"Revoke {token.name}",
             is_dangerous=True,
         )
+
+    def details(self) -> dict[str, Any]:
+        self._check(self.token())
+        return {}
+
+    @staticmethod
+    def _check(token: TokenView) -> None:
+        """Raises NotThereError for a token that expired, perhaps since the question was asked."""
+        if complaint := _expired(token):
+            raise NotThereError(f"{complaint} Nothing was changed.")
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return self.token().name

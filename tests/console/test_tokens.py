@@ -80,6 +80,25 @@ def test_a_token_is_made_used_and_revoked(client: Client, engine: EngineRunner, 
     ]
 
 
+def test_an_expired_token_is_not_revoked_and_the_page_says_why(client: Client, tmp_path: Path) -> None:
+    file = TokenFile(tmp_path)
+    expired, _ = file.create("nightly", ["publish"], [], expires_ms=1_750_000_000_000, by="ada", now_ms=1)
+    file.create("deploy", ["publish"], [], expires_ms=0, by="ada", now_ms=1)
+    page = client.get("/tokens/").content.decode()
+    rows = {name: row for row in page.split("<tr>") for name in ("deploy", "nightly") if f">{name}</td>" in row}
+    assert '<span class="chip chip-warning">expired</span>' in rows["nightly"]
+    why = "The token nightly expired at 2025-06-15 15:06:40 UTC: it lets nobody in already."
+    assert f'aria-disabled="true" title="{why}">Revoke…' in rows["nightly"]
+    assert "~revoke/" not in rows["nightly"]
+    assert f'href="/tokens/{(file.read() or ())[1].id}/~revoke/"' in rows["deploy"]
+    # Also where it expired between the question and the answer.
+    for answer in (client.get(f"/tokens/{expired.id}/~revoke/"), client.post(f"/tokens/{expired.id}/~revoke/")):
+        assert answer.status_code == 404
+        assert f"{why} Nothing was changed." in answer.content.decode()
+    assert not AuditRow.objects.filter(action="revoke_token").exists()
+    assert (file.read() or ())[0].revoked_ms == 0
+
+
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
