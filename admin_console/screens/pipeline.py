@@ -1,5 +1,7 @@
 """The pipeline: its worker, its jobs, the archived topics, the replays."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +164,6 @@ def _stats(
     to_archive = sum(cursor.depth for cursor in cursors.values())
     oldest_s = _oldest_unarchived_s(live, view, cursors)
     open_replays = [one for one in view.replays if not one.is_over]
-    asked = sum(1 for one in open_replays if one.is_asked_about)
     return (
         _worker_stat(view),
         Stat(
@@ -196,9 +197,20 @@ def _stats(
             "replays",
             "Open replays",
             Cell(units.number(len(open_replays))),
-            Cell(f"{units.number(asked)} to run or discard" if asked else "none to run or discard"),
+            Cell(_stages(open_replays, view), "neither done nor discarded"),
         ),
     )
+
+
+# What an open replay waits for, by the word of its state; others are said as they are.
+_STAGES = {"planned": "to run or discard", "not planned": "with a failed plan"}
+
+
+def _stages(open_replays: "Sequence[ReplayView]", view: "PipelineView") -> str:
+    """Where they are, what asks for somebody first: `1 to run or discard, 2 running`."""
+    words = [replay_chips(one, view)[0].text.lstrip("▲❚ ") for one in open_replays]
+    counts = sorted(Counter(words).items(), key=lambda found: (found[0] not in _STAGES, found[0]))
+    return ", ".join(f"{units.number(count)} {_STAGES.get(word, word)}" for word, count in counts) or "none under way"
 
 
 def _worker_stat(view: "PipelineView") -> Stat:
