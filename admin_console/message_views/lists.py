@@ -156,6 +156,7 @@ def answer_one(request: CheckedRequest, place: Place, message: str, **more: Any)
         **_acts(request, place, line.state),
         "list_url": place.url_with(f"state={found.row.state}"),
         "can_see_bodies": can_see,
+        "body_needs": request.why_not.line({"message_body": "Looking at bodies"}),
         "here": request.get_full_path(),
         "form_choices": [
             Choice(one, one, one == form, f"{own}?form={one}{'&whole=1' if is_whole else ''}") for one in bodies.FORMS

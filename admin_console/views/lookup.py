@@ -149,7 +149,7 @@ def _registration(one: LookupdStats) -> RegistrationLine:
     if not one.is_connected:
         state, tone = "Not connected", "danger"
     elif one.is_up_to_date:
-        state, tone = "Registered", "good"
+        state, tone = "Registered", "ok"
     else:
         state, tone = "Registering", "muted"
     since_ms, pinged_ms = one.since_ns // 1_000_000, one.pinged_at_ns // 1_000_000

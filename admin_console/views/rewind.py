@@ -193,7 +193,8 @@ def _consequences(preview: SeekPreview, *, is_on: bool) -> list[str]:
         else f"the topic holds offsets {preview.oldest_offset:,} to {preview.end_offset - 1:,}"
     )
     if is_on:
-        skipped = counted(max(0, preview.depth_now - preview.depth), "message")
+        skipped_count = max(0, preview.depth_now - preview.depth)
+        skipped = counted(skipped_count, "message") if skipped_count else "no message"
         return [
             f"The channel goes on at offset {preview.offset:,} ({there}).",
             (
@@ -201,7 +202,7 @@ def _consequences(preview: SeekPreview, *, is_on: bool) -> list[str]:
                 f"{counted(preview.depth, 'message')} so far, and whatever is published meanwhile."
             ),
             _IN_FLIGHT,
-            "While the log keeps skipped messages, Rewind can bring them back.",
+            *(["While the log keeps skipped messages, Rewind can bring them back."] if skipped_count else []),
         ]
     return [
         f"The channel goes back to offset {preview.offset:,} ({there}).",

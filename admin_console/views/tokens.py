@@ -27,7 +27,7 @@ from admin_console.vocabulary import units
 _DAY_MS = 86_400_000
 _VALID_DAYS = (0, 1, 7, 30, 90, 365)
 _TOPICS_LENGTH_MAX = 2_000
-_TONES = {"valid": "good", "expired": "warning", "revoked": ""}
+_TONES = {"valid": "ok", "expired": "warning", "revoked": ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def test_a_form_shows_the_fields_that_its_choice_needs(server: ServerProcess, op
 
 
 def test_a_narrow_card_has_no_line_for_what_there_is_not(server: ServerProcess, open_page: OpenPage) -> None:
-    server.http("POST", "/topic/create?topic=lines")
+    create_channel(server, "lines", "one")
     server.http("POST", "/pub?topic=lines", b"{}")
     page = open_page("/topics/lines/~messages/", viewport=NARROW, graphs=False)
     key = page.locator('td[data-label="Key"]')
@@ -127,6 +127,11 @@ def test_a_narrow_card_has_no_line_for_what_there_is_not(server: ServerProcess, 
     expect(key).to_be_hidden()
     page.set_viewport_size(WIDE)
     expect(key).to_be_visible()
+    page.goto("/topics/lines/one/~messages/0/")
+    key = page.locator("dt", has_text="Key")
+    expect(key).to_be_visible()
+    page.set_viewport_size(NARROW)
+    expect(key).to_be_hidden()
 
 
 def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: OpenPage) -> None:

@@ -125,7 +125,7 @@ def test_a_viewer_sees_states_and_no_body(engine: EngineRunner, consumer: NsqSoc
     assert "worker-7" in held
     [message] = ids_on(held)
     one = viewer.get(f"{PAGE}{message}/").content.decode()
-    assert "The body is not shown" in one
+    assert "The body is not shown. Looking at bodies needs the role operator; yours is viewer." in one
     assert "worker-7" in one
     assert "&quot;order" not in one
     assert viewer.get(f"{PAGE}{message}/body").status_code == 403

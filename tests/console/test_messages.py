@@ -220,6 +220,9 @@ def test_a_rewind_is_previewed_before_it_is_done(engine: EngineRunner, client: C
     row = last_row()
     assert (row.action, row.detail, row.reason) == ("rewind_channel", "offset 40", "bad deploy")
     assert row.message == "Rewound orders/billing to offset 40: its depth is 10 now."
+    shown = client.post(REWIND, {"place": "offset", "offset": "40"}).content.decode()
+    assert "It skips no message that it has not finished" in shown
+    assert "skipped messages" not in shown
 
 
 def test_a_rewind_to_the_end_is_done_as_previewed_while_messages_are_published(
