@@ -59,6 +59,7 @@ def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str,
     """The parts of the screen. live: for the cursors of topics as they are now; None before the first figures."""
     cursors = archive_cursors(live)
     jobs, archived = job_table(view, role), _topic_table(live, view, cursors, role)
+    replays = _replay_table(view, role)
     return {
         "subtitle": _subtitle(view),
         "banner": _banner(view),
@@ -66,14 +67,16 @@ def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str,
         "tables": {
             "jobs": jobs,
             "archived": archived,
-            "replays": _replay_table(view, role),
+            "replays": replays,
             "housekeeping": housekeeping_table(view),
         },
         "flags": {
             "off": not view.is_switched_on,
             "archived": bool(view.topics),
             "stops": _offers(jobs, "Stop"),
-            "starts": _offers(jobs, "Start"),
+            "starts": _offers(jobs, "Start") or _offers(replays, "Start"),
+            "runs": _offers(replays, "Run"),
+            "cancels": _offers(replays, "Cancel"),
             "archives": _offers(archived, "Archive"),
             "stops_archiving": _offers(archived, "Stop archiving"),
         },

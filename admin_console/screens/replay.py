@@ -65,7 +65,7 @@ def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | 
         until = (
             "until you run it. Run and Discard are above."
             if role.includes(least)
-            else f"until it is run. The role {least.value} can run or discard it."
+            else f"until it is run, which needs the role {least.value}."
         )
         return Banner(
             "",

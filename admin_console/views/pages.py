@@ -67,6 +67,8 @@ _ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "pipeline": (
         ("plan_replay", "New replay", "archived"),
+        ("run_replay", "Run", "runs"),
+        ("cancel_replay", "Cancel", "cancels"),
         ("stop_job", "Stop", "stops"),
         ("start_job", "Start", "starts"),
         ("archive_on", "Archive", "archives"),

@@ -354,8 +354,9 @@ def test_a_viewer_sees_everything_and_may_nothing(engine: EngineRunner, lake: Pa
         html = shown(viewer, path)
         assert not re.search(r'<a [^>]*href="[^"]+"[^>]*data-dialog', html), path
         assert "Needs the role operator" in html
-    assert "nothing is published until it is run. The role operator can run or discard it." in words(html)
+    assert "nothing is published until it is run, which needs the role operator." in words(html)
     assert "Run and Discard need the role operator; yours is viewer." in words(html)
+    assert "Run needs the role operator; yours is viewer." in words(shown(viewer, "/pipeline/"))
     for path in ("/pipeline/~replay/", f"/pipeline/replays/{REPLAY}/~run/", "/pipeline/jobs/archive/~stop/"):
         assert viewer.post(path).status_code == 403
     assert not has_requests(lake)
