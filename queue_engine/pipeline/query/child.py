@@ -21,6 +21,7 @@ from queue_engine.pipeline.query.confinement import end_with, forbid_writing, li
 from queue_engine.pipeline.query.limits import COLUMNS_MAX
 from queue_engine.pipeline.query.views import View, quoted
 from queue_engine.pipeline.tables.store_errors import table_error, without_credentials
+from queue_engine.vocabulary.errors import StoreError
 
 BATCH_ROWS = 500
 _MESSAGE_LENGTH_MAX = 2_000
@@ -28,6 +29,8 @@ _EXPLAIN = re.compile(r"\s*explain\s+(?:analy[sz]e\s+|\(\s*(?:analy[sz]e|format\
 _NO_TABLE = re.compile(r"Catalog Error: Table with name (.+) does not exist!")
 # Columns of the views that a query can't name as it names others.
 _WORDS_OF_SQL = re.compile(r"""(?<![\w"'])(?:offset|at)(?![\w"'])""", re.IGNORECASE)
+# What duckdb writes before pyarrow's own text.
+_READING = "reading the Arrow source failed: "
 _IN_QUOTES = 'The columns "offset" and "at" stand in double quotes, since these words are SQL\'s own.'
 
 
@@ -99,7 +102,7 @@ def outcome_of(task: Task, sink: Any) -> Outcome:
     except MemoryError:
         return Outcome(needs_memory=True)
     except Exception as exc:
-        return _failure(exc, task.sql)
+        return _failure(exc, task)
 
 
 def _run(task: Task, sink: Any) -> Outcome:
@@ -214,21 +217,38 @@ def checked_relation(connection: Any, sql: str) -> Any:
     return connection.query(sql)
 
 
-def _failure(error: Exception, sql: str) -> Outcome:
+def _failure(error: Exception, task: Task) -> Outcome:
     import duckdb
     import pyarrow as pa
 
     text = without_credentials(str(error))
     if isinstance(error, duckdb.OutOfMemoryException | pa.ArrowMemoryError) or "bad_alloc" in text:
         return Outcome(needs_memory=True)
+    _, is_read, reason = text.partition(_READING)
+    if is_read:
+        return Outcome(_unread(reason.strip(), task.views)[:_MESSAGE_LENGTH_MAX])
     lines = text.strip().splitlines()
     sentence = "\n".join(lines)[:_MESSAGE_LENGTH_MAX] or type(error).__name__
     if isinstance(error, duckdb.CatalogException) and (found := _NO_TABLE.match(sentence)):
         # duckdb would propose tables of its own: it has none but the views that the text names.
         return Outcome(f"There is no view {found[1]}.", missing_view=found[1])
-    if isinstance(error, duckdb.ParserException) and _WORDS_OF_SQL.search(sql):
+    if isinstance(error, duckdb.ParserException) and _WORDS_OF_SQL.search(task.sql):
         sentence += f"\n{_IN_QUOTES}"
     return Outcome(sentence)
+
+
+def _unread(reason: str, views: list[View]) -> str:
+    """The sentence about a data file that could not be read. reason: pyarrow's."""
+    names = ", ".join(view.name for view in views)
+    for place in {view.place for view in views}:
+        error = table_error(OSError(reason), place)
+        if isinstance(error, StoreError) and type(error) is not StoreError:
+            return f"{names} can't be read: {error}"
+    said = re.sub(r"^\w+: ", "", " ".join(reason.split())).rstrip(".")
+    return (
+        f"A data file of {names} can't be read: {said}. Run the query again, since housekeeping may just "
+        "have replaced the file; if that fails too, restore the file from a backup."
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """Which views there are, by which names, and what they leave unread."""
 
+import io
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from queue_engine.pipeline.history.schema import HISTORY_ROWS, TABLE_ROWS
-from queue_engine.pipeline.query.child import Task, checked_relation, locked_database
+from queue_engine.pipeline.query.child import Task, checked_relation, locked_database, outcome_of
 from queue_engine.pipeline.query.views import names_of
 from queue_engine.pipeline.tables.parquet_files import write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
@@ -119,6 +122,26 @@ def test_a_damaged_table_costs_a_sentence_that_names_it(tmp_path: Path) -> None:
         one.write_bytes(b"{")
     with pytest.raises(Exception, match="orders can't be read: "):
         rows_of(tmp_path, "SELECT * FROM orders")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (Path.unlink, r"Failed to open local file '.*part-.*'. Detail: \[errno 2\] No such file or directory"),
+        (lambda file: file.write_bytes(b"x" * 100), r"Could not open Parquet input source '.*part-.*magic bytes not"),
+        (lambda file: file.write_bytes(b""), r"Could not open Parquet input source '.*part-.* is 0 bytes"),
+    ],
+)
+def test_a_data_file_that_is_gone_or_damaged_costs_a_sentence_that_says_what_to_do(
+    tmp_path: Path, spoil: Callable[[Path], object], said: str
+) -> None:
+    files = archive_days(str(tmp_path), "orders", 3, 10)
+    spoil(tmp_path / files[1])
+    sql = "SELECT count(text) FROM orders"
+    known = [one for one in views(str(tmp_path)) if one.is_named_in(sql)]
+    outcome = outcome_of(Task(sql, 0, 256 << 20, 1_000, 2, known), io.BytesIO())
+    assert re.match(rf"A data file of orders can't be read: {said}", outcome.error)
+    assert outcome.error.endswith("if that fails too, restore the file from a backup.")
 
 
 def test_the_storage_of_a_view_is_known_by_its_place_alone(tmp_path: Path) -> None:
