@@ -7,6 +7,9 @@ lock; all syncs are made. The second round is measured: the first one creates th
 minute's data file is a link to the first one, so that the time goes into commits; each hour is merged, each day the log
 is cleaned up as it would be (a day of commits stays) and a vacuum removes what was merged. Then the table is opened by
 a new process's objects, and gets commits.
+
+What an opened table takes comes last, each in a process of its own: the memory of tables with one file and of one with
+many, and what a file more adds to a commit. These are the figures of `queue_engine/pipeline/tables/tables.py`.
 """
 
 import argparse
@@ -14,8 +17,9 @@ import os
 import statistics
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
@@ -26,10 +30,12 @@ from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file
+from tests.support.processes.memory import pss_bytes
 
 THREADS = 4
 MINUTES_A_DAY = 1_440
 MEASURED = 15
+FILES = 5_000
 
 
 def round_seconds(directory: Path, tables: int) -> float:
@@ -87,6 +93,52 @@ def after_days(directory: Path, minutes: int) -> dict[str, float]:
     }
 
 
+def opened_bytes(directory: Path, tables: int, files: int) -> float:
+    """Memory of one of so many opened tables that have so many files each."""
+    storage = TableStorage(directory)
+    make_tables(storage, tables, files)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(grown_bytes, directory, tables).result() / tables
+
+
+def grown_bytes(directory: Path, tables: int) -> int:
+    """How much this process grows by opening them."""
+    opened = LakeTables(TableStorage(directory), is_holder=False)
+    opened.open("archive/t0", SCHEMA).refresh()  # pays for what is loaded once
+    before = pss_bytes(os.getpid())
+    for number in range(1, tables + 1):
+        opened.open(f"archive/t{number}", SCHEMA).refresh()
+    return pss_bytes(os.getpid()) - before
+
+
+def make_tables(storage: TableStorage, tables: int, files: int) -> None:
+    """Tables 0 to `tables`, each with so many files, which are links to one, and a checkpoint."""
+    for number in range(tables + 1):
+        path = f"archive/t{number}"
+        first = data_file(storage, 0, 10, path=path)
+        table = LakeTables(storage).open(path, SCHEMA)
+        names = [f"date={first.partition['date']}/part-{one:036x}.parquet" for one in range(files)]
+        for name in names:
+            os.link(storage.at(f"{path}/{first.path}"), storage.at(f"{path}/{name}"))
+        table.commit([replace(first, path=name) for name in names], APP, 1, after=None)
+        table.checkpoint()
+
+
+def commit_seconds(directory: Path, files: int) -> float:
+    """The median time of a commit to a table with so many files."""
+    storage = TableStorage(directory)
+    make_tables(storage, 0, files)
+    table = LakeTables(storage).open("archive/t0", SCHEMA)
+    table.refresh()
+    taken = []
+    for number in range(1, MEASURED + 1):
+        file = data_file(storage, 0, 10, path="archive/t0")
+        began = time.perf_counter()
+        commit(table, file, number)
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
 def merge_small(table: LakeTable) -> None:
     """One file for each date."""
     by_date: dict[str, list[TableFile]] = {}
@@ -112,3 +164,9 @@ if __name__ == "__main__":
         print(f"a round over {options.tables:,} tables: {seconds:.1f} s")
         for name, value in after_days(Path(path, "days"), round(options.days * MINUTES_A_DAY)).items():
             print(f"after {options.days:g} days, {name}: {value:.0f}")
+        small = opened_bytes(Path(path, "small"), 1_000, 1)
+        large = opened_bytes(Path(path, "large"), 20, FILES)
+        print(f"an opened table with one file: {small:,.0f} bytes")
+        print(f"a file of an opened table: {(large - small) / FILES:,.0f} bytes")
+        few, many = commit_seconds(Path(path, "few"), 1), commit_seconds(Path(path, "many"), FILES)
+        print(f"a file more in the table adds to a commit: {(many - few) / FILES * 1e6:.1f} µs")

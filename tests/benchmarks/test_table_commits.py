@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.table_commits import after_days, round_seconds
+from tests.benchmarks.table_commits import after_days, commit_seconds, opened_bytes, round_seconds
 
 pytestmark = pytest.mark.slow(reason="makes a hundred commits")
 
@@ -18,3 +18,9 @@ def test_a_table_stays_small_while_hours_are_merged(tmp_path: Path) -> None:
     figures = after_days(tmp_path, 65)
     assert figures["files"] == 6
     assert figures["commit ms"] > 0
+
+
+def test_opened_tables_and_their_files_take_memory(tmp_path: Path) -> None:
+    assert opened_bytes(tmp_path / "small", 5, 1) >= 0
+    assert opened_bytes(tmp_path / "large", 5, 2_000) > 2_000 * 100
+    assert commit_seconds(tmp_path / "commits", 3) > 0
