@@ -134,6 +134,16 @@ def test_a_narrow_card_has_no_line_for_what_there_is_not(server: ServerProcess, 
     expect(key).to_be_hidden()
 
 
+def test_a_narrow_page_has_its_reason_below_title_and_button(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "reasons", "one")
+    page = open_page("/topics/", user="vera", viewport=NARROW, graphs=False)
+    boxes = [page.locator(f".page-head {part}").bounding_box() for part in ("h1", ".actions > .button", ".why-not")]
+    title, button, reason = (box for box in boxes if box is not None)
+    assert abs(title["y"] - button["y"]) < button["height"]
+    assert reason["y"] >= button["y"] + button["height"]
+    assert reason["width"] > 2 * NARROW["width"] / 3
+
+
 def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: OpenPage) -> None:
     page = open_page("/topics/", graphs=False, viewport=NARROW)
     parts = {}

@@ -88,7 +88,7 @@ def test_an_expired_token_is_not_revoked_and_the_page_says_why(client: Client, t
     rows = {name: row for row in page.split("<tr>") for name in ("deploy", "nightly") if f">{name}</td>" in row}
     assert '<span class="chip chip-warning">expired</span>' in rows["nightly"]
     why = "The token nightly expired at 2025-06-15 15:06:40 UTC: it lets nobody in already."
-    assert f'aria-disabled="true" title="{why}">Revoke…' in rows["nightly"]
+    assert f'class="button button-small" aria-disabled="true" title="{why}">Revoke…' in rows["nightly"]
     assert "~revoke/" not in rows["nightly"]
     assert f'href="/tokens/{(file.read() or ())[1].id}/~revoke/"' in rows["deploy"]
     # Also where it expired between the question and the answer.
