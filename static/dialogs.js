@@ -22,7 +22,7 @@ export async function askInDialog(url, opener) {
     // Where the server is gone altogether, the page says so.
     if (!(await isServerGone())) open(refusal("The server did not answer. Nothing was done."), opener);
   } else if (answer.sentence && answer.status !== NOT_LOGGED_IN) open(refusal(answer.sentence), opener);
-  else location.assign(url);
+  else location.assign(answer.status === NOT_LOGGED_IN ? logInPath() : url); // a log-in leads back to this page
 }
 
 // The server's answer: a form for the dialog, a sentence why there is none, or the next page.

@@ -125,6 +125,6 @@ function askToLogIn() {
   const link = document.createElement("a");
   link.href = logInPath();
   link.textContent = "Log in again";
-  line.append("Your session has ended: figures are not updated. ", link);
+  line.append("Your session is over: figures are not updated. ", link);
   document.querySelector("#messages ul").append(line);
 }

@@ -21,13 +21,14 @@ def wants_fragment(request: HttpRequest) -> bool:
     return bool(request.headers.get("X-Fragment"))
 
 
-def refusal(request: HttpRequest, sentence: str, *, status: int) -> HttpResponse:
-    """`sentence` with `status`, as the caller reads it."""
+def refusal(request: HttpRequest, sentence: str, *, status: int, next_url: str = "") -> HttpResponse:
+    """`sentence` with `status`, as the caller reads it. next_url: of the page that a log-in leads to."""
     if wants_json(request):
         return JsonResponse({"ok": False, "message": sentence}, status=status)
     if wants_fragment(request) or not getattr(request, "session", None):
         return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=status)
-    return render(request, "accounts/refused.html", {"sentence": sentence, "status": status}, status=status)
+    context = {"sentence": sentence, "status": status, "next_url": next_url}
+    return render(request, "accounts/refused.html", context, status=status)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

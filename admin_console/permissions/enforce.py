@@ -14,6 +14,8 @@ from admin_console.hub.hub import get_hub
 from admin_console.permissions.allowed import Allowed, CheckedRequest, WhyNot, may_use
 from admin_console.permissions.table import ALL_ACTS, LEAST_ROLES
 
+NO_SESSION = "Your session is over, or you have not logged in. Nothing was done; log in to go on."
+
 
 class EnforcePermissions:
     """Sends strangers to the log-in, refuses what a role does not cover, and audits refused acts."""
@@ -43,7 +45,7 @@ class EnforcePermissions:
         if may_use(user, url_name):
             return None
         if user is None:
-            return _ask_to_log_in(request)
+            return _ask_to_log_in(request, url_name)
         is_act = url_name in ALL_ACTS
         sentence = _why_not(request, url_name)
         if is_act and request.method == "POST":
@@ -64,7 +66,9 @@ def _user(request: HttpRequest) -> User | None:
     return request.user if request.user.is_authenticated and request.user.is_active else None
 
 
-def _ask_to_log_in(request: HttpRequest) -> HttpResponse:
+def _ask_to_log_in(request: HttpRequest, url_name: str) -> HttpResponse:
     if wants_json(request) or wants_fragment(request) or request.method not in ("GET", "HEAD"):
-        return refusal(request, "Log in first: there is no session, or it has ended.", status=401)
+        # The question of an act is a page, too: it is asked again after the log-in.
+        next_url = request.get_full_path() if url_name in ALL_ACTS else ""
+        return refusal(request, NO_SESSION, status=401, next_url=next_url)
     return HttpResponseRedirect(f"{reverse('login')}?{urlencode({'next': request.get_full_path()})}")

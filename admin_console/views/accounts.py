@@ -91,7 +91,10 @@ def log_in(request: HttpRequest) -> HttpResponse:
 
 
 def _login_page(request: HttpRequest, *, name: str = "", error: str = "", status: int = 200) -> HttpResponse:
-    context = {"name": name, "error": error, "next": request.POST.get("next") or request.GET.get("next", "")}
+    wanted = request.POST.get("next") or request.GET.get("next", "")
+    # Sent here from a page, in a browser that was logged in: its cookie outlives the session's.
+    is_over = not error and bool(wanted) and known_browser.is_known(request)
+    context = {"name": name, "error": error, "next": wanted, "is_over": is_over}
     return render(request, "accounts/login.html", context, status=status)
 
 

@@ -367,6 +367,7 @@ def test_what_goes_wrong_is_said_in_the_dialog(
     # Where an update was missed the page asks for its second, perhaps while it has no session.
     complaints.allow("/api/series/spill/way/.*401")
     complaints.expect("/~pause/.*404")
+    complaints.expect("/~pause/.*401")
     create_channel(server, "spill", "way")
     publish(server, "spill", 1)
     page = open_page("/topics/spill/way/", graphs=False)
@@ -392,7 +393,7 @@ def test_what_goes_wrong_is_said_in_the_dialog(
     cookies = page.context.cookies()
     page.context.clear_cookies(name=re.compile("^penstock_session"))
     press(dialog, "Requeue spill/way")
-    expect_refused(dialog, "Log in first: there is no session, or it has ended.")
+    expect_refused(dialog, "Your session is over, or you have not logged in. Nothing was done; log in to go on.")
     expect(dialog.get_by_role("link", name="Log in")).to_have_attribute("href", re.compile("^/login/"))
     page.context.add_cookies(cookies)
     dialog.get_by_role("link", name="Cancel").click()
@@ -405,6 +406,12 @@ def test_what_goes_wrong_is_said_in_the_dialog(
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
     assert is_marked(page), "it left the page"
+
+    # Without a session nothing is asked about: the log-in leads back to the page, not to the act.
+    page.context.clear_cookies(name=re.compile("^penstock_session"))
+    pause.click()
+    expect(page).to_have_url(re.compile(r"/login/\?next=%2Ftopics%2Fspill%2Fway%2F$"))
+    page.context.add_cookies(cookies)
 
 
 def test_cancelling_does_nothing(server: ServerProcess, open_page: OpenPage) -> None:

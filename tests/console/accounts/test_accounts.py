@@ -118,13 +118,45 @@ def test_session_is_over_when_idle_or_old() -> None:
     assert session_age.is_over(session, 1000 + 12 * 3600 + 1)
 
 
-def test_idle_session_is_sent_to_the_log_in() -> None:
-    client = client_of(make_user())
-    client.get("/password/")
+def end_session(client: Client) -> None:
     session = client.session
     session[session_age.SEEN_KEY] -= 31 * 60
     session.save()
-    assert client.get("/password/")["Location"].startswith("/login/")
+
+
+OVER = "Your session is over; log in to go on."
+
+
+def test_idle_session_is_sent_to_the_log_in_which_says_so_and_leads_back() -> None:
+    make_user()
+    client = Client()
+    assert OVER not in client.get("/password/", follow=True).content.decode(), "there was none"
+    log_in(client)
+    end_session(client)
+    answer = client.get("/password/?from=menu", follow=True)
+    assert answer.redirect_chain == [("/login/?next=%2Fpassword%2F%3Ffrom%3Dmenu", 302)]
+    assert OVER in answer.content.decode()
+    assert '<input type="hidden" name="next" value="/password/?from=menu">' in answer.content.decode()
+    wrong = log_in(client, password="not it", next="/password/?from=menu").content.decode()
+    assert OVER not in wrong, "one thing at a time"
+    assert log_in(client, next="/password/?from=menu")["Location"] == "/password/?from=menu"
+    client.post("/logout/")
+    assert OVER not in client.get("/login/").content.decode(), "the user has ended it"
+
+
+def test_an_act_without_a_session_does_nothing_and_its_question_is_asked_after_the_log_in() -> None:
+    make_user()
+    client = Client()
+    log_in(client)
+    end_session(client)
+    answer = client.post("/topics/~create/", {"topic": "orders"})
+    assert answer.status_code == 401
+    page = answer.content.decode()
+    assert "Your session is over, or you have not logged in. Nothing was done; log in to go on." in page
+    assert 'href="/login/?next=%2Ftopics%2F~create%2F">Log in</a>' in page
+    in_dialog = client.post("/topics/~create/", {"topic": "orders"}, headers={"X-Fragment": "1"})
+    assert in_dialog.status_code == 401
+    assert in_dialog.content.decode().endswith("Nothing was done; log in to go on.")
 
 
 def test_password_change_ends_the_other_sessions_and_removes_the_first_password(settings, tmp_path: Path) -> None:
