@@ -1,6 +1,7 @@
 """Two more servers for pictures: one with programs, nsqlookupds and an archive, one on which nothing was done yet."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -52,10 +53,11 @@ def programs(directory: Path) -> Iterator[tuple[ServerProcess, tuple[ConsolePage
         }
         wait_for("both registrations", lambda: lookup.producer_ports("clicks") and lost.producer_ports("clicks"))
         lost.stop()
-        yield server, _pages_of_programs(known)
+        yield server, pages_of_programs(known)
 
 
-def _pages_of_programs(known: dict[str, str]) -> tuple[ConsolePage, ...]:
+def pages_of_programs(known: dict[str, str]) -> tuple[ConsolePage, ...]:
+    """known: what the paths of act_forms.py leave open."""
     replay = f"/pipeline/replays/{known['replay']}/"
     return (
         ConsolePage("pipeline-archived", "/pipeline/"),
@@ -160,5 +162,6 @@ def _replay_ran(page: Page) -> None:
 
 
 def _session_over(page: Page) -> None:
-    page.context.clear_cookies()
+    # What tells that this browser was logged in stays: it outlives the session.
+    page.context.clear_cookies(name=re.compile("^penstock_session"))
     page.reload()

@@ -2,18 +2,27 @@
 
 import html
 import re
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
+from django.urls import resolve
 
 from admin_console.permissions.table import ACTS
-from tests.browser.act_forms import OF_PROGRAMS, OF_SCENES, forms
+from tests.browser.act_forms import OF_PROGRAMS, OF_SCENES, forms, open_dialog
+from tests.browser.pages import pages_of
+from tests.browser.program_scenes import pages_of_programs
 from tests.browser.scenes import CHANNELS, pages_of_scenes, scenes
+from tests.browser.step_scenes import pages_of_steps
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow(reason="a real server with consumers that fail")
+
+# Where no server runs that knows them.
+KNOWN = {"trash": "7", "token": "3f2a91c07b5e", "node": "127.0.0.1:4151", "replay": "20260101-000000-0000"}
 
 
 def test_every_page_of_the_scenes_is_there_with_its_button(tmp_path: Path) -> None:
@@ -44,5 +53,19 @@ def test_every_page_of_the_scenes_is_there_with_its_button(tmp_path: Path) -> No
 
 
 def test_every_act_has_pictures_of_its_question() -> None:
+    """Among the pages that are taken, each at a path that is the act's own: its form, and its dialog."""
     assert {*OF_SCENES, *OF_PROGRAMS} == set(ACTS)
     assert not set(OF_SCENES) & set(OF_PROGRAMS)
+    taken = {page.name: page for page in (*pages_of_steps(), *pages_of_programs(KNOWN))}
+    for act in ACTS:
+        form, dialog = (taken.get(f"{kind}-{act.replace('_', '-')}") for kind in ("form", "act"))
+        assert form is not None, act
+        assert resolve(form.path.partition("?")[0]).view_name == act
+        assert dialog is not None, act
+        assert isinstance(dialog.steps, partial)
+        assert (dialog.steps.func, dialog.steps.keywords) == (open_dialog, {"url": form.path})
+
+
+def test_no_picture_replaces_another() -> None:
+    pages = (*pages_of("a", "b"), *pages_of_scenes(), *pages_of_steps(), *pages_of_programs(KNOWN))
+    assert [name for name, count in Counter(page.name for page in pages).items() if count > 1] == []
