@@ -110,7 +110,7 @@ def _have_facts_changed(before: Vitals, now: Vitals) -> bool:
         or one.pause != other.pause
         or topic.paused != other_topic.paused
         or topic.fenced != other_topic.fenced
-        or _was_moved(one, other)
+        or (other.depth < one.depth and _was_moved(one, other))  # in this order: the first costs nothing
     )
 
 
