@@ -116,6 +116,20 @@ def test_a_commit_that_was_emptied_or_cut_off_is_no_smaller_commit(
     assert offsets_of(again) == list(range(40))
 
 
+def test_an_open_reads_no_commit_before_the_last_checkpoint(
+    store: ObjectStore, storage: TableStorage, table: LakeTable
+) -> None:
+    for number in range(3):
+        commit(table, number * 10, number * 10 + 10)
+    assert table.checkpoint()
+    commit(table, 30, 40)
+    for act in (lambda: opened(storage).refresh(), lambda: open_dataset(storage, PATH)):
+        store.heal()
+        act()
+        read = {path for method, path in store.requests if method == "GET"}
+        assert {one for one in range(5) if any(f"{one:020}.json" in path for path in read)} == {4}
+
+
 def test_a_commit_of_another_writer_is_looked_at_once(store: ObjectStore, storage: TableStorage) -> None:
     table, other = opened(storage), opened(storage)
     commit(table, 0, 10)
