@@ -3,9 +3,11 @@
     python -m tests.benchmarks.stats_reads [--topics 200] [--channels 5] [--seconds 5] [--rounds 5] [--options FLAG …]
 
 A real server without its console. 200 messages a second go through another channel, PUB to the consumer's socket, in
-alternating rounds: alone; while a client reads /stats in JSON four times a second; and while it reads without pause,
-which the server slows down (`service/http/exchange/paced_steps.py`). Wall-clock times: other work of the machine
-disturbs them, all kinds of rounds alike.
+alternating rounds: alone; while a client reads /stats in JSON four times a second, and publishes before each read to
+none of the topics, to ten, or to all; and while it reads without pause, which the server slows down
+(`service/http/exchange/paced_steps.py`). Each of the messages makes the log longer, and with it the bytes on disk that
+/stats has of each topic and channel. Wall-clock times: other work of the machine disturbs them, all kinds of rounds
+alike.
 """
 
 import argparse
@@ -26,14 +28,19 @@ READ_MS_MAX = 10.0
 PAUSE_S = 0.25  # between two reads, where they have a pause
 TARGET = "/stats?format=json"
 RATE, BODY_BYTES = 200, 200
+SOME = 10  # topics
 
 
 class Reads:
-    """Reads the stats from its start to the end of the block. pause_s: between two of them."""
+    """Reads the stats from its start to the end of the block. pause_s: between two of them. changed: how many of
+    `topics` get a message before each read, in turn."""
 
-    def __init__(self, server: ServerProcess, pause_s: float) -> None:
+    def __init__(self, server: ServerProcess, pause_s: float, *, changed: int, topics: int) -> None:
         self._server = server
         self._pause_s = pause_s
+        self._changed = changed
+        self._topics = topics
+        self._next_topic = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.took_ms: list[float] = []
@@ -54,6 +61,7 @@ class Reads:
         connection = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=60)
         try:
             while True:
+                self._publish(connection)
                 began_s = time.monotonic()
                 connection.request("GET", TARGET)
                 answer = connection.getresponse()
@@ -67,30 +75,36 @@ class Reads:
         finally:
             connection.close()
 
+    def _publish(self, connection: http.client.HTTPConnection) -> None:
+        for _ in range(self._changed):
+            connection.request("POST", f"/pub?topic=t{self._next_topic}", body=b"waits")
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+            answer.read()
+            self._next_topic = (self._next_topic + 1) % self._topics
+
 
 @dataclass(slots=True)
 class Found:
-    """Milliseconds. read_ms: of reads with a pause between them; looped_ms: without. alone, beside, beside_loop: (p50,
-    p99) of each round's latencies, PUB to the consumer."""
+    """Milliseconds. read_ms: of reads with a pause between them, by the number of topics published to before each;
+    looped_ms: without pause. alone, beside, beside_loop: (p50, p99) of each round's latencies, PUB to the consumer."""
 
-    read_ms: list[float] = field(default_factory=list)
+    read_ms: dict[int, list[float]] = field(default_factory=dict)
     looped_ms: list[float] = field(default_factory=list)
     read_bytes: int = 0
     alone: list[tuple[float, float]] = field(default_factory=list)
     beside: list[tuple[float, float]] = field(default_factory=list)
     beside_loop: list[tuple[float, float]] = field(default_factory=list)
 
-    @property
-    def median_read_ms(self) -> float:
-        return statistics.median(self.read_ms)
-
     def lines(self) -> list[str]:
-        p95_ms = statistics.quantiles(self.read_ms, n=20)[-1]
-        read = f"a read of {self.read_bytes / 1e3:,.0f} KB: median {self.median_read_ms:.1f} ms, p95 {p95_ms:.1f} ms"
-        found = [
-            f"{read}, of {len(self.read_ms)} (target {READ_MS_MAX:g})",
-            f"without pause: median {statistics.median(self.looped_ms):.1f} ms, of {len(self.looped_ms)}",
-        ]
+        found = []
+        for changed, read_ms in self.read_ms.items():
+            p95_ms = statistics.quantiles(read_ms, n=20)[-1]
+            found.append(
+                f"a read of {self.read_bytes / 1e3:,.0f} KB, {changed} topics changed: median "
+                f"{statistics.median(read_ms):.1f} ms, p95 {p95_ms:.1f} ms, of {len(read_ms)} (target {READ_MS_MAX:g})"
+            )
+        found.append(f"without pause: median {statistics.median(self.looped_ms):.1f} ms, of {len(self.looped_ms)}")
         for name, at in (("p50", 0), ("p99", 1)):
             alone, *others = ([one[at] for one in rounds] for rounds in (self.alone, self.beside, self.beside_loop))
             for kind, beside in zip((f"every {PAUSE_S:g} s", "without pause"), others, strict=True):
@@ -113,15 +127,17 @@ def stats_reads(
             for _ in range(rounds):
                 [report], _ = together([load])
                 found.alone.append(_percentiles(report["latencies_ns"]))
-                for pause_s, beside, took_ms in (
-                    (PAUSE_S, found.beside, found.read_ms),
-                    (0.0, found.beside_loop, found.looped_ms),
-                ):
-                    with Reads(server, pause_s) as reads:
+                for changed in dict.fromkeys((0, min(SOME, topics), topics)):
+                    with Reads(server, PAUSE_S, changed=changed, topics=topics) as reads:
                         [report], _ = together([load])
-                    beside.append(_percentiles(report["latencies_ns"]))
-                    took_ms += reads.took_ms
-                    found.read_bytes = reads.bytes
+                    found.read_ms.setdefault(changed, []).extend(reads.took_ms)
+                    if not changed:
+                        found.beside.append(_percentiles(report["latencies_ns"]))
+                with Reads(server, 0.0, changed=0, topics=topics) as reads:
+                    [report], _ = together([load])
+                found.looped_ms += reads.took_ms
+                found.beside_loop.append(_percentiles(report["latencies_ns"]))
+                found.read_bytes = reads.bytes
     return found
 
 

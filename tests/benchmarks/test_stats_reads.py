@@ -54,5 +54,6 @@ def _drive(steps: object, taken_ms: list[float]) -> object:
 def test_the_stats_of_a_server_are_read_beside_messages(tmp_path: Path) -> None:
     found = stats_reads(tmp_path / "data", 4, 5, seconds=0.5, rounds=1)
     assert found.read_bytes > 10_000
-    assert found.read_ms != []
+    assert list(found.read_ms) == [0, 4]
+    assert all(found.read_ms.values())
     assert min(*found.alone[0], *found.beside[0]) > 0
