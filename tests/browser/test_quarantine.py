@@ -35,7 +35,7 @@ def test_a_redrive_shows_how_far_it_is_and_is_cancelled(server: ServerProcess, o
     with page.expect_navigation():
         dialog.get_by_role("button", name="Redrive parcels/belt").click()
     redrive = panel.locator('[data-text="quarantine_redrive"]')
-    expect(redrive).to_contain_text(f"of {COUNT} wait again, 1 messages/s")
+    expect(redrive).to_contain_text(f"of {COUNT} wait again, 1 message/s")
     shown = redrive.inner_text()
     # The figures move by themselves, and the acts are those of a redrive under way.
     expect(redrive).not_to_have_text(shown)
