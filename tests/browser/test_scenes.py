@@ -37,7 +37,8 @@ def test_every_page_of_the_scenes_is_there_with_its_button(tmp_path: Path) -> No
             return all(chips.values())
 
         # What each is about is the rules' own matter; a channel without any would be an empty picture.
-        wait_for("each channel of the scenes to have a state", all_have_a_state)
+        # That consumers are full shows after 23 s on an idle machine.
+        wait_for("each channel of the scenes to have a state", all_have_a_state, timeout_s=120.0)
         forms_of_acts = [page for page in forms(OF_SCENES) if page.name.startswith("form-")]
         for page in (*pages_of_scenes(), *forms_of_acts):
             answer = client.get(page.path)
