@@ -293,7 +293,7 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
         topics = rounds.due(cursors, is_once=once)
         rows = 0
         tidied = changed.look()
-        if topics or tidied or (archiver and archiver.resting.note[0]):
+        if topics or tidied or (archiver and archiver.resting.topics):
             archiver = archiver or Archiver(context, include_replayed=replayed_topics(os.environ))
             archiver.archives.sum_up_again(tidied)
             rows = archiver.run(topics) if once else archiver.run_round(topics, {one.topic for one in cursors})

@@ -107,13 +107,7 @@ class Archiver:
         archived before its error is raised; when the store does, the run ends at once. Raises LakeDamagedError,
         PipelineError, OSError, and Spark's errors.
         """
-        run = _Run(self, topics)
-        try:
-            for _ in range(_PASSES_MAX):
-                if not run.run_pass():
-                    break
-        finally:
-            self.archives.summary.write(is_last=True)
+        run = self._passes(topics)
         run.report(WAITING)
         if run.errors and not self.context.stop.is_set():
             raise next(iter(run.errors.values()))
@@ -128,13 +122,7 @@ class Archiver:
         self.resting.keep(archived)
         known = self.resting.topics
         topics = (set(due) - known) | self.resting.rested()
-        run = _Run(self, topics)
-        try:
-            for _ in range(_PASSES_MAX if topics else 0):
-                if not run.run_pass():
-                    break
-        finally:
-            self.archives.summary.write(is_last=True)
+        run = self._passes(topics)
         if self.context.stop.is_set():
             return run.rows
         for topic, error in run.errors.items():
@@ -145,6 +133,16 @@ class Archiver:
             self.resting.fail(topic, sentence_of(error))
         run.report(WAITING, is_due=self.resting.note != before)
         return run.rows
+
+    def _passes(self, topics: Collection[str] | None) -> "_Run":
+        run = _Run(self, topics)
+        try:
+            for _ in range(0 if topics is not None and not topics else _PASSES_MAX):
+                if not run.run_pass():
+                    break
+        finally:
+            self.archives.summary.write(is_last=True)
+        return run
 
 
 @dataclass(slots=True)
