@@ -1,30 +1,15 @@
 """The pipeline's scenarios at a small size, as `run --pipeline` measures them: each gives its rows. Times are not
 judged."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from tests.benchmarks import results, run
-from tests.benchmarks.pipeline_scenarios import (
-    PipelineArchive,
-    PipelineHistory,
-    PipelinePublish,
-    PipelineReads,
-    PipelineWorker,
-)
-from tests.benchmarks.scenarios import Scenario
-from tests.benchmarks.spark_topics import SparkTopics
-from tests.support.processes.server import ServerProcess
+from tests.benchmarks.small_pipeline_run import SMALL
 
-TOPICS = SparkTopics(
-    messages=100_000, settings={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-)
-SMALL: tuple[Scenario, ...] = (
-    PipelineReads(TOPICS),
-    PipelineArchive(TOPICS),
-    PipelinePublish(TOPICS, seconds=0.1, messages=2_000),
-    PipelineHistory(days=1, channels=5, requests=3),
-    PipelineWorker(rest_s=0, idle_s=1),
-)
 ELSEWHERE = {"pipeline_queryable"}  # test_queryable.py: its second round would wait for a minute
 ROWS = {
     "pipeline_parquet", "pipeline_leased", "pipeline_http", "pipeline_copy", "pipeline_archive",
@@ -37,7 +22,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark and servers
 
 def test_each_scenario_of_the_pipeline_gives_its_rows() -> None:
     assert {one.name for one in SMALL} | ELSEWHERE == {one.name for one in run.PIPELINE}
-    rounds = run.measure_all(SMALL, 1, ServerProcess)
+    command = [sys.executable, "-m", "tests.benchmarks.small_pipeline_run"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stderr
+    rounds = json.loads(ended.stdout.splitlines()[-1])
     assert set(rounds) == ROWS
     assert all(value >= 0 for sides in rounds.values() for value in sides["penstock"])
     lines = results.table(rounds).splitlines()
