@@ -1,7 +1,6 @@
 """The lake: the directory that the pipeline's jobs write to, and its manifests.
 
-    pipeline/lock          the holder of the lake (lake_lock.py)
-    pipeline/generation    a number in digits, LF: each process that takes the lock adds one
+    pipeline/lock    the holder of the lake (lake_lock.py)
 
     manifest: JSON in one line LF
               CRC-32C of the line, without its LF, as 8 hex digits LF
@@ -14,7 +13,7 @@ To change a manifest: give its content another "version", and read both.
 
 import logging
 import os
-import stat
+import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,16 +36,15 @@ OWN_DIRECTORIES = ("", "history", "jobs")
 class Lake:
     """The lake in directory `path`. Every path given to a method is relative to it.
 
-    generation: of this holder; 0 in a process that only reads. files: the seam to the disk. changes: a lock; a job
-    holds it from reading a manifest or a table until its successor is written, since the jobs of one process run at the
-    same time.
+    files: the seam to the disk. changes: a lock; a job holds it from reading a manifest or a table until its successor
+    is written, since the jobs of one process run at the same time.
     """
 
     def __init__(self, path: str, *, files: Files | None = None, clock: Clock | None = None) -> None:
         self.path = os.fspath(path)
-        self.generation = 0
         self.changes = threading.Lock()
-        self.files = self._files = files or Files()
+        self.files = files or Files()
+        self._is_held = False
         self._clock = clock or SystemClock()
         self._known_directories: set[str] = set()
 
@@ -58,33 +56,29 @@ class Lake:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lake as a new generation, and remove the leftovers of earlier ones.
+        """Hold the lake, and remove the leftovers of earlier holders.
 
-        Raises LakeHeldError when another process (or another `Lake` in this one) holds it, LakeDamagedError,
-        StorageError and OSError.
+        Raises LakeHeldError when another process (or another `Lake` in this one) holds it, StorageError and OSError.
         """
         lock = LakeLock(self.path, clock=self._clock)
         try:
             self.begin()
             yield
         finally:
-            self.generation = 0
+            self._is_held = False
             lock.release()
 
     def begin(self) -> None:
-        """Begin a new generation. Only the holder may call this. Raises LakeDamagedError, OSError."""
+        """Begin to write. Only the holder may call this. Raises OSError."""
         self._make_directory("")
-        generation = self._read_generation() + 1
-        self._files.replace(self.within("generation"), b"%d\n" % generation)
-        # From here on no process gets this number again.
-        self.generation = generation
+        self._is_held = True
         self._clean()
 
     # Manifests.
 
     def read_manifest(self, path: str) -> dict[str, Any] | None:
         """The content of a manifest; None when there is none yet. Raises LakeDamagedError, OSError."""
-        data = self._files.read_whole(self.within(path), MANIFEST_BYTES_MAX)
+        data = self.files.read_whole(self.within(path), MANIFEST_BYTES_MAX)
         if data is None:
             return None
         content = decode_line(data)
@@ -94,18 +88,18 @@ class Lake:
 
     def write_manifest(self, path: str, content: Mapping[str, Any]) -> None:
         """Replace a manifest, durably or not at all. Raises PipelineError without the lock, OSError."""
-        self._own_generation()
+        self._check_held()
         self._make_directory(os.path.dirname(path))
-        self._files.replace(self.within(path), encode_line(content))
+        self.files.replace(self.within(path), encode_line(content))
 
     # Other files.
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files. Those that can't be removed are logged and stay."""
-        self._own_generation()
+        self._check_held()
         for path in paths:
             try:
-                self._files.unlink(self.within(path))
+                self.files.unlink(self.within(path))
             except FileNotFoundError:
                 pass
             except OSError as exc:
@@ -114,56 +108,35 @@ class Lake:
     def remove_tree(self, path: str) -> bool:
         """Remove a directory with all that is in it; of a symbolic link the link alone. Returns whether it is gone:
         what can't be removed is logged and stays."""
-        self._own_generation()
-        self._remove_tree(path)
-        return self._files.status(self.within(path)) is None
+        self._check_held()
+        place = self.within(path)
+        if os.path.islink(place) or not os.path.isdir(place):
+            self.remove([path])
+        else:
+            try:
+                shutil.rmtree(place)
+            except OSError as exc:
+                logger.warning("directory not removed path=%s error=%s", path, exc)
+        self._known_directories.clear()
+        return not os.path.lexists(place)
 
-    # Generations and leftovers.
-
-    def _own_generation(self) -> int:
-        if not self.generation:
+    def _check_held(self) -> None:
+        if not self._is_held:
             raise PipelineError(f"the lake {self.path} is not locked by this process: only its holder writes")
-        return self.generation
-
-    def _read_generation(self) -> int:
-        data = self._files.read_whole(self.within("generation"), 100)
-        if data is None:
-            return 0
-        if not data.strip().isdigit():
-            raise LakeDamagedError(
-                f"{self.within('generation')} is damaged: found {data[:20]!r}, expected a number; write one there"
-            )
-        return int(data)
 
     def _clean(self) -> None:
         """Remove the leftovers of processes that ended in the middle of their work."""
         # Of earlier versions, which wrote their data files there first.
-        if self._names_in("staging") is not None:
-            self._remove_tree("staging")
+        self.remove_tree("staging")
         for directory in OWN_DIRECTORIES:
             self.remove(
                 os.path.join(directory, name) for name in self._names_in(directory) or () if name.endswith(".tmp")
             )
 
-    def _remove_tree(self, path: str) -> None:
-        status = self._files.status(self.within(path))
-        is_link = status is not None and stat.S_ISLNK(status.st_mode)
-        names = self._names_in(path)
-        if names is None or is_link:
-            self.remove([path])
-            return
-        for name in names:
-            self._remove_tree(f"{path}/{name}")
-        try:
-            self._files.remove_directory(self.within(path))
-        except OSError as exc:
-            logger.warning("directory not removed path=%s error=%s", path, exc)
-        self._known_directories.discard(path)
-
     def _names_in(self, path: str) -> list[str] | None:
         """The names in a directory; None when there is no such directory."""
         try:
-            return self._files.listdir(self.within(path))
+            return self.files.listdir(self.within(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -174,6 +147,6 @@ class Lake:
         if path:
             self._make_directory(os.path.dirname(path))
         if self._names_in(path) is None:
-            self._files.make_directory(self.within(path))
-            self._files.sync_directory(os.path.dirname(self.within(path)) or ".")
+            self.files.make_directory(self.within(path))
+            self.files.sync_directory(os.path.dirname(self.within(path)) or ".")
         self._known_directories.add(path)

@@ -70,5 +70,4 @@ def test_minutes_are_whole_and_single_after_a_kill_in_mid_batch(tmp_path: Path) 
     assert process.wait() == 0
     until_s = FIRST_S + FILES * FILE_S - 10 - 120
     assert read_rows(lake, MINUTES) == {key: row for key, row in minutes.items() if key[0] + 60 <= until_s}
-    assert Path(lake.within("generation")).read_text() == "2\n"
     assert HistoryTables(lake).end_s() == until_s // 60 * 60

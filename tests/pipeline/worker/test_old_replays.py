@@ -71,23 +71,22 @@ def test_of_many_the_newest_stay_and_no_state_is_hidden_by_their_number(lake: La
     assert len(read_states(Path(lake.path)).by_name) == 2 * ENDED_MAX
 
 
-def test_a_folder_that_can_not_be_removed_keeps_its_states_until_it_can(lake: Lake) -> None:
+def test_a_folder_that_can_not_be_removed_keeps_its_states_until_it_can(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replay(lake, "old", age_ms=2 * KEPT_MS)
     folder = Path(lake.path) / "replays/old"
     (folder / "a-directory").mkdir()
     (folder / "a-directory" / "locked").mkdir()
-    real = lake._files.remove_directory
-    lake._files.remove_directory = _refuse
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", _refuse)
         assert remove_old_replays(lake, NOW_MS) == []
-    finally:
-        lake._files.remove_directory = real
     assert "replay-old" in read_states(Path(lake.path)).by_name
     assert len(remove_old_replays(lake, NOW_MS)) == 2
     assert left(lake) == []
 
 
-def _refuse(path: str) -> None:
+def _refuse(path: str, **_: object) -> None:
     raise PermissionError(13, os.strerror(13), path)
 
 
