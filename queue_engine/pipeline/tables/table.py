@@ -14,7 +14,8 @@ Order of a commit on a disk, whatever is cut off where:
 
     1. the data files are seen with their sizes and made durable, their names included
     2. the commits before this one, which perhaps another process wrote, are made durable
-    3. delta-rs links the commit under its number, unless another writer has that number: then from the comparison on
+    3. the commit is linked under its number (commit_file.py, delta-rs), unless another writer has that number: then
+       from the comparison on
     4. the commit and its name are made durable; then it is acknowledged
 
 So a commit that a power cut tore is the last one, and was never acknowledged.
@@ -41,6 +42,7 @@ from deltalake.transaction import (
     Transaction,
 )
 
+from queue_engine.pipeline.tables.commit_file import can_write, encode_commit, write_commit
 from queue_engine.pipeline.tables.log_files import (
     ACTIONS_KEY,
     LOG,
@@ -48,6 +50,7 @@ from queue_engine.pipeline.tables.log_files import (
     checkpoint_path,
     commit_path,
     last_checkpoint,
+    read_hint,
 )
 from queue_engine.pipeline.tables.log_mending import confirm_checkpoint, confirmed_version, mend_log
 from queue_engine.pipeline.tables.parquet_files import DataFile
@@ -141,6 +144,8 @@ class LakeTable:
         self.file_count: int | None = None
         self._checked_schema = ""
         self._phase = zlib.crc32(path.encode()) % CHECKPOINT_COMMITS
+        # The oldest file of the log on a disk that the opened table may read.
+        self._oldest_needed = ""
         # Commits up to this version are durable, their names included.
         self._durable_version = -1
         # In an object store, commits up to this version were whole when they were read.
@@ -355,7 +360,7 @@ class LakeTable:
                     self._commit_once(added, removed(), moves, changes_data)
                     self._checkpoint_when_due()
                     return CommitResult.COMMITTED
-                except CommitFailedError as exc:
+                except (CommitFailedError, FileExistsError) as exc:
                     error = StoreBusyError(
                         f"{self.place}: {TRIES} commits were refused, since other writers committed before each, or the"
                         f" store had other reasons ({first_line(str(exc))}); the job waits and goes on by itself"
@@ -390,24 +395,49 @@ class LakeTable:
     def _commit_once(
         self, added: list[DataFile], removed: list[str], moves: Sequence[Move], changes_data: bool
     ) -> None:
-        """Make the next commit, or raise CommitFailedError when somebody else has; then make it durable."""
+        """Make the next commit, or raise CommitFailedError or FileExistsError when somebody else has; then make it
+        durable."""
         table = self._opened()
+        counting = {one.path: one for one in self.files()} if removed else {}
+        gone = [path for path in removed if path not in counting]
+        if gone:
+            raise DataFileMissingError(
+                f"{self.place}: {gone[0]} does not count any longer, so nothing can replace it; the work is planned"
+                " anew"
+            )
+        replaced = [counting[path] for path in removed]
         now_ms = self.clock.time_ns() // NS_PER_MS
+        if can_write(self.storage, table, [*(one.path for one in added), *removed]):
+            data = encode_commit(
+                added,
+                replaced,
+                [(move.app_id, move.version) for move in moves],
+                partition_by=self.partition_by,
+                changes_data=changes_data,
+                now_ms=now_ms,
+            )
+            write_commit(self.storage, self.path, table.version() + 1, data)
+        else:
+            self._commit_by_delta(table, added, replaced, moves, changes_data, now_ms)
+        if self._whole_version == table.version():
+            self._whole_version += 1
+        table.update_incremental()
+        self.file_count = (self.file_count or 0) + len(added) - len(removed)
+        self._sync_log()
+
+    def _commit_by_delta(
+        self,
+        table: DeltaTable,
+        added: list[DataFile],
+        replaced: list[TableFile],
+        moves: Sequence[Move],
+        changes_data: bool,
+        now_ms: int,
+    ) -> None:
         actions: list[AddAction | RemoveAction] = [
             AddAction(one.path, one.size, one.partition, one.modified_ms, changes_data, one.statistics) for one in added
         ]
-        if removed:
-            counting = {one.path: one for one in self.files()}
-            gone = [path for path in removed if path not in counting]
-            if gone:
-                raise DataFileMissingError(
-                    f"{self.place}: {gone[0]} does not count any longer, so nothing can replace it; the work is planned"
-                    " anew"
-                )
-            actions += [
-                RemoveAction(path, changes_data, now_ms, counting[path].size, {**counting[path].partition})
-                for path in removed
-            ]
+        actions += [RemoveAction(one.path, changes_data, now_ms, one.size, {**one.partition}) for one in replaced]
         table.create_write_transaction(
             actions,
             mode="append",
@@ -420,11 +450,6 @@ class LakeTable:
             ),
             post_commithook_properties=_NO_HOOKS,
         )
-        if self._whole_version == table.version():
-            self._whole_version += 1
-        table.update_incremental()
-        self.file_count = (self.file_count or 0) + len(added) - len(removed)
-        self._sync_log()
 
     def _checkpoint(self) -> None:
         self._sync_log()
@@ -495,6 +520,7 @@ class LakeTable:
         """Open the table; False when there is none."""
         if self._is_holder and self.storage.is_local:
             self._durable_version = mend_log(self.storage, self.path)
+        self._note_oldest_needed()
         try:
             delta = DeltaTable(self.place, storage_options=self.storage.options or None)
         except TableNotFoundError:
@@ -511,6 +537,10 @@ class LakeTable:
     def _refresh(self) -> bool:
         if self._delta is None:
             return self._open()
+        if self._is_newest(self._delta.version()):
+            self._sync_what_was_read()
+            return True
+        self._note_oldest_needed()
         try:
             self._delta.update_incremental()
         except DeltaError:
@@ -522,6 +552,24 @@ class LakeTable:
             self._check_commits(self._delta)
         self._sync_what_was_read()
         return True
+
+    def _is_newest(self, version: int) -> bool:
+        """Whether no commit follows the loaded `version`, as far as a disk tells without a list: delta-rs lists the
+        whole log, which has 13,000 names after a week."""
+        # The oldest files are cleaned up first: while this one is there, so are all that delta-rs reads.
+        return (
+            self.storage.is_local
+            and not self.storage.exists(commit_path(self.path, version + 1))
+            and self.storage.exists(self._oldest_needed)
+        )
+
+    def _note_oldest_needed(self) -> None:
+        """Call it before the log is read: the table then needs this file of the log, or newer ones."""
+        if self.storage.is_local:
+            hinted = read_hint(self.storage, self.path).get("version")
+            self._oldest_needed = (
+                checkpoint_path(self.path, hinted) if isinstance(hinted, int) else commit_path(self.path, 0)
+            )
 
     def _check_commits(self, delta: DeltaTable) -> None:
         """On a disk a power cut damages the last commit alone, and log_mending.py looks at it."""
