@@ -111,7 +111,7 @@ class DataFileWriter:
 
     def close(self) -> DataFile:
         """End the file. It is not durable before its commit."""
-        self._flush()
+        self._flush(is_last=True)
         with self._storage.sentences():
             self._writer.close()
             size = self._stream.tell()
@@ -141,11 +141,16 @@ class DataFileWriter:
             except (OSError, StoreError, pa.ArrowException):
                 pass
 
-    def _flush(self) -> None:
-        if self._pending_rows:
-            with self._storage.sentences():
-                self._writer.write_table(pa.concat_tables(self._pending), row_group_size=self._row_group_rows)
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+    def _flush(self, *, is_last: bool = False) -> None:
+        if not self._pending_rows:
+            return
+        rows = pa.concat_tables(self._pending)
+        # Whole row groups: the rest waits for more rows, unless those that wait are large.
+        whole = 0 if is_last else len(rows) // self._row_group_rows * self._row_group_rows
+        written, rest = rows.slice(0, whole or len(rows)), rows.slice(whole or len(rows))
+        with self._storage.sentences():
+            self._writer.write_table(written, row_group_size=self._row_group_rows)
+        self._pending, self._pending_rows, self._pending_bytes = [rest], len(rest), rest.nbytes
 
     def __enter__(self) -> "DataFileWriter":
         return self
