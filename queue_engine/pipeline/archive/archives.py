@@ -22,7 +22,7 @@ from queue_engine.pipeline.archive.summary import ArchivedTopic, ArchiveSummary
 from queue_engine.pipeline.job.error_sentences import sentence_of
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.tables.parquet_files import DataFile
-from queue_engine.pipeline.tables.table import FILE_AGE_MS_MAX, LakeTable
+from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import PipelineError, StoreError, StoreUnreachableError
@@ -36,7 +36,7 @@ COMMIT_THREADS = 4
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One topic's messages from first_offset up to but not including next_offset, and the gaps beside them. is_first:
-    whether nothing was archived of the topic before. is_conversion: whether an earlier version wrote the files."""
+    whether nothing was archived of the topic before."""
 
     identity: ArchivedIdentity
     first_offset: int
@@ -44,7 +44,6 @@ class Commit:
     is_first: bool
     files: Sequence[DataFile] = ()
     gaps: Sequence[ArchiveGap] = ()
-    is_conversion: bool = False
 
     @property
     def archived(self) -> int | None:
@@ -159,10 +158,7 @@ class Archives:
     def _commit_messages(self, one: Commit) -> PipelineError | None:
         try:
             table = archive_table(self._tables, one.identity.topic)
-            # No vacuum takes files of an earlier version for leftovers: their names are others.
-            age_ms_max = None if one.is_conversion else FILE_AGE_MS_MAX
-            app_id = one.identity.app_id
-            table.commit(one.files, app_id, one.next_offset, after=one.archived, age_ms_max=age_ms_max)
+            table.commit(one.files, one.identity.app_id, one.next_offset, after=one.archived)
         except PipelineError as exc:
             return exc
         return None

@@ -2,37 +2,32 @@
 
 Of each archive, in this order:
 
-    1. every file is seen with its size and its number of rows
-    2. where the lake is elsewhere (--lake), the files are copied to it
-    3. the gaps are committed to `archive_gaps`
-    4. all files are committed to the topic's table, with the offset up to which they go
+    1. every file is seen with its size and its number of rows, and copied where the lake is elsewhere (--lake)
+    2. the gaps are committed to `archive_gaps`
+    3. all files are committed to the topic's table, with the offset up to which they go
 
-4 alone says that it is converted, so a conversion that was killed is run again. The manifest stays, and is not used any
+3 alone says that it is converted, so a conversion that was killed is run again. The manifest stays, and is not used any
 more. In converted files the column `server` is null.
 """
 
-import logging
 import posixpath
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import replace
 
-import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.archive.archive_gap import REPLAYED, ArchiveGap
-from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, PARTITION, archive_path, archive_table
+from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, PARTITION, ArchivedIdentity, archive_path
 from queue_engine.pipeline.archive.archives import Archives, Commit
 from queue_engine.pipeline.archive.old_manifest import OldArchive, OldFile, is_converted, old_folders, read_old_archive
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.tables.parquet_files import DataFile
+from queue_engine.pipeline.tables.parquet_files import DataFile, existing_data_file
+from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.tables import LakeTables
-from queue_engine.vocabulary.clock import Clock
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, TableError
-
-logger = logging.getLogger(__name__)
 
 
 def convert_archives(
@@ -53,7 +48,10 @@ def convert_archives(
     for folder in waiting:
         try:
             one = read_old_archive(lake, folder)
-            _convert(lake, tables, archives, one, server)
+            files = [_data_file(lake, tables.storage, one, file) for file in one.files]
+            # However long the copying took: no vacuum takes these for leftovers, since they have other names.
+            files = [replace(file, modified_ms=clock.time_ns() // NS_PER_MS) for file in files]
+            _commit(archives, one, one.identity(server), files)
         except (LakeDamagedError, TableError) as exc:
             say(f"{folder.path} is not converted: {exc}")
             failure = failure or exc
@@ -66,79 +64,48 @@ def convert_archives(
     return len(waiting), rows
 
 
-def _convert(lake: Lake, tables: LakeTables, archives: Archives, one: OldArchive, server: str) -> None:
-    files = [_data_file(lake, one, file) for file in one.files]
-    _copy(lake, tables, one)
-    identity = one.identity(server)
+def _commit(archives: Archives, one: OldArchive, identity: ArchivedIdentity, files: list[DataFile]) -> None:
     gaps = list(one.gaps)
     if one.replayed_skipped:
         gaps.append(
             ArchiveGap(one.begin_offset, one.next_offset, REPLAYED, one.updated_ms, one.replayed_skipped),
         )
-    commit = Commit(identity, one.begin_offset, one.next_offset, True, files, gaps, is_conversion=True)
+    commit = Commit(identity, one.begin_offset, one.next_offset, True, files, gaps)
     if error := archives.commit([commit])[identity]:
         raise error
-    table = archive_table(tables, one.topic)
-    counted = {file.path: file.rows for file in table.files()}
-    found = sum(counted.get(_table_path(one, file), 0) for file in one.files)
-    if found != one.rows:
-        raise LakeDamagedError(f"{table.place} has {found} of {one.rows} messages of {one.folder}")
 
 
-def _table_path(one: OldArchive, file: OldFile) -> str:
-    """Relative to the topic's table."""
-    return posixpath.join(posixpath.basename(one.folder), file.path)
-
-
-def _data_file(lake: Lake, one: OldArchive, file: OldFile) -> DataFile:
-    """A file as a commit names it, when it is as its manifest says."""
-    path = lake.within(f"{one.folder}/{file.path}")
+def _data_file(lake: Lake, storage: TableStorage, one: OldArchive, file: OldFile) -> DataFile:
+    """A file in the lake as a commit names it, when it is as its manifest says."""
+    source, table = TableStorage(lake.path), archive_path(one.topic)
+    path = posixpath.join(posixpath.basename(one.folder), file.path)
+    place = lake.within(f"{one.folder}/{file.path}")
     try:
-        refuse_link(path)
-        with pq.ParquetFile(path) as parquet:
-            rows = parquet.metadata.num_rows
+        refuse_link(place)
+        made = existing_data_file(source, table, path, FILE_COLUMNS, {PARTITION: file.date})
     except (OSError, pa.ArrowException) as exc:
-        raise LakeDamagedError(f"{path}, which the archive's manifest names, can't be read: {exc}") from exc
-    if rows != file.rows:
-        raise LakeDamagedError(f"{path} has {rows} messages, and {file.rows} by the archive's manifest")
-    bounds = [
-        {
-            "offset": offset,
-            "published_at": datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "message_id": f"{one.id_base + offset:016x}",
-        }
-        # The manifest has milliseconds, and a maximum must not be too small.
-        for offset, time_ms in ((file.first_offset, file.first_time_ms), (file.next_offset - 1, file.last_time_ms + 1))
-    ]
-    nulls = {name: 0 for name in FILE_COLUMNS.names if name not in ("key", "server")} | {"server": rows}
-    statistics = {"numRecords": rows, "minValues": bounds[0], "maxValues": bounds[1], "nullCount": nulls}
-    return DataFile(
-        path=_table_path(one, file),
-        size=file.bytes,
-        rows=rows,
-        partition={PARTITION: file.date},
-        statistics=orjson.dumps(statistics).decode(),
-        modified_ms=one.updated_ms,
-    )
+        raise LakeDamagedError(f"{place}, which the archive's manifest names, can't be read: {exc}") from exc
+    if (made.rows, made.size) != (file.rows, file.bytes):
+        raise LakeDamagedError(
+            f"{place} has {made.rows} messages in {made.size} bytes, and {file.rows} in {file.bytes} by the archive's"
+            " manifest"
+        )
+    if storage.place != source.place:
+        _copy(place, storage, posixpath.join(table, path), made.size)
+    return made
 
 
-def _copy(lake: Lake, tables: LakeTables, one: OldArchive) -> None:
-    """Copy the files to a lake elsewhere; those that are there already, whole, are not copied again."""
-    storage = tables.storage
-    if storage.is_local and storage.place == lake.within("").rstrip("/"):
-        return
-    targets = [posixpath.join(archive_path(one.topic), _table_path(one, file)) for file in one.files]
+def _copy(source: str, storage: TableStorage, target: str, size: int) -> None:
+    """Copy a file to a lake elsewhere, unless it is there as a whole."""
     try:
-        sizes = storage.sizes_of(targets)
-        for file, target, size in zip(one.files, targets, sizes, strict=True):
-            if size == file.bytes:
-                continue
-            storage.make_directory(posixpath.dirname(target))
-            with (
-                pa.OSFile(lake.within(f"{one.folder}/{file.path}")) as source,
-                storage.filesystem.open_output_stream(storage.at_filesystem(target)) as copy,
-            ):
-                while piece := source.read(1 << 20):
-                    copy.write(piece)
+        if storage.size_of(target) == size:
+            return
+        storage.make_directory(posixpath.dirname(target))
+        with (
+            pa.OSFile(source) as file,
+            storage.filesystem.open_output_stream(storage.at_filesystem(target)) as copy,
+        ):
+            while piece := file.read(1 << 20):
+                copy.write(piece)
     except (OSError, pa.ArrowException) as exc:
-        raise table_error(exc, storage.at(archive_path(one.topic))) from exc
+        raise table_error(exc, storage.at(target)) from exc

@@ -4,8 +4,7 @@
     <data>/pipeline/archive/<topic>/<number>-<id base>/date=YYYY-MM-DD/hour=HH/g<generation>-<n>-<first>-<next>.parquet
 
     manifest: {"version": 1, "topic", "number", "id_base", "begin_offset", "next_offset",
-               "files": [{"path", "date", "first_offset", "next_offset", "rows", "bytes", "first_time_ms",
-                          "last_time_ms", …}, …],
+               "files": [{"path", "date", "rows", "bytes", …}, …],
                "gaps": [{"first_offset", "next_offset", "reason", "at_ms"}, …],
                "replayed_skipped": replayed messages that were left out, "updated_ms", …}
 
@@ -35,16 +34,12 @@ _FOLDER = re.compile(r"\d+-[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class OldFile:
-    """A file that a manifest names; path: relative to its folder, times: of publishing, Unix ms."""
+    """A file that a manifest names. path: relative to its folder."""
 
     path: str
     date: str
-    first_offset: int
-    next_offset: int
     rows: int
     bytes: int
-    first_time_ms: int
-    last_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
