@@ -10,7 +10,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from queue_engine.disk.files import Files
@@ -26,43 +25,36 @@ from queue_engine.vocabulary.errors import LakeHeldError, PenstockError, Pipelin
 SENTENCE = "make tables of what earlier versions wrote"
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """What a converter gets. lake: held by this process. lake_place: of the archive's tables, "" for the pipeline's
-    directory. say: takes a sentence for whoever runs the command."""
-
-    data_path: Path
-    lake: Lake
-    lake_place: str
-    say: Callable[[str], None]
+Say = Callable[[str], None]  # takes a sentence for whoever runs the command
 
 
-def _convert_history(given: Conversion) -> bool:
+def _convert_history(lake: Lake, _: argparse.Namespace, say: Say) -> bool:
     from queue_engine.pipeline.history.conversion import convert_history
 
-    return convert_history(given.lake, given.say)
+    return convert_history(lake, say)
 
 
-def _convert_archives(given: Conversion) -> bool:
+def _convert_archives(lake: Lake, given: argparse.Namespace, say: Say) -> bool:
     from queue_engine.pipeline.archive.conversion import convert_archives
     from queue_engine.pipeline.archive.old_manifest import old_folders
     from queue_engine.pipeline.tables.storage import TableStorage
     from queue_engine.pipeline.tables.tables import LakeTables
 
-    if next(old_folders(given.lake), None) is None:
+    if next(old_folders(lake), None) is None:
         return False
-    server = read_topology(str(given.data_path), Files()).state.identity
+    server = read_topology(given.data_path, Files()).state.identity
     if not server:
         raise PipelineError(f"{given.data_path} has no identity yet: start the server once, and convert then")
-    tables = LakeTables(TableStorage(given.lake_place or given.lake.path))
-    count, rows = convert_archives(given.lake, tables, server, SystemClock(), given.say)
+    tables = LakeTables(TableStorage(given.lake or lake.path))
+    count, rows = convert_archives(lake, tables, server, SystemClock(), say)
     if count:
-        given.say(f"{count} archives are tables now, with {rows:,} messages.")
+        say(f"{count} archives are tables now, with {rows:,} messages.")
     return count > 0
 
 
-# Each returns whether there was something to convert. A converter's module is imported when it runs.
-CONVERTERS: tuple[Callable[[Conversion], bool], ...] = (_convert_history, _convert_archives)
+# Each takes the lake, held by this process, and the command's options, and returns whether there was something to
+# convert. A converter's module is imported when it runs.
+CONVERTERS: tuple[Callable[[Lake, argparse.Namespace, Say], bool], ...] = (_convert_history, _convert_archives)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -80,8 +72,8 @@ def command_line() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Convert everything that is left. Returns the exit status."""
     log_lines.configure(os.environ)
-    parsed = command_line().parse_args(arguments)
-    data_path = Path(parsed.data_path).absolute()
+    given = command_line().parse_args(arguments)
+    pipeline = Path(given.data_path).absolute() / "pipeline"
     os.umask(0o077)
 
     def say(sentence: str) -> None:
@@ -90,15 +82,15 @@ def main(arguments: Sequence[str]) -> int:
 
     found, errors = [], []
     try:
-        if not (data_path / "pipeline").is_dir():
-            say(f"{data_path} has no pipeline directory: nothing to convert.")
+        if not pipeline.is_dir():
+            say(f"{pipeline.parent} has no pipeline directory: nothing to convert.")
             return 0
-        lake = Lake(str(data_path / "pipeline"))
+        lake = Lake(str(pipeline))
         with lake.lock():
             for convert in CONVERTERS:
                 # What is damaged of the one keeps nothing of the other waiting.
                 try:
-                    found.append(convert(Conversion(data_path, lake, parsed.lake, say)))
+                    found.append(convert(lake, given, say))
                 except (PenstockError, OSError) as exc:
                     errors.append(str(exc))
     except LakeHeldError as exc:

@@ -190,10 +190,10 @@ def test_a_history_that_cannot_be_read_keeps_no_archive_waiting(
     (tmp_path / "pipeline").mkdir()
     done: list[bool] = []
 
-    def refuse(_: object) -> bool:
+    def refuse(*_: object) -> bool:
         raise LakeDamagedError("the history is damaged")
 
-    monkeypatch.setattr(convert, "CONVERTERS", (refuse, lambda _: done.append(True) or True))
+    monkeypatch.setattr(convert, "CONVERTERS", (refuse, lambda *_: done.append(True) or True))
     assert convert.main([f"--data-path={tmp_path}"]) == 2
     assert done == [True]
     assert capsys.readouterr().err == "penstock: the history is damaged\n"
