@@ -7,7 +7,7 @@ key. A sentence is made from what they say, and has none of it unless it is unkn
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from queue_engine.vocabulary.errors import (
@@ -25,10 +25,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_.*(?:KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|STRING|SAS).*")
 TEXT_LENGTH_MAX = 200
 # delta-rs about a log on an object store; on a disk log_mending.py has looked at it before.
-_DAMAGED_LOG = re.compile(
-    r"Kernel error: .*?(Json error|Parquet error|less than footer|contiguous commit files|Invalid Checkpoint)",
-    re.DOTALL,
-)
 _DAMAGES = {
     "Json error": "a commit can't be read",
     "Parquet error": "a checkpoint can't be read",
@@ -36,19 +32,21 @@ _DAMAGES = {
     "contiguous commit files": "a commit is missing",
     "Invalid Checkpoint": "a checkpoint is missing",
 }
+_DAMAGED_LOG = re.compile(rf"Kernel error: .*?({'|'.join(_DAMAGES)})", re.DOTALL)
 _NAMES = re.compile(r"\w+://\S+|'[^']*'|\bin [\d.]+\s?(?:ns|µs|ms|s)\b")
 
-# The first pattern that matches is taken. {}: the place.
-_KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
+_NO_ROOM = "there is no room left; make room, and the job goes on by itself"
+# A pattern of the store's text, and the sentence about it. The first pattern that matches is taken.
+_KNOWN: tuple[tuple[re.Pattern[str], type[StoreError], str], ...] = (
     (
         re.compile(r"NoSuchBucket|NO_SUCH_BUCKET|ContainerNotFound|The specified bucket does not exist"),
-        lambda place: StoreRefusedError(f"{place}: there is no such bucket; make it, or give --lake another place"),
+        StoreRefusedError,
+        "there is no such bucket; make it, or give --lake another place",
     ),
     (
         re.compile(r"ExpiredToken|EXPIRED_TOKEN|TokenRefreshRequired|token.{0,40}expired", re.IGNORECASE),
-        lambda place: StoreRefusedError(
-            f"{place}: the credentials have expired; start the server with new ones in its environment"
-        ),
+        StoreRefusedError,
+        "the credentials have expired; start the server with new ones in its environment",
     ),
     (
         re.compile(
@@ -58,21 +56,24 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
             r"|HTTP status 40[03]\) during Head",
             re.IGNORECASE,
         ),
-        lambda place: StoreRefusedError(
-            f"{place}: the store refuses the credentials of the server's environment: they are wrong, have expired, or"
-            " may not read, write, list and remove there"
+        StoreRefusedError,
+        (
+            "the store refuses the credentials of the server's environment: they are wrong, have expired, or may not"
+            " read, write, list and remove there"
         ),
     ),
     (
         re.compile(r"QuotaExceeded|StorageFull|Insufficient ?Storage|No space left|HTTP status 507"),
-        lambda place: StoreFullError(f"{place}: there is no room left; make room, and the job goes on by itself"),
+        StoreFullError,
+        _NO_ROOM,
     ),
     (
         re.compile(
             r"SlowDown|SLOW_DOWN|Throttl|TooManyRequests|ServiceUnavailable|SERVICE_UNAVAILABLE"
             r"|(?:429|503) (?:Too|Service|Slow)|HTTP status (?:429|503)"
         ),
-        lambda place: StoreBusyError(f"{place}: the store wants fewer requests; the job waits and goes on by itself"),
+        StoreBusyError,
+        "the store wants fewer requests; the job waits and goes on by itself",
     ),
     (
         re.compile(
@@ -82,9 +83,10 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], PipelineError]], ...] = (
             r"|HTTP status 5\d\d|50\d (?:Internal|Bad|Gateway)|REQUEST_TIMEOUT",
             re.IGNORECASE,
         ),
-        lambda place: StoreUnreachableError(
-            f"{place}: no answer came from the store; the job waits and goes on by itself. See AWS_ENDPOINT_URL, the"
-            " network and the store's own log"
+        StoreUnreachableError,
+        (
+            "no answer came from the store; the job waits and goes on by itself. See AWS_ENDPOINT_URL, the network and"
+            " the store's own log"
         ),
     ),
 )
@@ -96,15 +98,15 @@ def table_error(error: BaseException, place: str) -> PipelineError:
         return error
     if isinstance(error, OSError) and error.errno is not None:
         if error.errno in _FULL:
-            return StoreFullError(f"{place}: there is no room left; make room, and the job goes on by itself")
+            return StoreFullError(f"{place}: {_NO_ROOM}")
         return StoreError(f"{error.filename or place}: the system refused: {error.strerror}")
     text = str(error)
     if "://" in place:
         # Names and durations may have any number in them.
         said = _NAMES.sub("", text)
-        for pattern, make in _KNOWN:
+        for pattern, kind, sentence in _KNOWN:
             if pattern.search(said):
-                return make(place)
+                return kind(f"{place}: {sentence}")
     if damage := _DAMAGED_LOG.search(text):
         return TableDamagedError(
             f"{place}: {_DAMAGES[damage[1]]} in its _delta_log. Restore it from a backup, or move the table away, so"
