@@ -16,8 +16,8 @@ On an object store that several servers share, one of them keeps house at a time
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,19 +28,12 @@ from queue_engine.pipeline.archive.gaps import GAPS
 from queue_engine.pipeline.housekeeping.choices import CLOSED_AFTER_MS, ArchivedFile, merges, outdated
 from queue_engine.pipeline.housekeeping.lease import HousekeepingLease
 from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits
-from queue_engine.pipeline.housekeeping.report import (
-    PROBLEMS_KEPT,
-    HousekeepingReport,
-    HousekeepingRun,
-    read_report,
-    write_report,
-)
+from queue_engine.pipeline.housekeeping.report import HousekeepingReport, HousekeepingRun, read_report, write_report
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
 from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PipelineError
@@ -91,28 +84,22 @@ class Housekeeping:
         if not self._may_keep():
             return run
         if ahead_ms:
-            run = replace(run, problems=(_ahead_sentence(ahead_ms),))
+            run.add_problem(_ahead_sentence(ahead_ms))
         for number, topic in enumerate(topics):
             if self._context.stop.is_set():
                 break
             self._context.report(JobState(JOB, RUNNING, started_ms, self._now_ms(), number, len(topics), unit="tables"))
             if not self._may_keep():
                 break
-            try:
-                before = run
-                run = self._keep(topic, limits.get(topic, self._usual), vacuumed_ms, run)
-                if (run.merged_files, run.dropped_files) != (before.merged_files, before.dropped_files):
-                    run = replace(run, changed=(*run.changed, topic))
-            except PipelineError as exc:
-                logger.warning("table not kept topic=%s error=%s", topic, exc)
-                run = replace(run, problems=(*run.problems, f"{topic}: {exc}")[:PROBLEMS_KEPT])
+            before = (run.merged_files, run.dropped_files)
+            with _problem_of(topic, run):
+                self._keep(topic, limits.get(topic, self._usual), vacuumed_ms, run)
+            if (run.merged_files, run.dropped_files) != before:
+                run.changed += (topic,)
         if not self._context.stop.is_set() and self._may_keep():
-            try:
-                run = self._keep_gaps(run)
-            except PipelineError as exc:
-                logger.warning("table not kept table=%s error=%s", GAPS, exc)
-                run = replace(run, problems=(*run.problems, f"{GAPS}: {exc}")[:PROBLEMS_KEPT])
-        run = replace(run, took_ms=self._now_ms() - started_ms)
+            with _problem_of(GAPS, run):
+                self._keep_gaps(run)
+        run.took_ms = self._now_ms() - started_ms
         left = {topic: at_ms for topic, at_ms in vacuumed_ms.items() if topic in set(topics)}
         write_report(self._lake_path, report.after(run, left, self._time))
         self._context.report(JobState(JOB, WAITING, unit="tables"))
@@ -137,93 +124,84 @@ class Housekeeping:
             logger.info("another server keeps house lake=%s for_s=%d", self._tables.storage.place, wait_s)
         return not wait_s
 
-    def _keep(
-        self, topic: str, limits: ArchiveLimits, vacuumed_ms: dict[str, int], run: HousekeepingRun
-    ) -> HousekeepingRun:
+    def _keep(self, topic: str, limits: ArchiveLimits, vacuumed_ms: dict[str, int], run: HousekeepingRun) -> None:
         table = archive_table(self._tables, topic)
         if not table.exists():
-            return run
+            return
         hour = self._now_ms() // HOUR_MS
         if self._kept.get(topic) != (table.refresh(), hour, limits):
-            run = self._drop(table, limits, run)
-            run, is_settled = self._merge(table, run)
-            if is_settled and not self._is_time_held:
+            self._drop(table, limits, run)
+            if self._merge(table, run) and not self._is_time_held:
                 self._kept[topic] = (table.version, hour, limits)
         # A time to come is one of a clock that was ahead.
         since_ms = self._now_ms() - vacuumed_ms.get(topic, 0)
         is_due = not 0 <= since_ms < VACUUM_EVERY_MS
         if is_due and not self._is_time_held and not self._context.stop.is_set():
-            run = self._vacuum(table, run)
+            self._vacuum(table, run)
             vacuumed_ms[topic] = self._now_ms()
-        return run
 
     @property
     def _is_time_held(self) -> bool:
         return self._time is not None and self._time.leapt_ms > 0
 
-    def _keep_gaps(self, run: HousekeepingRun) -> HousekeepingRun:
+    def _keep_gaps(self, run: HousekeepingRun) -> None:
         """The table of the gaps has a file for each step with gaps: many become one, and none is dropped."""
         table = self._tables.open(GAPS, GAPS_COLUMNS, ())
         if not table.exists():
-            return run
+            return
         table.refresh()
         files = table.files()
         if len(files) < GAPS_FILES_MAX or merge(table, files, should_stop=self._context.stop.is_set) is None:
-            return run
-        run = replace(
-            run,
-            merged_files=run.merged_files + len(files),
-            made_files=run.made_files + 1,
-            merged_bytes=run.merged_bytes + sum(one.size for one in files),
-        )
-        return run if self._is_time_held else self._vacuum(table, run)
+            return
+        run.count_merge(len(files), sum(one.size for one in files))
+        if not self._is_time_held:
+            self._vacuum(table, run)
 
-    def _drop(self, table: LakeTable, limits: ArchiveLimits, run: HousekeepingRun) -> HousekeepingRun:
+    def _drop(self, table: LakeTable, limits: ArchiveLimits, run: HousekeepingRun) -> None:
         keep_ms = None if self._is_time_held else limits.keep_ms or None
         gone = outdated(files_of(table), self._now_ms(), keep_ms=keep_ms, keep_bytes=limits.keep_bytes or None)
         if not gone:
-            return run
+            return
         known = table.transaction(RETENTION_APP)
         table.commit([], RETENTION_APP, (known or 0) + 1, after=known, remove=[one.path for one in gone])
         rows, size = sum(one.rows for one in gone), sum(one.bytes for one in gone)
         logger.info("archive beyond its limits table=%s files=%d rows=%d bytes=%d", table.path, len(gone), rows, size)
-        return replace(
-            run,
-            dropped_files=run.dropped_files + len(gone),
-            dropped_rows=run.dropped_rows + rows,
-            dropped_bytes=run.dropped_bytes + size,
-        )
+        run.dropped_files += len(gone)
+        run.dropped_rows += rows
+        run.dropped_bytes += size
 
-    def _merge(self, table: LakeTable, run: HousekeepingRun) -> tuple[HousekeepingRun, bool]:
-        """Returns also whether nothing is left to be merged, now or once the newest file is older."""
+    def _merge(self, table: LakeTable, run: HousekeepingRun) -> bool:
+        """Returns whether nothing is left to be merged, now or once the newest file is older."""
         files = files_of(table)
         today = datetime.fromtimestamp(self._now_ms() / 1000, UTC).date().isoformat()
         by_path = {one.path: one for one in table.files()}
         for group in merges(files, today, self._now_ms()):
-            parts: list[TableFile] = [by_path[one.path] for one in group]
+            parts = [by_path[one.path] for one in group]
             if merge(table, parts, dictionary=DICTIONARY, should_stop=self._context.stop.is_set) is None:
-                return run, False
-            run = replace(
-                run,
-                merged_files=run.merged_files + len(parts),
-                made_files=run.made_files + 1,
-                merged_bytes=run.merged_bytes + sum(one.size for one in parts),
-            )
+                return False
+            run.count_merge(len(parts), sum(one.size for one in parts))
         closed_ms = self._now_ms() - CLOSED_AFTER_MS
-        return run, all(one.last_time_ms <= closed_ms for one in files)
+        return all(one.last_time_ms <= closed_ms for one in files)
 
-    def _vacuum(self, table: LakeTable, run: HousekeepingRun) -> HousekeepingRun:
+    def _vacuum(self, table: LakeTable, run: HousekeepingRun) -> None:
         keep_ms = self._vacuum_ms
         removed = vacuum(table, retention_ms=keep_ms, unnamed_age_ms=keep_ms)
         clean_log(table, keep_ms=keep_ms)
-        return replace(
-            run,
-            removed_files=run.removed_files + removed.replaced + removed.unnamed,
-            removed_bytes=run.removed_bytes + removed.bytes,
-        )
+        run.removed_files += removed.replaced + removed.unnamed
+        run.removed_bytes += removed.bytes
 
     def _now_ms(self) -> int:
         return self._context.clock.time_ns() // NS_PER_MS
+
+
+@contextmanager
+def _problem_of(name: str, run: HousekeepingRun) -> Iterator[None]:
+    """A table that can't be kept is a problem of the run, and costs that table alone."""
+    try:
+        yield
+    except PipelineError as exc:
+        logger.warning("table not kept table=%s error=%s", name, exc)
+        run.add_problem(f"{name}: {exc}")
 
 
 def files_of(table: LakeTable) -> list[ArchivedFile]:

@@ -22,12 +22,12 @@ RUNS_KEPT = 20
 PROBLEMS_KEPT = 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HousekeepingRun:
-    """One run. Times: Unix ms. merged_files became made_files, of as many messages and merged_bytes before.
-    dropped_*: removed because of the limits of a topic. removed_*: files that no version within the retention names.
-    problems: a sentence for each table that could not be kept, at most PROBLEMS_KEPT. changed: the topics whose tables
-    have another version now."""
+    """One run; it counts while it goes on. Times: Unix ms. merged_files became made_files, of as many messages and
+    merged_bytes before. dropped_*: removed because of the limits of a topic. removed_*: files that no version within
+    the retention names. problems: a sentence for each table that could not be kept, at most PROBLEMS_KEPT. changed: the
+    topics whose tables have another version now."""
 
     at_ms: int = 0
     took_ms: int = 0
@@ -42,6 +42,15 @@ class HousekeepingRun:
     removed_bytes: int = 0
     problems: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+
+    def count_merge(self, files: int, size: int) -> None:
+        """Count files that became one, and their bytes."""
+        self.merged_files += files
+        self.made_files += 1
+        self.merged_bytes += size
+
+    def add_problem(self, sentence: str) -> None:
+        self.problems = (*self.problems, sentence)[:PROBLEMS_KEPT]
 
     @property
     def changed_anything(self) -> bool:
