@@ -6,26 +6,18 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from queue_engine.pipeline.history import schema
 from queue_engine.pipeline.history.latency_sums import sum_lists
 from queue_engine.pipeline.history.levels import WINDOW_S
 from queue_engine.pipeline.history.sample_rows import sample_rows
 from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, KEYS
+from queue_engine.pipeline.source.schemas import spark_schema
 
 # The stream does not wait for samples that are older than this against the newest one; the compaction adds them.
 WATERMARK = "2 minutes"
 
-_KEYS = "node string, topic string, channel string"
-_COUNTERS = ", ".join(f"{name} bigint" for name in COUNTERS)
-_LATENCY = "array<struct<b: int, n: bigint>>"
-SAMPLE_ROWS = (
-    f"taken_at timestamp, sequence bigint, {_KEYS}, {', '.join(f'{name} double' for name in GAUGES)}, {_COUNTERS},"
-    f" paused int, latency {_LATENCY}"
-)
-HISTORY_ROWS = (
-    f"t bigint not null, {_KEYS}, samples int,"
-    f" {', '.join(f'{name}_{kind} double' for name in GAUGES for kind in ('min', 'max', 'avg', 'last'))}, {_COUNTERS},"
-    f" paused_samples int, latency {_LATENCY}"
-)
+SAMPLE_ROWS = spark_schema(schema.SAMPLE_ROWS)
+HISTORY_ROWS = spark_schema(schema.HISTORY_ROWS)
 
 
 def rows_of_samples(messages: DataFrame, on_unreadable: Callable[[str], None]) -> DataFrame:
@@ -100,7 +92,7 @@ def hours(minutes: DataFrame) -> DataFrame:
         .groupBy(*keys)
         .agg(F.array_sort(F.collect_list(F.struct("b", "n"))).alias("latency"))
     )
-    none = F.array().cast(_LATENCY)
+    none = F.array().cast(HISTORY_ROWS["latency"].dataType)
     joined = found.join(latency, keys, "left").withColumn("latency", F.coalesce("latency", none))
     return joined.select(F.col("hour").alias("t"), *found.columns[1:], "latency")
 

@@ -1,36 +1,22 @@
 """The columns that jobs read and write, as a Spark schema; each has a comment with its unit and source."""
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from queue_engine.pipeline.source import arrow_schemas
 
-_TYPES: dict[pa.DataType, DataType] = {
-    pa.string(): StringType(),
-    pa.int64(): LongType(),
-    arrow_schemas.TIMESTAMP: TimestampType(),
-    pa.binary(): BinaryType(),
-    pa.bool_(): BooleanType(),
-}
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The same columns, with their comments."""
+    return StructType([_field(one) for one in schema])
 
 
-def _spark_schema(schema: pa.Schema) -> StructType:
-    return StructType(
-        [
-            StructField(one.name, _TYPES[one.type], one.nullable, {"comment": one.metadata[b"comment"].decode()})
-            for one in schema
-        ]
+def _field(one: pa.Field) -> StructField:
+    return StructField(
+        one.name, from_arrow_type(one.type), one.nullable, {"comment": one.metadata[b"comment"].decode()}
     )
 
 
-MESSAGES = _spark_schema(arrow_schemas.MESSAGES)
+MESSAGES = spark_schema(arrow_schemas.MESSAGES)
 """One row for each message of a topic of the log."""
