@@ -30,6 +30,7 @@ from queue_engine.pipeline.job.requests import read_replay_request
 from queue_engine.pipeline.job.state import FAILED, REPLAY_PREFIX, RUNNING, WAITING, JobState, is_job_name
 from queue_engine.pipeline.job.thread import JobThread
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.lake.status_file import sign_of
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.spark.secret_variables import take_token
@@ -305,20 +306,20 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
 
 def _run_housekeeping(context: JobContext, _: str, once: bool) -> None:
     from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
-    from queue_engine.pipeline.housekeeping.limits import limits_changed
+    from queue_engine.pipeline.housekeeping.limits import FILE_NAME
 
     # The archive begins alone: a start after a rest has messages to archive.
     if not once and context.stop.wait(HOUSEKEEPING_BEGINS_AFTER_S):
         return
     keeper = Housekeeping(context, context.open_tables())
-    lake_path = Path(context.lake.path)
+    limits = context.lake.within(FILE_NAME)
     while not context.stop.is_set():
-        known = limits_changed(lake_path)
+        known = sign_of(limits)
         keeper.run()
         if once:
             return
         until_ns = context.clock.monotonic_ns() + int(HOUSEKEEPING_EVERY_S * NS_PER_S)
-        while context.clock.monotonic_ns() < until_ns and limits_changed(lake_path) == known:
+        while context.clock.monotonic_ns() < until_ns and sign_of(limits) == known:
             if context.stop.wait(HOUSEKEEPING_LOOK_S):
                 return
 

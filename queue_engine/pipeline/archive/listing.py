@@ -1,10 +1,10 @@
 """Lists the archived topics for the console and other processes without Spark: from the summary, no table is opened."""
 
-import os
 from pathlib import Path
 
 from queue_engine.pipeline.archive.summary import SUMMARY_NAME, ArchivedTopic, read_summary
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.lake.status_file import sign_of
 from queue_engine.vocabulary.errors import PenstockError
 
 
@@ -20,13 +20,10 @@ class ArchiveListing:
     def read(self) -> tuple[list[ArchivedTopic], list[str]]:
         """Every archived topic, by name, and a sentence for each that can't be read."""
         try:
-            status = os.lstat(self._path)
-            sign = (status.st_ino, status.st_mtime_ns, status.st_size)
+            sign = sign_of(self._path)
             if sign != self._sign:
                 found = read_summary(self._lake) or {}
                 self._topics, self._sign = [found[name] for name in sorted(found)], sign
-        except FileNotFoundError:
-            self._topics, self._sign = [], None
         except (PenstockError, OSError) as exc:
             return self._topics, [f"the archive's summary can't be read, and is made anew by the next worker: {exc}"]
         return self._topics, [f"the archive of {one.topic}: {one.error}" for one in self._topics if one.error]

@@ -15,8 +15,9 @@ from typing import Any
 
 from queue_engine.disk.no_follow import LinkRefusedError
 from queue_engine.pipeline.history.levels import CONVERTED, DIRECTORY, MINUTES, WINDOW_S
-from queue_engine.pipeline.history.old_manifest import OLD_MANIFEST, OldHistory, has_old_history, read_old_history
+from queue_engine.pipeline.history.old_manifest import OLD_MANIFEST, OldHistory, read_old_history
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.lake.status_file import sign_of
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
 
 
@@ -65,11 +66,9 @@ class HistoryFiles:
         return self._tables[level].read().files
 
     def _old_history(self) -> OldHistory | None:
-        if not has_old_history(self._lake):
+        sign = sign_of(self._lake.within(OLD_MANIFEST))
+        if sign is None:
             return None
-        found = os.lstat(self._lake.within(OLD_MANIFEST))
-        # They differ between a manifest and its successor, which is another file.
-        sign = (found.st_ino, found.st_mtime_ns, found.st_size)
         known = self._old
         if known is None or known[0] != sign:
             old = read_old_history(self._lake)
@@ -124,11 +123,7 @@ class _Table:
 
     def _sign_of_commit(self) -> tuple[int, int, int] | None:
         """Differs between the version's commit and another one of its number; None when there is none."""
-        try:
-            found = os.lstat(f"{self._log}/{self._version.number:020d}.json")
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return sign_of(f"{self._log}/{self._version.number:020d}.json")
 
     def _has_next(self) -> bool:
         """Whether there is a commit behind the version: two within one tick of the directory's time look the same."""

@@ -74,15 +74,6 @@ def write_limits(lake_path: Path, topic: str, limits: ArchiveLimits | None) -> N
         write_status_file(lake_path / FILE_NAME, content, is_durable=True)
 
 
-def limits_changed(lake_path: Path) -> tuple[int, int] | None:
-    """A sign that differs when the file was replaced; None without one."""
-    try:
-        found = (lake_path / FILE_NAME).lstat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
-
-
 def _limits_of(name: str, value: object) -> ArchiveLimits:
     given = value if isinstance(value, dict) else {}
     numbers = [given.get(field, 0) for field in ("keep_ms", "keep_bytes")]

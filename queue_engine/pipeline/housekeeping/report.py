@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, write_status_file
+from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, sign_of, write_status_file
 from queue_engine.vocabulary.trusted_time import TrustedTime
 
 FILE_NAME = "housekeeping.json"
@@ -108,19 +108,18 @@ class ChangedTopics:
     """The topics whose tables housekeeping has changed since the last look; for the job that sums up the archive."""
 
     def __init__(self, lake_path: Path) -> None:
-        self._path = lake_path
+        self._lake_path = lake_path
         self._seen_ms = -1
-        self._sign: tuple[int, int] | None = None
+        self._sign: tuple[int, int, int] | None = None
 
     def look(self) -> set[str]:
-        """Costs one look at the directory while nothing has changed."""
+        """Costs one look at the directory while nothing has changed. Raises OSError."""
+        sign = sign_of(self._lake_path / FILE_NAME)
+        if sign == self._sign:
+            return set()
         try:
-            found = (self._path / FILE_NAME).lstat()
-            sign = (found.st_ino, found.st_mtime_ns)
-            if sign == self._sign:
-                return set()
-            runs = read_report(self._path).runs
-        except (OSError, BrokenStatusFileError):
+            runs = read_report(self._lake_path).runs
+        except BrokenStatusFileError:
             return set()
         self._sign = sign
         changed = {topic for run in runs if run.at_ms > self._seen_ms for topic in run.changed}

@@ -80,6 +80,15 @@ def names_in(directory: Path, count_max: int) -> list[str]:
     return names[:count_max]
 
 
+def sign_of(path: str | Path) -> tuple[int, int, int] | None:
+    """Differs when a file was replaced or written; None while there is none. Costs one look. Raises OSError."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def _named(path: Path) -> str:
     # Not the whole path: the sentence is shown on a page.
     return f"{path.parent.name}/{path.name[:120]}"

@@ -37,35 +37,35 @@ class WrittenPart(WriterCommitMessage):
     known: int
 
 
-class MessageWriter(DataSourceArrowWriter):
+class _Writer:
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        _check_columns(schema)
+        self._options = options
+
+
+class MessageWriter(_Writer, DataSourceArrowWriter):
     """Publishes a data frame."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        _check_columns(schema)
-        self._options = options
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPart:
-        context = TaskContext.get()
-        assert context is not None
-        return write_part(self._options, "", context.partitionId(), iterator)
+        return write_part(self._options, "", _task().partitionId(), iterator)
 
 
-class StreamMessageWriter(DataSourceStreamArrowWriter):
+class StreamMessageWriter(_Writer, DataSourceStreamArrowWriter):
     """Publishes the micro-batches of a stream. Batch keys belong to one checkpoint: a new one counts from 0."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        _check_columns(schema)
-        self._options = options
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPart:
-        context = TaskContext.get()
-        assert context is not None
-        batch_id = context.getLocalProperty(_BATCH_ID)
+        batch_id = _task().getLocalProperty(_BATCH_ID)
         if batch_id is None:
             raise PipelineError(
                 f"this version of Spark gives its tasks no {_BATCH_ID}: rows can't be written once each"
             )
-        return write_part(self._options, batch_id, context.partitionId(), iterator)
+        return write_part(self._options, batch_id, _task().partitionId(), iterator)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None
+    return context
 
 
 def _check_columns(schema: StructType) -> None:
