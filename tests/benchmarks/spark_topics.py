@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from queue_engine.pipeline.archive.archive import CURSOR, archive_once
+from queue_engine.pipeline.archive.archive import CURSOR, Archiver
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.data_source import PenstockDataSource
@@ -118,7 +118,7 @@ class SparkTopics:
         with lake.lock(), LogClient(self.url) as engine:
             context = JobContext(self._spark, lake, engine, SystemClock(), threading.Event(), lambda _: None)
             began_s = time.monotonic()
-            rows = archive_once(context, topics=self.names)
+            rows = Archiver(context).run(self.names)
             elapsed_s = time.monotonic() - began_s
         assert rows == self.messages, f"{rows} of {self.messages} rows were archived"
         shutil.rmtree(path)

@@ -1,7 +1,7 @@
 """Archives as tests make and read them: messages published to a real engine, rows found by the tables alone."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from queue_engine.pipeline.archive.archive import Archiver
 from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap, joined_gaps
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path, archive_table
 from queue_engine.pipeline.archive.gaps import Gaps
@@ -44,6 +45,11 @@ def job(spark: SparkSession | None, lake: Lake, engine: EngineApi, *, clock: Any
     client = LogClient(f"http://127.0.0.1:{engine.http_port}")
     context = JobContext(spark, lake, client, clock or SystemClock(), threading.Event(), reports.append)
     return Job(context, reports)
+
+
+def archive_once(context: JobContext, topics: Collection[str] | None = None, **given: Any) -> int:
+    """As `Archiver.run`, by an archiver of its own."""
+    return Archiver(context, **given).run(topics)
 
 
 def publish(engine: EngineApi, topic: str, bodies: Sequence[bytes]) -> None:

@@ -74,7 +74,7 @@ def end_with_parent() -> None:
 
 
 def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
-    from queue_engine.pipeline.archive.archive import archive_once
+    from queue_engine.pipeline.archive.archive import Archiver
     from queue_engine.pipeline.replay.replay import run_replay
     from queue_engine.pipeline.spark.session import make_session
 
@@ -91,7 +91,7 @@ def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
         if job == "archive":
             if len(arguments) > 1:
                 Death(arguments[1], int(arguments[2])).install()
-            archive_once(context, step_rows=int(arguments[0]))
+            Archiver(context, step_rows=int(arguments[0])).run()
         else:
             run_replay(context, arguments[0], rate_per_s=int(arguments[1]) or None)
 

@@ -64,19 +64,6 @@ _OF_THE_STORE = (StoreUnreachableError, StoreRefusedError, StoreBusyError, Store
 REFUSED_TOPICS_MAX = 20
 
 
-def archive_once(
-    context: JobContext,
-    *,
-    topics: Collection[str] | None = None,
-    include_replayed: Collection[str] = (),
-    step_rows: int = STEP_ROWS,
-    step_bytes: int = STEP_BYTES,
-) -> int:
-    """As `Archiver.run`, by an archiver of its own."""
-    archiver = Archiver(context, include_replayed=include_replayed, step_rows=step_rows, step_bytes=step_bytes)
-    return archiver.run(topics)
-
-
 class Archiver:
     """Archives to one lake. It is kept between runs, since it knows how far each topic is. One thread."""
 

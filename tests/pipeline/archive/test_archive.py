@@ -8,7 +8,6 @@ from urllib.error import HTTPError
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.archive.archive import archive_once
 from queue_engine.pipeline.archive.archive_table import COLUMNS, archive_table
 from queue_engine.pipeline.job.state import RUNNING, WAITING
 from queue_engine.pipeline.lake.lake import Lake
@@ -17,6 +16,7 @@ from queue_engine.vocabulary.errors import OffsetBeyondEndError
 from queue_engine.wire.error_answers import read_error_answer
 from tests.pipeline.archive_reading import (
     archive_of,
+    archive_once,
     archives,
     cursor_of,
     data_files,

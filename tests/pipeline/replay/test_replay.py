@@ -11,7 +11,6 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.archive.archive import archive_once
 from queue_engine.pipeline.archive.archive_table import archive_table
 from queue_engine.pipeline.job.state import DONE, WAITING
 from queue_engine.pipeline.lake.lake import Lake
@@ -38,7 +37,7 @@ from queue_engine.vocabulary.errors import (
     PipelineError,
     TopicReplacedError,
 )
-from tests.pipeline.archive_reading import archive_of, job, lake_tables, publish, published, switch_on
+from tests.pipeline.archive_reading import archive_of, archive_once, job, lake_tables, publish, published, switch_on
 from tests.pipeline.expression.test_expressions import HOSTILE
 from tests.pipeline.local_tasks import LocalTasks
 from tests.support.clock import ManualClock
