@@ -135,14 +135,13 @@ class Archiver:
 @dataclass(slots=True)
 class _Work:
     """A topic in a run. state: the engine's at the run's begin: it has the end, and which offsets have messages.
-    next_offset: of its archive; is_first: whether nothing is archived yet. step_end: where the next step has to end, as
-    the one that was killed did; None: anywhere. rows_max: of one step. done: messages that were archived so far."""
+    next_offset: of its archive; is_first: whether nothing is archived yet. rows_max: of one step. done: messages that
+    were archived so far."""
 
     identity: ArchivedIdentity
     state: TopicState
     next_offset: int
     is_first: bool
-    step_end: int | None
     rows_max: int
     done: int
     is_done: bool = False
@@ -150,10 +149,7 @@ class _Work:
     @property
     def next_range(self) -> WantedRange:
         at = self.next_offset
-        end = synced_messages(self.state).offset_behind(at, self.rows_max)
-        if self.step_end is not None:
-            end = min(end, self.step_end)
-        return wanted_range(self.state, at, end)
+        return wanted_range(self.state, at, synced_messages(self.state).offset_behind(at, self.rows_max))
 
     @property
     def left(self) -> int:
@@ -298,9 +294,7 @@ class _Run:
             rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, begin)), 1)
         known = self._archives.summary.topics.get(topic)
         done = 0 if known is None else known.rows + known.damaged_count
-        recorded = self._archives.recorded_to(identity)
-        step_end = recorded if recorded is not None and recorded > begin else None
-        return _Work(identity, state, begin, archived is None, step_end, rows_max, done)
+        return _Work(identity, state, begin, archived is None, rows_max, done)
 
     def _message_bytes(self, state: TopicState, offset: int) -> int:
         """The bytes of a message in the log, estimated from the next ones. The cursor's lag in bytes can't be used:
@@ -401,8 +395,6 @@ class _Run:
                     self._fail(work.identity, error)
                 continue
             work.next_offset, work.is_first = commit.next_offset, False
-            if work.step_end is not None and work.next_offset >= work.step_end:
-                work.step_end = None
             work.done += one.wanted.count
             self._refused_count = 0
             self.rows += commit.rows

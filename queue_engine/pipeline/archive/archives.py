@@ -50,6 +50,10 @@ class Commit:
         """Where the archive ends before it."""
         return None if self.is_first else self.first_offset
 
+    def begin(self, at_ms: int) -> list[ArchiveGap]:
+        """The mark of where the archive begins, in the first commit."""
+        return [ArchiveGap(self.first_offset, self.first_offset, BEGIN, at_ms)] if self.is_first else []
+
     @property
     def rows(self) -> int:
         return sum(one.rows for one in self.files)
@@ -68,7 +72,6 @@ class Archives:
         self._clock = clock
         self._gaps = Gaps(tables)
         self._next: dict[ArchivedIdentity, int | None] = {}
-        self._settled: set[ArchivedIdentity] = set()  # no gap is recorded behind their messages
         self.identity = lake_identity(tables.storage, self._gaps)
         self.summary = ArchiveSummary(lake, clock)
         if self.summary.is_new:
@@ -90,21 +93,10 @@ class Archives:
             self._next[identity] = archive_table(self._tables, identity.topic).transaction(identity.app_id)
         return self._next[identity]
 
-    def recorded_to(self, identity: ArchivedIdentity) -> int | None:
-        """Where the step ended that was killed between its gaps' commit and its messages'; None when there is none."""
-        if identity in self._settled:
-            return None
-        (recorded,) = self._gaps.next_offsets([identity])
-        archived = self.next_offset(identity)
-        if recorded is not None and recorded > (-1 if archived is None else archived):
-            return recorded
-        self._settled.add(identity)
-        return None
-
     def begun_at(self, identity: ArchivedIdentity, offset: int) -> int:
-        """Where an archive without a table begins, by its gaps; `offset`, or where its gaps say that it began before:
-        then its first step was killed, or its table was moved away."""
-        if self.recorded_to(identity) is None:
+        """Where an archive without a table begins: `offset`, or where its gaps say that it began before: then its first
+        step was killed, or its table was moved away."""
+        if self._gaps.next_offsets([identity]) == [None]:
             return offset
         gaps = self._gaps.read(identity.topic).get(identity, [])
         return min([offset, *(one.first_offset for one in gaps if one.reason == BEGIN)])
@@ -117,12 +109,11 @@ class Archives:
         Raises StoreError, TableError when the gaps can't be committed: then nothing of it counts.
         """
         now_ms = self._clock.time_ns() // NS_PER_MS
-        gaps = {one.identity: self._new_gaps(one, now_ms) for one in commits}
+        gaps = {one.identity: [*one.begin(now_ms), *one.gaps] for one in commits}
         for one in commits:
             # Until its outcome is seen: whatever ends this call, the tables are asked again.
             self._next.pop(one.identity, None)
-            self._settled.discard(one.identity)
-        self._gaps.commit(gaps, {one.identity: one.next_offset for one in commits})
+        self._gaps.commit(gaps, {one.identity: (one.archived, one.next_offset) for one in commits})
         unreachable: list[PipelineError] = []
 
         def committed(one: Commit) -> PipelineError | None:
@@ -146,14 +137,6 @@ class Archives:
                     # The commit stands; the next one sums up anew.
                     self.note_error(one.identity, exc)
         return {one.identity: error for one, error in zip(commits, errors, strict=True)}
-
-    def _new_gaps(self, one: Commit, now_ms: int) -> list[ArchiveGap]:
-        gaps = list(one.gaps)
-        if one.is_first:
-            gaps.insert(0, ArchiveGap(one.first_offset, one.first_offset, BEGIN, now_ms))
-        if gaps and self.recorded_to(one.identity) is not None:
-            gaps = self._gaps.not_recorded(one.identity, one.archived, gaps)
-        return gaps
 
     def _commit_messages(self, one: Commit) -> PipelineError | None:
         try:
@@ -194,7 +177,8 @@ class Archives:
             end = self.next_offset(identity)
             if end is None:
                 return  # killed before its first messages were committed
-            gaps = self._gaps.read(identity.topic).get(identity, [])
+            # A step that was killed has left gaps behind the end.
+            gaps = [one for one in self._gaps.read(identity.topic).get(identity, []) if one.next_offset <= end]
             self.summary.put(summed_up(archive_table(self._tables, identity.topic), identity, end, gaps, committed_ms))
         except StoreUnreachableError:
             raise

@@ -15,12 +15,11 @@
     begin       where the archive begins: nothing is missing there, count is 0
 
 Of each topic, rows in its table + counts here = next offset - first offset. Gaps are committed before the messages
-beside them, with the same app id and version. So a step that is done again after a kill finds some of its gaps here:
-`Gaps.not_recorded` leaves those out, and nothing is counted twice.
+beside them, with the same app id and version. So a step that was killed in between leaves gaps behind the end of its
+topic's table: the topic's next commit replaces them, and nothing is counted twice.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,10 @@ from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
 from queue_engine.pipeline.archive.step_check import WrittenRange
 from queue_engine.pipeline.source.arrow_schemas import TIMESTAMP
 from queue_engine.pipeline.source.record_columns import ABSENT
-from queue_engine.pipeline.tables.parquet_files import write_data_file
+from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
 from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.table import Move
+from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import DataFileMissingError
 from queue_engine.wire.cursor import CursorStats
@@ -55,6 +55,7 @@ COLUMNS = pa.schema(
 )
 
 
+GapRow = tuple[ArchivedIdentity, ArchiveGap]
 GapRows = dict[ArchivedIdentity, list[ArchiveGap]]
 
 
@@ -74,14 +75,59 @@ class Gaps:
         """Up to where gaps of each were committed; None for one without any. Raises StoreError, TableError."""
         return self._table.transactions([one.app_id for one in identities])
 
-    def read(self, topic: str = "", *, behind: int = -1) -> GapRows:
-        """The gaps of a topic's name, or of all; only those that end behind the offset `behind`. Raises as above."""
+    def read(self, topic: str = "") -> GapRows:
+        """The gaps of a topic's name, or of all. Raises as above."""
         found: GapRows = {}
+        for _, rows in self._files({topic} if topic else set()):
+            for identity, gap in rows:
+                if topic in ("", identity.topic):
+                    found.setdefault(identity, []).append(gap)
+        return {identity: sorted(gaps) for identity, gaps in found.items()}
+
+    def commit(
+        self,
+        gaps: Mapping[ArchivedIdentity, Sequence[ArchiveGap]],
+        ranges: Mapping[ArchivedIdentity, tuple[int | None, int]],
+    ) -> None:
+        """Commit gaps, durably, and of each topic once, in the place of those that a killed step has left.
+
+        gaps: of each topic of `ranges`. ranges: the next offset of its table, None for none, and that of the step.
+        Raises StoreError, TableError."""
+        known = dict(zip(ranges, self.next_offsets(list(ranges)), strict=True))
+        ends = {one: -1 if archived is None else archived for one, (archived, _) in ranges.items()}
+        left = {one: ends[one] for one, at in known.items() if at is not None and at > ends[one]}
+        rows, replaced = self._beside(left)
+        rows += [(identity, gap) for identity, found in gaps.items() for gap in found]
+        if not rows and not replaced:
+            return
+        moves = []
+        for one, (_, end) in ranges.items():
+            at = known[one]
+            if gaps[one] or (replaced and one in left):
+                # Behind a step that was killed, so that this commit is not taken for that one.
+                moves.append(Move(one.app_id, end if at is None else max(end, at + 1), at))
+        files = [self._written(rows)] if rows else []
+        self._table.commit_moves(files, moves, remove=replaced)
+
+    def _beside(self, left: Mapping[ArchivedIdentity, int]) -> tuple[list[GapRow], list[str]]:
+        """The files with gaps behind the end of these topics' tables, by their paths, and what else is in them."""
+        kept: list[GapRow] = []
+        paths = []
+        for file, rows in self._files({one.topic for one in left}) if left else ():
+            beside = [(one, gap) for one, gap in rows if one not in left or _lies_before(gap, left[one])]
+            if len(beside) < len(rows):
+                kept += beside
+                paths.append(file.path)
+        return kept, paths
+
+    def _files(self, topics: Collection[str]) -> Iterator[tuple[TableFile, list[GapRow]]]:
+        """Each file that may have gaps of these names, or of all for none, with all of its rows."""
         if not self._table.exists():
-            return found
+            return
         self._table.refresh()
         for file in self._table.files():
-            if topic and not file.minimum.get("topic", "") <= topic <= file.maximum.get("topic", topic):
+            low, high = file.minimum.get("topic", ""), file.maximum.get("topic")
+            if topics and not any(low <= one and (high is None or one <= high) for one in topics):
                 continue
             try:
                 rows = pq.read_table(self._table.at_filesystem(file), filesystem=self._table.storage.filesystem)
@@ -91,42 +137,11 @@ class Gaps:
                 ) from exc
             except (OSError, pa.ArrowException) as exc:
                 raise table_error(exc, self._table.at(file)) from None
-            for row in rows.to_pylist():
-                if topic in ("", row["topic"]) and row["next_offset"] > behind:
-                    identity = ArchivedIdentity(row["topic"], row["server"], row["number"], row["id_base"])
-                    at_ms = int(row["at"].timestamp() * 1000)
-                    gap = ArchiveGap(row["first_offset"], row["next_offset"], row["reason"], at_ms, row["count"])
-                    found.setdefault(identity, []).append(gap)
-        return {identity: sorted(gaps) for identity, gaps in found.items()}
+            yield file, [_row_of(row) for row in rows.to_pylist()]
 
-    def not_recorded(
-        self, identity: ArchivedIdentity, archived: int | None, gaps: Iterable[ArchiveGap]
-    ) -> list[ArchiveGap]:
-        """Those of `gaps`, or parts of them, that are not in the table. archived: the next offset of the topic's table.
-
-        A step that was killed between both commits has left its gaps here, and the log may have lost messages since:
-        so what is there is compared, not only how far it goes.
-        """
-        recorded = self.read(identity.topic, behind=-1 if archived is None else archived).get(identity, [])
-        return [piece for gap in gaps for piece in _without(gap, recorded)]
-
-    def commit(
-        self, rows: Mapping[ArchivedIdentity, Sequence[ArchiveGap]], ends: Mapping[ArchivedIdentity, int]
-    ) -> None:
-        """Commit gaps, durably, and of each topic once. ends: of each, the next offset of the step's messages.
-
-        Raises StoreError, TableError."""
-        listed = [(identity, gap) for identity, gaps in rows.items() for gap in gaps]
-        if not listed:
-            return
-        identities = list(dict.fromkeys(identity for identity, _ in listed))
-        moves = [
-            # Behind a step that was killed, so that this commit is not taken for that one.
-            Move(one.app_id, ends[one] if known is None else max(ends[one], known + 1), known)
-            for one, known in zip(identities, self.next_offsets(identities), strict=True)
-        ]
+    def _written(self, rows: Sequence[GapRow]) -> DataFile:
         columns: dict[str, list[Any]] = {name: [] for name in COLUMNS.names}
-        for identity, gap in listed:
+        for identity, gap in rows:
             for name in ("topic", "server", "number", "id_base"):
                 columns[name].append(getattr(identity, name))
             for name in ("first_offset", "next_offset", "count", "reason"):
@@ -135,10 +150,20 @@ class Gaps:
         columns["at"] = pa.array(columns["at"], pa.int64()).cast(TIMESTAMP)
         table = pa.table(columns, schema=COLUMNS)
         try:
-            file = write_data_file(self._table.storage, GAPS, COLUMNS, {}, [table])
+            return write_data_file(self._table.storage, GAPS, COLUMNS, {}, [table])
         except (OSError, pa.ArrowException) as exc:
             raise table_error(exc, self._table.place) from None
-        self._table.commit_moves([file], moves)
+
+
+def _row_of(row: Mapping[str, Any]) -> GapRow:
+    identity = ArchivedIdentity(row["topic"], row["server"], row["number"], row["id_base"])
+    at_ms = int(row["at"].timestamp() * 1000)
+    return identity, ArchiveGap(row["first_offset"], row["next_offset"], row["reason"], at_ms, row["count"])
+
+
+def _lies_before(gap: ArchiveGap, end: int) -> bool:
+    """Whether a gap is one of the steps up to `end`, the next offset of its topic's table; -1 before the first one."""
+    return gap.first_offset < end or (gap.reason == BEGIN and end >= 0)
 
 
 def gaps_of(written: WrittenRange, at_ms: int) -> list[ArchiveGap]:
@@ -170,35 +195,3 @@ def gaps_to(next_offset: int, cursor: CursorStats, begin: int, at_ms: int) -> li
         # OFF: the cursor was created after the archive had ended. GONE: the log removed messages before the cursor.
         gaps.append(ArchiveGap(next_offset, begin, OFF if cursor.offset >= begin else GONE, at_ms))
     return gaps
-
-
-def _without(gap: ArchiveGap, recorded: Sequence[ArchiveGap]) -> list[ArchiveGap]:
-    """The parts of a gap that no recorded gap of its kind covers."""
-    if gap.reason in (REPLAYED, BEGIN):
-        # A step behind a killed one ends where that ended, so it leaves out the same messages.
-        return [] if any(one.reason == gap.reason for one in recorded) else [gap]
-    pieces = [gap]
-    for one in recorded:
-        if one.reason not in (REPLAYED, BEGIN):
-            pieces = [part for piece in pieces for part in _cut(piece, one)]
-    # Replayed messages lie between others, and are counted already.
-    counted = [one for one in recorded if one.reason == REPLAYED]
-    return [
-        replace(piece, count=piece.count - sum(one.count for one in counted if _has(piece, one))) for piece in pieces
-    ]
-
-
-def _has(gap: ArchiveGap, other: ArchiveGap) -> bool:
-    return gap.first_offset <= other.first_offset and other.next_offset <= gap.next_offset
-
-
-def _cut(gap: ArchiveGap, other: ArchiveGap) -> list[ArchiveGap]:
-    """The parts of a gap before and behind another one."""
-    first, after = max(gap.first_offset, other.first_offset), min(gap.next_offset, other.next_offset)
-    if first >= after:
-        return [gap]
-    return [
-        ArchiveGap(begin, end, gap.reason, gap.at_ms)
-        for begin, end in ((gap.first_offset, first), (after, gap.next_offset))
-        if begin < end
-    ]

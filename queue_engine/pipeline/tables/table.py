@@ -291,9 +291,12 @@ class LakeTable:
         removed = list(remove)
         return self._transact(list(files), lambda: removed, moves, changes_data=changes_data, age_ms_max=age_ms_max)
 
-    def commit_moves(self, files: Iterable[DataFile], moves: Sequence[Move]) -> CommitResult:
+    def commit_moves(
+        self, files: Iterable[DataFile], moves: Sequence[Move], *, remove: Iterable[str] = ()
+    ) -> CommitResult:
         """As `commit`, of several app ids at once: all of them are moved, or none."""
-        return self._transact(list(files), list, moves)
+        removed = list(remove)
+        return self._transact(list(files), lambda: removed, moves)
 
     def overwrite(
         self, partition: dict[str, str], files: Iterable[DataFile], app_id: str, version: int, *, after: int | None

@@ -121,10 +121,9 @@ def test_killed_between_gaps_and_messages_the_same_step_counts_each_gap_once(lak
     gaps = [ArchiveGap(12, 14, DAMAGED, 5), ArchiveGap(15, 19, REPLAYED, 5, 3)]
     killed_behind_the_gaps(lake, Commit(ORDERS, 10, 20, False, [], gaps))
     archives = opened(lake)
-    assert (archives.next_offset(ORDERS), archives.recorded_to(ORDERS)) == (10, 20)
+    assert archives.next_offset(ORDERS) == 10
     files = [file(lake, 10, 12), file(lake, 14, 16), file(lake, 19, 20)]
     commit(archives, Commit(ORDERS, 10, 20, False, files, gaps))
-    assert archives.recorded_to(ORDERS) is None
     assert reasons(archive_of(lake, "orders")) == [(12, 14, "damaged", 2), (15, 19, "replayed", 3)]
 
 
@@ -135,28 +134,50 @@ def test_killed_in_the_first_step_it_begins_once(lake: Lake) -> None:
     assert (one.begin_offset, one.next_offset, one.gaps) == (5, 20, ())
 
 
-@pytest.mark.parametrize("begin", [13, 20, 30])
-def test_what_the_log_has_lost_since_such_a_kill_becomes_a_gap_beside_those_that_are_there(
-    lake: Lake, begin: int
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        (13, [(10, 13, "gone", 3), (13, 14, "damaged", 1)]),
+        (20, [(10, 20, "gone", 10)]),
+        (30, [(10, 30, "gone", 20)]),
+    ],
+)
+def test_what_the_log_has_lost_since_such_a_kill_is_a_gap_in_the_place_of_those_that_were_there(
+    lake: Lake, begin: int, expected: list[tuple[int, int, str, int]]
 ) -> None:
     commit(opened(lake), Commit(ORDERS, 0, 10, True, [file(lake, 0, 10)]))
     killed_behind_the_gaps(lake, Commit(ORDERS, 10, 20, False, [], [ArchiveGap(12, 14, DAMAGED, 5)]))
     archives = opened(lake)
     commit(archives, Commit(ORDERS, 10, begin, False, [], [ArchiveGap(10, begin, GONE, 6)]))
-    commit(
-        archives,
-        Commit(
-            ORDERS,
-            begin,
-            40,
-            False,
-            [file(lake, max(begin, 14), 40)],
-            [ArchiveGap(13, 14, DAMAGED, 7)] if begin == 13 else [],
-        ),
-    )
+    files = [file(lake, max(begin, 14), 40)]
+    commit(archives, Commit(ORDERS, begin, 40, False, files, [ArchiveGap(13, 14, DAMAGED, 7)] if begin == 13 else []))
     one = archive_of(lake, "orders")
     assert one.next_offset == 40
-    assert (12, 14, "damaged", 2) in reasons(one)
+    assert reasons(one) == expected
+    assert archives.summary.topics["orders"].gaps == one.gaps
+
+
+def test_a_step_behind_a_killed_one_may_end_elsewhere_and_other_topics_gaps_stay(lake: Lake) -> None:
+    clicks = ArchivedIdentity("clicks", SERVER, 4, 0xDEF)
+    archives = opened(lake)
+    archives._commit_messages = (  # type: ignore[method-assign]
+        lambda one, commit=archives._commit_messages: PipelineError("killed") if one.identity == ORDERS else commit(one)
+    )
+    first = [
+        Commit(ORDERS, 0, 20, True, [], [ArchiveGap(5, 19, REPLAYED, 5, 7)]),
+        Commit(clicks, 0, 4, True, [file(lake, 0, 3, clicks)], [ArchiveGap(3, 4, ABSENT, 5)]),
+    ]
+    assert [type(error) for error in archives.commit(first).values()] == [PipelineError, type(None)]
+    archives = opened(lake)
+    for begin, first, after, end in ((0, 5, 7, 10), (10, 12, 17, 19), (19, 20, 21, 30)):
+        files = [file(lake, begin, first), file(lake, after, end)]
+        commit(archives, Commit(ORDERS, begin, end, begin == 0, files, [ArchiveGap(first, after, REPLAYED, 6)]))
+    assert reasons(archive_of(lake, "orders")) == [
+        (5, 7, "replayed", 2),
+        (12, 17, "replayed", 5),
+        (20, 21, "replayed", 1),
+    ]
+    assert reasons(archive_of(lake, "clicks")) == [(3, 4, "absent", 1)]
 
 
 def test_a_commit_of_many_topics_is_one_of_gaps_and_one_refused_topic_stops_no_other(lake: Lake) -> None:

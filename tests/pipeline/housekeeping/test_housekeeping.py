@@ -109,7 +109,7 @@ def test_the_files_of_the_gaps_become_one_with_the_same_gaps(house: House):
     gaps = Gaps(house.tables)
     one = ArchivedIdentity("orders", "5f1c", 1, 0x100)
     for number in range(GAPS_FILES_MAX):
-        gaps.commit({one: [ArchiveGap(number, number + 1, ABSENT, NOON_MS)]}, {one: number + 1})
+        gaps.commit({one: [ArchiveGap(number, number + 1, ABSENT, NOON_MS)]}, {one: (number, number + 1)})
     table = house.tables.open(GAPS, COLUMNS, ())
     assert len(table.files()) == GAPS_FILES_MAX
     before = gaps.read("orders")
