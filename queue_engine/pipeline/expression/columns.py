@@ -4,6 +4,7 @@ Numbers are doubles, so that no overflow ends a job; a result that is not finite
 UTF-8; hours and days are UTC's in any time zone of the session.
 """
 
+import operator
 import sys
 from functools import reduce
 
@@ -33,6 +34,16 @@ from queue_engine.pipeline.expression.nodes import (
 _US_PER_HOUR = 3_600_000_000
 _HOURS_PER_DAY = 24
 _EPOCH = "1970-01-01"
+# The operators of Python make Spark's columns.
+_COMPARISONS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _NUMBER = rf"\A{NUMBER_TEXT.pattern}(?![\s\S])"
 
 
@@ -53,10 +64,10 @@ def _column_of(node: Node) -> SparkColumn:
             return _as(_column_of(inner), inner.kind, kind)
         case Call(function=function, arguments=arguments):
             return _call(function, arguments)
-        case Arithmetic(operator=operator, left=left, right=right):
-            return _arithmetic(operator, _column_of(left), _column_of(right))
-        case Comparison(operator=operator, left=left, right=right):
-            return _compared(operator, _column_of(left), _column_of(right))
+        case Arithmetic(operator=sign, left=left, right=right):
+            return _arithmetic(sign, _column_of(left), _column_of(right))
+        case Comparison(operator=sign, left=left, right=right):
+            return _COMPARISONS[sign](_column_of(left), _column_of(right))
         case Membership(value=inner, options=options):
             return _column_of(inner).isin([_column_of(option) for option in options])
         case Like(value=inner, pattern=pattern):
@@ -103,25 +114,8 @@ def _as(value: SparkColumn, is_now: Kind, kind: Kind) -> SparkColumn:
     return _finite(F.when(numbers, F.try_variant_get(value, "$", "double")))
 
 
-def _arithmetic(operator: str, left: SparkColumn, right: SparkColumn) -> SparkColumn:
-    if operator == "/":
-        return _finite(F.try_divide(left, right))
-    return _finite(left + right if operator == "+" else left - right if operator == "-" else left * right)
-
-
-def _compared(operator: str, left: SparkColumn, right: SparkColumn) -> SparkColumn:
-    match operator:
-        case "=":
-            return left == right
-        case "!=":
-            return left != right
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-    return left >= right
+def _arithmetic(sign: str, left: SparkColumn, right: SparkColumn) -> SparkColumn:
+    return _finite(F.try_divide(left, right) if sign == "/" else _SIGNS[sign](left, right))
 
 
 def _call(function: str, arguments: tuple[Node, ...]) -> SparkColumn:
