@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import orjson
-
 from queue_engine.pipeline.history.checkpoint import samples_offset
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import RUNNING, JobState
@@ -12,7 +10,7 @@ from queue_engine.vocabulary.names import SAMPLES_TOPIC
 
 
 class RollupProgress:
-    """Computes the stream's progress from the offsets of its last batch and the samples that the engine has."""
+    """Computes the stream's progress from its checkpoint and the samples that the engine has."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -22,9 +20,7 @@ class RollupProgress:
     def report(self, progress: Any) -> None:
         """Report the job's state. progress: Spark's progress of the last batch; None before the first one."""
         topic = self._context.engine.topic(SAMPLES_TOPIC)
-        done_to = _end_offset_of(progress)
-        if done_to is None:
-            done_to = samples_offset(self._context.lake)
+        done_to = samples_offset(self._context.lake)
         if done_to is None:
             done_to = topic.oldest_offset
         if self._at is not None:
@@ -43,16 +39,3 @@ class RollupProgress:
                 lag=left,
             )
         )
-
-
-def _end_offset_of(progress: Any) -> int | None:
-    """The offset up to which a batch has read its one topic. Spark's text is {"topic/number/id base": offset}."""
-    if not progress:
-        return None
-    end_offset = progress["sources"][0]["endOffset"]
-    try:
-        offsets = orjson.loads(end_offset) if isinstance(end_offset, str) else end_offset
-    except orjson.JSONDecodeError:
-        return None
-    numbers = [value for value in offsets.values() if isinstance(value, int)] if isinstance(offsets, dict) else []
-    return numbers[0] if len(numbers) == 1 else None

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from queue_engine.pipeline.history.checkpoint import CHECKPOINT
 from queue_engine.pipeline.history.rollup_progress import RollupProgress
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import JobState
@@ -35,8 +36,12 @@ class Engine:
         )
 
 
-def batch_up_to(offset: int) -> dict[str, Any]:
-    return {"sources": [{"endOffset": {f"{SAMPLES_TOPIC}/1/7": offset}}], "processedRowsPerSecond": 12.5}
+def end_batch(lake: Lake, batch: int, offset: int) -> None:
+    """As Spark's checkpoint says that a batch has ended."""
+    for name, text in (("commits", "v1\n{}"), ("offsets", f'v1\n{{}}\n{{"{SAMPLES_TOPIC}/1/7":{offset}}}')):
+        path = Path(lake.within(CHECKPOINT), name, str(batch))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def test_the_bar_counts_samples_and_no_unused_offsets(tmp_path: Path) -> None:
@@ -46,10 +51,14 @@ def test_the_bar_counts_samples_and_no_unused_offsets(tmp_path: Path) -> None:
     def report(state: JobState) -> None:
         told.append((state.done, state.total, state.lag))
 
-    progress = RollupProgress(JobContext(None, Lake(str(tmp_path)), engine, ManualClock(), threading.Event(), report))
+    lake = Lake(str(tmp_path))
+    progress = RollupProgress(JobContext(None, lake, engine, ManualClock(), threading.Event(), report))
     progress.report(None)
-    progress.report(batch_up_to(290))
-    progress.report(batch_up_to(RESERVED + 10))
+    end_batch(lake, 0, 290)
+    progress.report({"processedRowsPerSecond": 12.5})
+    end_batch(lake, 1, RESERVED + 10)
+    progress.report({"processedRowsPerSecond": 12.5})
     engine.ranges = [(200, 300), (RESERVED, RESERVED + 40), (2 * RESERVED, 2 * RESERVED + 5)]
-    progress.report(batch_up_to(2 * RESERVED + 1))
+    end_batch(lake, 2, 2 * RESERVED + 1)
+    progress.report({"processedRowsPerSecond": 12.5})
     assert told == [(0, 340, 340), (290, 340, 50), (310, 340, 30), (341, 345, 4)]
