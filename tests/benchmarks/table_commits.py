@@ -23,6 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
+from queue_engine.pipeline.tables.log_files import commit_path
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
@@ -73,7 +74,8 @@ def after_days(directory: Path, minutes: int) -> dict[str, float]:
         if minute % 60 == 59:
             merge_small(table)
         if minute % MINUTES_A_DAY == MINUTES_A_DAY - 1:
-            clean_log(table, keep_ms=0, protected_versions=[max(table.version - MINUTES_A_DAY, 0)])
+            since = os.stat(storage.at(commit_path(PATH, max(table.version - MINUTES_A_DAY, 1)))).st_mtime_ns
+            clean_log(table, keep_ms=(time.time_ns() - since) // NS_PER_MS)
             vacuum(table, retention_ms=0, unnamed_age_ms=3_600_000)
     opening, committing = [], []
     for number in range(MEASURED):

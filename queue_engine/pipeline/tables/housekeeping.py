@@ -1,12 +1,12 @@
 """What keeps a table small: few files instead of many, none that nothing needs, a short log.
 
 Each of these may be cut off anywhere and called again. They never remove what a reader of a kept version needs:
-files that count now, or at a protected version, or did so within the retention; and commits since the oldest of these.
+files that count now, or did so within the retention; and commits since then.
 """
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import DataFileMissingError
 
 COMPACTION_APP = "penstock/compaction"
-MS_PER_HOUR = 3_600_000
 # So much of a file is in memory at once: rows, and bytes beyond one row.
 BATCH_ROWS = 1_024
 BATCH_BYTES = 32 << 20
@@ -80,24 +79,19 @@ def merge(
     return merged
 
 
-def vacuum(
-    table: LakeTable, *, retention_ms: int, unnamed_age_ms: int, protected_versions: Collection[int] = ()
-) -> Vacuum:
+def vacuum(table: LakeTable, *, retention_ms: int, unnamed_age_ms: int) -> Vacuum:
     """Remove data files that do not count any longer since `retention_ms`, and files older than `unnamed_age_ms` that
     no commit ever named: those of writers that were killed.
 
-    protected_versions: versions whose files stay. Files of other names than `DataFileWriter` gives stay, unless they
-    had counted. unnamed_age_ms: more than the age at which `LakeTable.commit` refuses a file. Raises the errors of the
-    class LakeTable.
+    Files of other names than `DataFileWriter` gives stay, unless they had counted. unnamed_age_ms: more than the age at
+    which `LakeTable.commit` refuses a file. Raises the errors of the class LakeTable.
     """
     # Listed first: what is committed meanwhile then counts below.
     listed = {one.path: one for one in table.storage.list_files(table.path)}
     table.refresh()
     table.make_durable()
-    expired, recent = table.replaced_files(retention_ms, protected_versions)
+    expired, recent = table.replaced_files(retention_ms)
     kept = recent | {file.path for file in table.files()}
-    for version in protected_versions:
-        kept |= {file.path for file in table.files_at(version)}
     now_ms = table.clock.time_ns() // NS_PER_MS
     cut = len(table.path) + 1
     replaced, unnamed, removed_bytes = [], [], 0
@@ -116,40 +110,36 @@ def vacuum(
     return Vacuum(len(replaced), len(unnamed), removed_bytes)
 
 
-def clean_log(table: LakeTable, *, keep_ms: int, protected_versions: Collection[int] = ()) -> int:
-    """Remove commits and checkpoints that a checkpoint stands for, when they are older than `keep_ms` and no protected
-    version needs them; and unfinished files. Writes a checkpoint first. Returns how many files it removed."""
+def clean_log(table: LakeTable, *, keep_ms: int) -> int:
+    """Remove commits and checkpoints that a checkpoint stands for, when they are older than `keep_ms`; and unfinished
+    files. Writes a checkpoint first. Returns how many files it removed."""
     table.checkpoint()
     with table.storage.locked(posixpath.join(table.path, LOG)):
-        return _clean_log(table, keep_ms, protected_versions)
-
-
-def _clean_log(table: LakeTable, keep_ms: int, protected_versions: Collection[int]) -> int:
-    storage = table.storage
-    listed = {posixpath.basename(one.path): one for one in storage.list_files(posixpath.join(table.path, LOG))}
-    listing = log_listing(list(listed))
-    oldest_ms = table.clock.time_ns() // NS_PER_MS - keep_ms
-    young = (
-        one
-        for one in sorted(listing.commits)
-        if listed[posixpath.basename(commit_path("", one))].modified_ms >= oldest_ms
-    )
-    needed = min([*protected_versions, next(young, listing.last)])
-    readable = (
-        one
-        for one in sorted(listing.checkpoints, reverse=True)
-        if one <= needed and is_readable_checkpoint(storage, table.path, listing.checkpoints[one])
-    )
-    base = next(readable, -1)
-    if base >= 0:
-        # A process may have died between writing these and their sync.
-        table.make_durable()
-        storage.sync(log_path(table.path, name) for name in listing.checkpoints[base])
-    names = [posixpath.basename(commit_path("", one)) for one in listing.commits if one < base]
-    names += [name for one, found in listing.checkpoints.items() if one < base for name in found]
-    names += [name for name in listing.left if listed[name].modified_ms < oldest_ms]
-    # The oldest first: a log that is cut off here has no gap.
-    return storage.remove(log_path(table.path, name) for name in sorted(names))
+        storage = table.storage
+        listed = {posixpath.basename(one.path): one for one in storage.list_files(posixpath.join(table.path, LOG))}
+        listing = log_listing(list(listed))
+        oldest_ms = table.clock.time_ns() // NS_PER_MS - keep_ms
+        young = (
+            one
+            for one in sorted(listing.commits)
+            if listed[posixpath.basename(commit_path("", one))].modified_ms >= oldest_ms
+        )
+        needed = next(young, listing.last)
+        readable = (
+            one
+            for one in sorted(listing.checkpoints, reverse=True)
+            if one <= needed and is_readable_checkpoint(storage, table.path, listing.checkpoints[one])
+        )
+        base = next(readable, -1)
+        if base >= 0:
+            # A process may have died between writing these and their sync.
+            table.make_durable()
+            storage.sync(log_path(table.path, name) for name in listing.checkpoints[base])
+        names = [posixpath.basename(commit_path("", one)) for one in listing.commits if one < base]
+        names += [name for one, found in listing.checkpoints.items() if one < base for name in found]
+        names += [name for name in listing.left if listed[name].modified_ms < oldest_ms]
+        # The oldest first: a log that is cut off here has no gap.
+        return storage.remove(log_path(table.path, name) for name in sorted(names))
 
 
 def _batches_of(table: LakeTable, files: Sequence[TableFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

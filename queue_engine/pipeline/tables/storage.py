@@ -67,10 +67,6 @@ class TableStorage:
     def __reduce__(self) -> tuple[type["TableStorage"], tuple[str]]:
         return TableStorage, (self.place,)
 
-    def below(self, path: str) -> "TableStorage":
-        """The storage of a place below this one."""
-        return TableStorage(self.at(path), files=self.files)
-
     # For the libraries.
 
     def at(self, path: str = "") -> str:

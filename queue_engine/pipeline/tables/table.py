@@ -27,7 +27,7 @@ import posixpath
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,37 +207,14 @@ class LakeTable:
         """The data files that count at `version`, by path."""
         return table_files(self._opened(), self.partition_by)
 
-    def files_at(self, version: int) -> list[TableFile]:
-        """The data files that counted at an earlier version, by path. Raises TableMissingError when its log is gone."""
-
-        def at_version() -> list[TableFile]:
-            try:
-                delta = DeltaTable(self.place, version=version, storage_options=self.storage.options or None)
-            except DeltaError as exc:
-                raise TableMissingError(
-                    f"{self.place} can't be read as of version {version}: its log was cleaned up"
-                    f" ({first_line(str(exc))})"
-                ) from exc
-            return table_files(delta, self.partition_by)
-
-        found: list[TableFile] = self._tried(at_version)
-        return found
-
-    def replaced_files(self, retention_ms: int, kept_versions: Collection[int] = ()) -> tuple[set[str], set[str]]:
+    def replaced_files(self, retention_ms: int) -> tuple[set[str], set[str]]:
         """Paths of data files that do not count any longer: (since more than retention_ms, the others that are known).
 
-        Rounded up to hours. kept_versions: what they name is in neither."""
+        Rounded up to hours."""
         hours = -(-retention_ms // MS_PER_HOUR)
 
         def expired(since_hours: int) -> set[str]:
-            return set(
-                self._opened().vacuum(
-                    since_hours,
-                    dry_run=True,
-                    enforce_retention_duration=False,
-                    keep_versions=sorted(kept_versions) or None,
-                )
-            )
+            return set(self._opened().vacuum(since_hours, dry_run=True, enforce_retention_duration=False))
 
         with self._lock:
             found: set[str] = self._tried(lambda: expired(hours))
@@ -269,15 +246,13 @@ class LakeTable:
         after: int | None,
         remove: Iterable[str] = (),
         changes_data: bool = True,
-        age_ms_max: int | None = FILE_AGE_MS_MAX,
     ) -> CommitResult:
         """Commit data files, durably and exactly once; the table is created when there is none.
 
         app_id: who writes what, such as "<server>/<number>-<id base>". version: how far it comes with these files.
         after: the version of app_id that the files begin behind, None for none. remove: paths of files that these
         replace; all must count. No files at all only move the version. changes_data: False when the same rows are in
-        other files. age_ms_max: older files are refused, since a vacuum may just remove them; None for files that have
-        other names than `DataFileWriter` gives.
+        other files. A file older than FILE_AGE_MS_MAX is refused, since a vacuum may just remove it.
 
         When the table has `version` or a higher one, nothing is changed: KNOWN. When it has `after`, the files are
         committed. Between them or below: another writer has moved on, TableTransactionError. Never remove `files`
@@ -289,7 +264,7 @@ class LakeTable:
         """
         moves = [Move(app_id, version, after)]
         removed = list(remove)
-        return self._transact(list(files), lambda: removed, moves, changes_data=changes_data, age_ms_max=age_ms_max)
+        return self._transact(list(files), lambda: removed, moves, changes_data=changes_data)
 
     def commit_moves(
         self, files: Iterable[DataFile], moves: Sequence[Move], *, remove: Iterable[str] = ()
@@ -337,7 +312,6 @@ class LakeTable:
         moves: Sequence[Move],
         *,
         changes_data: bool = True,
-        age_ms_max: int | None = FILE_AGE_MS_MAX,
     ) -> CommitResult:
         with self._lock:
             self.create()
@@ -356,7 +330,7 @@ class LakeTable:
                         self._sync_log()
                         return CommitResult.KNOWN
                     if not is_prepared:
-                        self._tried(lambda: self._prepare(added, age_ms_max))
+                        self._tried(lambda: self._prepare(added))
                         is_prepared = True
                     self._sync_log()
                     is_committing = True
@@ -471,14 +445,14 @@ class LakeTable:
             # The commit stands, and reading goes on without a checkpoint.
             logger.warning("no checkpoint written table=%s error=%s", self.place, table_error(exc, self.place))
 
-    def _prepare(self, added: list[DataFile], age_ms_max: int | None) -> None:
+    def _prepare(self, added: list[DataFile]) -> None:
         """See each file with its size, and make it durable."""
-        oldest_ms = self.clock.time_ns() // NS_PER_MS - (age_ms_max or 0)
+        oldest_ms = self.clock.time_ns() // NS_PER_MS - FILE_AGE_MS_MAX
         for one in added:
-            if age_ms_max is not None and one.modified_ms < oldest_ms:
+            if one.modified_ms < oldest_ms:
                 raise DataFileMissingError(
-                    f"{self.at(one)} was written more than {age_ms_max // MS_PER_HOUR} hours ago, and may be removed as"
-                    " a leftover: it is not committed; the step is made again"
+                    f"{self.at(one)} was written more than {FILE_AGE_MS_MAX // MS_PER_HOUR} hours ago, and may be"
+                    " removed as a leftover: it is not committed; the step is made again"
                 )
         paths = [posixpath.join(self.path, one.path) for one in added]
         for one, size in zip(added, self.storage.sizes_of(paths), strict=True):

@@ -13,8 +13,7 @@ class TableFile:
     """A data file that counts at the table's version.
 
     path: relative to the table. size: bytes. partition: column → value, as text. minimum, maximum: column → Python
-    value (int, float, str, datetime with UTC, date), of columns that have one. nulls: column → count. modified_ms: Unix
-    ms.
+    value (int, float, str, datetime with UTC, date), of columns that have one.
     """
 
     path: str
@@ -23,8 +22,6 @@ class TableFile:
     partition: dict[str, str]
     minimum: dict[str, Any]
     maximum: dict[str, Any]
-    nulls: dict[str, int]
-    modified_ms: int
 
 
 def table_files(delta: DeltaTable, partition_by: Sequence[str]) -> list[TableFile]:
@@ -39,8 +36,6 @@ def table_files(delta: DeltaTable, partition_by: Sequence[str]) -> list[TableFil
                 partition={name: str(row["partition"][name]) for name in partition_by},
                 minimum={name: value for name, value in (row.get("min") or {}).items() if value is not None},
                 maximum={name: value for name, value in (row.get("max") or {}).items() if value is not None},
-                nulls={name: value for name, value in (row.get("null_count") or {}).items() if value is not None},
-                modified_ms=row["modification_time"],
             )
             for row in rows
         ),

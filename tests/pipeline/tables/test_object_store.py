@@ -240,7 +240,6 @@ def test_each_trouble_is_a_sentence(
         lambda: table.commit([file], APP, 20, after=10),
         lambda: table.transaction(APP),
         lambda: opened(table.storage).refresh(),
-        lambda: table.files_at(1),
         lambda: data_file(table.storage, 20, 30),
         lambda: list(table.storage.list_files()),
         lambda: table.storage.read("small.json", 10),

@@ -4,19 +4,21 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from queue_engine.disk.files import Files
 from queue_engine.pipeline.tables.housekeeping import clean_log
 from queue_engine.pipeline.tables.log_files import LOG, commit_path
-from queue_engine.pipeline.tables.parquet_files import DataFile
+from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import CommitResult, LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import DataFileMissingError, TableSchemaError, TableTransactionError
-from tests.pipeline.tables.table_places import APP, DATE, PATH, SCHEMA, data_file, offsets_of
+from tests.pipeline.tables.table_places import APP, DATE, FILE_SCHEMA, PATH, SCHEMA, data_file, offsets_of, rows
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def test_files_have_their_statistics(storage: TableStorage, table: LakeTable) ->
     assert (file.path, file.size, file.rows, file.partition) == (written.path, written.size, 6, {"date": DATE})
     assert file.minimum == {"offset": 3, "published_at": datetime(1970, 1, 1, 0, 0, 0, 3, UTC)}
     assert file.maximum == {"offset": 8, "published_at": datetime(1970, 1, 1, 0, 0, 0, 8, UTC)}
-    assert file.nulls == {"offset": 0, "published_at": 0, "body": 0}
+    assert orjson.loads(written.statistics)["nullCount"] == {"offset": 0, "published_at": 0, "body": 0}
 
 
 def test_a_look_that_finds_no_commit_lists_no_log(storage: TableStorage, table: LakeTable) -> None:
@@ -144,7 +146,7 @@ def test_a_partition_is_replaced_as_a_whole(storage: TableStorage, table: LakeTa
     assert table.overwrite({"date": DATE}, [data_file(storage, 0, 9)], "day", 1, after=None) is CommitResult.COMMITTED
     assert table.overwrite({"date": DATE}, [data_file(storage, 0, 3)], "day", 1, after=None) is CommitResult.KNOWN
     assert offsets_of(table) == [*range(9), *range(10, 20)]
-    assert len(table.files_at(1)) == 2
+    assert len(DeltaTable(table.place, version=1).file_uris()) == 2
 
 
 def test_a_commit_without_files_moves_the_version(table: LakeTable) -> None:
@@ -182,3 +184,10 @@ def test_a_table_with_other_columns_is_refused(storage: TableStorage, table: Lak
 def test_a_written_file_goes_through_another_process(storage: TableStorage) -> None:
     file = data_file(storage, 0, 10)
     assert DataFile.decode(file.encode()) == file
+
+
+def test_a_file_is_written_in_whole_row_groups(storage: TableStorage) -> None:
+    batches = [rows(first, first + 30) for first in range(0, 150, 30)]
+    file = write_data_file(storage, PATH, FILE_SCHEMA, {"date": DATE}, batches, row_group_rows=40)
+    metadata = pq.read_metadata(storage.at(f"{PATH}/{file.path}"))
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [40, 40, 40, 30]
