@@ -31,12 +31,8 @@ from queue_engine.pipeline.job.state import (
 from queue_engine.pipeline.jobs import JOBS
 from queue_engine.pipeline.lake.lake_lock import LakeHolder, holder_of
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
-from queue_engine.pipeline.replay.listing import (
-    ReplayPlanSummary,
-    ReplayRequestSummary,
-    read_plan_summary,
-    read_request_summary,
-)
+from queue_engine.pipeline.replay.listing import ReplayPlanSummary, read_plan_summary, read_request
+from queue_engine.pipeline.replay.request import ReplayRequest
 from queue_engine.pipeline.spark.worker_limits import WorkerLimits
 from queue_engine.pipeline.worker.pending_work import PendingWork
 from queue_engine.pipeline.worker.process import IDLE, RESTING, RUNNING, WorkerProcess, WorkerProcessState
@@ -60,7 +56,7 @@ __all__ = [
     "Pipeline",
     "PipelineView",
     "ReplayPlanSummary",
-    "ReplayRequestSummary",
+    "ReplayRequest",
     "ReplayView",
     "WorkerLimits",
     "WorkerProcessState",
@@ -94,7 +90,7 @@ class ReplayView:
     """One replay: what was asked for, what it would do, and how far it is. plan_job and run_job: None before them."""
 
     replay_id: str
-    asked: ReplayRequestSummary | None
+    asked: ReplayRequest | None
     planned: ReplayPlanSummary | None
     plan_job: JobState | None
     run_job: JobState | None
@@ -273,10 +269,10 @@ class Pipeline:
         # Their names begin with their times: the newest first.
         views = []
         for replay_id in job_requests.replay_ids(self._lake_path, REPLAYS_SHOWN_MAX):
-            asked: ReplayRequestSummary | None = None
+            asked: ReplayRequest | None = None
             planned: ReplayPlanSummary | None = None
             try:
-                asked = read_request_summary(self._lake_path, replay_id)
+                asked = read_request(self._lake_path, replay_id)
                 planned = read_plan_summary(self._lake_path, replay_id)
             except (PenstockError, OSError) as exc:
                 complaints.append(f"the replay {replay_id}: {exc}")

@@ -195,8 +195,8 @@ def start_session(app_name: str, lake_path: Path, master: str | None, memory_byt
 
 def plan_requested_replay(context: JobContext, replay_id: str) -> None:
     """Do the dry run of the replay that was requested under that id."""
-    from queue_engine.pipeline.replay.plan import ReplayRequest
     from queue_engine.pipeline.replay.planning import plan_replay
+    from queue_engine.pipeline.replay.request import ReplayRequest
 
     request = read_replay_request(Path(context.lake.path), replay_id)
     try:

@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import ReplayRequest, read_progress
+from queue_engine.pipeline.replay.plan import read_progress
 from queue_engine.pipeline.replay.planning import plan_replay
+from queue_engine.pipeline.replay.request import ReplayRequest
 from queue_engine.pipeline.source.log_client import LogClient
 from tests.pipeline.archive_reading import (
     archives,

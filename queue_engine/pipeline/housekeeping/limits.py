@@ -11,7 +11,9 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from queue_engine.pipeline.lake.status_fields import read_fields
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, write_status_file
 from queue_engine.vocabulary.errors import PipelineError
 from queue_engine.vocabulary.names import is_valid_name
@@ -74,15 +76,11 @@ def write_limits(lake_path: Path, topic: str, limits: ArchiveLimits | None) -> N
         write_status_file(lake_path / FILE_NAME, content, is_durable=True)
 
 
-def _limits_of(name: str, value: object) -> ArchiveLimits:
-    given = value if isinstance(value, dict) else {}
-    numbers = [given.get(field, 0) for field in ("keep_ms", "keep_bytes")]
-    if not isinstance(value, dict) or not all(isinstance(one, int) and not isinstance(one, bool) for one in numbers):
-        raise BrokenStatusFileError(f"{FILE_NAME} has no numbers as the limits of {name[:80]}")
-    limits = ArchiveLimits(*numbers)
+def _limits_of(name: str, value: Any) -> ArchiveLimits:
     try:
+        limits = read_fields(ArchiveLimits, value)
         limits.check()
-    except PipelineError as exc:
+    except (AttributeError, TypeError, ValueError, PipelineError) as exc:
         # Never taken for "remove everything": nothing is removed of any topic until the file is mended.
         raise BrokenStatusFileError(f"{FILE_NAME}, {name[:80]}: {exc}") from exc
     return limits

@@ -9,10 +9,11 @@ files were last looked for. Derived: without the file, housekeeping looks at eve
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from queue_engine.pipeline.lake.status_fields import read_fields
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, sign_of, write_status_file
 from queue_engine.vocabulary.trusted_time import TrustedTime
 
@@ -80,9 +81,8 @@ def read_report(lake_path: Path) -> HousekeepingReport:
         content: dict[str, Any] = dict(read_status_file(lake_path / FILE_NAME, FILE_BYTES_MAX))
     except FileNotFoundError:
         return HousekeepingReport()
-    names = {one.name for one in fields(HousekeepingRun)}
     try:
-        runs = tuple(_run_of({name: value for name, value in one.items() if name in names}) for one in content["runs"])
+        runs = tuple(read_fields(HousekeepingRun, one) for one in content["runs"])
         vacuumed = {str(name): int(value) for name, value in content["vacuumed_ms"].items()}
         looked_ms = int(content["looked_ms"])
         trusted_ms, leapt_ms = int(content.get("trusted_ms", looked_ms)), int(content.get("leapt_ms", 0))
@@ -95,13 +95,6 @@ def write_report(lake_path: Path, report: HousekeepingReport) -> None:
     """Raises OSError."""
     content: dict[str, Any] = asdict(report)
     write_status_file(lake_path / FILE_NAME, content)
-
-
-def _run_of(content: Mapping[str, Any]) -> HousekeepingRun:
-    lists = ("problems", "changed")
-    found: dict[str, Any] = {name: int(value) for name, value in content.items() if name not in lists}
-    found |= {name: tuple(str(one)[:500] for one in content.get(name, ())) for name in lists}
-    return HousekeepingRun(**found)
 
 
 class ChangedTopics:

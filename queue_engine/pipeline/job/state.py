@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from queue_engine.pipeline.lake.status_fields import read_fields
 from queue_engine.pipeline.lake.status_file import (
     BrokenStatusFileError,
     names_in,
@@ -39,10 +40,7 @@ REPLAY_PREFIX = "replay-"
 PLAN_PREFIX = "plan-"  # the dry run of a replay
 STATE_BYTES_MAX = 1 << 20
 STATES_MAX = 500
-TOPICS_MAX = 1000
-TEXT_LENGTH_MAX = 500
 _JOB_NAME = re.compile(r"[a-z](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9])?")
-_NUMBER_MAX = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,43 +143,6 @@ def _state_of(content: Mapping[str, Any], job: str) -> JobState:
     """The state in a file's object. Raises ValueError for a field that no worker writes so."""
     if content.get("job") != job:
         raise ValueError(f"it names the job {str(content.get('job'))[:80]!r}")
-    state = content.get("state")
-    if state not in STATES:
-        raise ValueError(f"there is no state {str(state)[:80]!r}")
-    rows_per_s = content.get("rows_per_s")
-    if rows_per_s is not None and (not isinstance(rows_per_s, int | float) or isinstance(rows_per_s, bool)):
-        raise ValueError("rows_per_s is not a number")
-    topics = content.get("topics", [])
-    if not isinstance(topics, list) or not all(isinstance(one, dict) for one in topics):
-        raise ValueError("topics is not a list of objects")
-    return JobState(
-        job=job,
-        state=state,
-        started_ms=_number(content, "started_ms"),
-        updated_ms=_number(content, "updated_ms"),
-        done=_number(content, "done"),
-        total=_number(content, "total"),
-        unit=_text(content, "unit") or "messages",
-        rows_per_s=None if rows_per_s is None else float(rows_per_s),
-        lag=None if content.get("lag") is None else _number(content, "lag"),
-        error=_text(content, "error"),
-        topics=tuple(
-            TopicProgress(_text(one, "topic"), _number(one, "number"), _number(one, "done"), _number(one, "total"))
-            for one in topics[:TOPICS_MAX]
-        ),
-        next_try_ms=_number(content, "next_try_ms"),
-    )
-
-
-def _number(content: Mapping[str, Any], name: str) -> int:
-    value = content.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _NUMBER_MAX:
-        raise ValueError(f"{name} is {str(value)[:40]!r}, not a whole number from 0")
-    return value
-
-
-def _text(content: Mapping[str, Any], name: str) -> str:
-    value = content.get(name, "")
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is not a text")
-    return value[:TEXT_LENGTH_MAX]
+    if content.get("state") not in STATES:
+        raise ValueError(f"there is no state {str(content.get('state'))[:80]!r}")
+    return read_fields(JobState, content)

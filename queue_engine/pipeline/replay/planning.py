@@ -28,7 +28,6 @@ from queue_engine.pipeline.replay.plan import (
     STEP_BYTES_MAX,
     STEP_ROWS_MAX,
     ReplayPlan,
-    ReplayRequest,
     ReplayStep,
     packed_offsets,
     read_progress,
@@ -36,6 +35,7 @@ from queue_engine.pipeline.replay.plan import (
     write_plan,
     write_rows,
 )
+from queue_engine.pipeline.replay.request import ReplayRequest
 from queue_engine.pipeline.source.schemas import MESSAGES
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.store_errors import table_error

@@ -15,13 +15,13 @@ from queue_engine.pipeline.replay.old_steps import OldStepMessages
 from queue_engine.pipeline.replay.plan import (
     ReplayPlan,
     ReplayProgress,
-    check_rate,
     read_plan,
     read_progress,
     write_progress,
 )
 from queue_engine.pipeline.replay.planning import matching_rows
 from queue_engine.pipeline.replay.rate_limit import RateLimit
+from queue_engine.pipeline.replay.request import check_rate
 from queue_engine.pipeline.replay.step_messages import StepMessages
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PipelineError, TopicMissingError, TopicReplacedError

@@ -10,6 +10,7 @@ killed worker leaves it as it was.
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from queue_engine.pipeline.lake.status_fields import read_fields
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError, read_status_file, write_status_file
 
 NAME = "worker.json"
@@ -44,10 +45,7 @@ def read_worker_state(lake_path: Path) -> WorkerState | None:
         content = read_status_file(lake_path / NAME, _BYTES_MAX)
     except FileNotFoundError:
         return None
-    numbers = [content.get(name) for name in ("pid", "started_ms", "updated_ms")]
-    texts = [content.get(name, "") for name in ("host", "state", "error")]
-    if not all(isinstance(one, int) for one in numbers) or not all(isinstance(one, str) for one in texts):
-        raise BrokenStatusFileError(f"{NAME} has not the fields of a worker's state")
-    pid, started_ms, updated_ms = (int(str(one)) for one in numbers)
-    host, state, error = (str(one)[:500] for one in texts)
-    return WorkerState(pid, host, state, started_ms, updated_ms, error)
+    try:
+        return read_fields(WorkerState, content)
+    except ValueError as exc:
+        raise BrokenStatusFileError(f"{NAME}: {exc}") from exc

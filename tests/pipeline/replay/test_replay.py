@@ -17,7 +17,6 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.replay.plan import (
     RATE_MAX,
     STEP_BYTES_MAX,
-    ReplayRequest,
     ReplayStep,
     packed_offsets,
     read_plan,
@@ -27,6 +26,7 @@ from queue_engine.pipeline.replay.plan import (
 )
 from queue_engine.pipeline.replay.planning import plan_replay
 from queue_engine.pipeline.replay.replay import run_replay
+from queue_engine.pipeline.replay.request import ReplayRequest
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.tables.housekeeping import merge, vacuum
 from queue_engine.pipeline.tables.storage import TableStorage
