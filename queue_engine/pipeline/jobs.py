@@ -391,11 +391,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get(ENGINE_URL_VARIABLE, ENGINE_URL_DEFAULT),
         help=f"the engine's HTTP API (default: ${ENGINE_URL_VARIABLE}, else {ENGINE_URL_DEFAULT})",
     )
-    parser.add_argument(
-        "--data-path",
-        default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
-        help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
-    )
+    add_data_path(parser)
     for name in OPTIONS:
         add_option(parser, name)
     add_option(parser, MEMORY)
@@ -407,6 +403,15 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         metavar="|".join(READ_FROM_WORDS),
         help="messages are read from the log's files where a process finds them (auto), only from files "
         f"(files), or only from the engine (http) (default: ${READ_FROM_VARIABLE}, else {AUTO})",
+    )
+
+
+def add_data_path(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the data directory."""
+    parser.add_argument(
+        "--data-path",
+        default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
+        help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
     )
 
 

@@ -125,18 +125,16 @@ class Archives:
             return error
 
         with ThreadPoolExecutor(min(COMMIT_THREADS, len(commits)), "archive-commit") as pool:
-            errors = list(pool.map(committed, commits))
-        for one, error in zip(commits, errors, strict=True):
-            if error is None:
+            errors = dict(zip(gaps, pool.map(committed, commits), strict=True))
+        for one in commits:
+            if errors[one.identity] is None:
                 self._next[one.identity] = one.next_offset
-        for one, error in zip(commits, errors, strict=True):
-            if error is None:
                 try:
                     self._sum_up(one, gaps[one.identity], now_ms)
                 except PipelineError as exc:
                     # The commit stands; the next one sums up anew.
                     self.note_error(one.identity, exc)
-        return {one.identity: error for one, error in zip(commits, errors, strict=True)}
+        return errors
 
     def _commit_messages(self, one: Commit) -> PipelineError | None:
         try:

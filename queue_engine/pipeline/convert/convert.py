@@ -14,7 +14,7 @@ from pathlib import Path
 
 from queue_engine.disk.files import Files
 from queue_engine.pipeline.job.archive_settings import LAKE
-from queue_engine.pipeline.jobs import DATA_PATH_DEFAULT
+from queue_engine.pipeline.jobs import add_data_path
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.spark.worker_limits import add_option
 from queue_engine.topology.change_log import read_topology
@@ -60,11 +60,7 @@ CONVERTERS: tuple[Callable[[Lake, argparse.Namespace, Say], bool], ...] = (_conv
 def command_line() -> argparse.ArgumentParser:
     """What `penstock pipeline convert` takes."""
     parser = argparse.ArgumentParser("pipeline convert", description=SENTENCE)
-    parser.add_argument(
-        "--data-path",
-        default=os.environ.get("PENSTOCK_DATA_PATH") or DATA_PATH_DEFAULT,
-        help=f"the data directory (default: $PENSTOCK_DATA_PATH, else {DATA_PATH_DEFAULT})",
-    )
+    add_data_path(parser)
     add_option(parser, LAKE)
     return parser
 

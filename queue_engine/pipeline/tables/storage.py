@@ -115,16 +115,14 @@ class TableStorage:
 
     def list_files(self, path: str = "") -> Iterator[StoredFile]:
         """Every file below `path`, in no order; none when there is no such directory."""
-        selector = fs.FileSelector(self.at_filesystem(path), recursive=True, allow_not_found=True)
         cut = len(self.at_filesystem()) + 1
-        for one in self._selected(selector):
+        for one in self._found(path, recursive=True):
             if one.type == fs.FileType.File:
                 yield StoredFile(one.path[cut:], one.size, one.mtime_ns // NS_PER_MS)
 
     def directories(self, path: str = "") -> list[str]:
         """The names of the directories right below `path`, sorted; none when there is no such directory."""
-        selector = fs.FileSelector(self.at_filesystem(path), recursive=False, allow_not_found=True)
-        return sorted(one.base_name for one in self._selected(selector) if one.type == fs.FileType.Directory)
+        return sorted(one.base_name for one in self._found(path) if one.type == fs.FileType.Directory)
 
     def names(self, path: str) -> list[str]:
         """The names of the files right in the directory `path`, in no order; none when there is no such directory."""
@@ -133,10 +131,10 @@ class TableStorage:
                 return self.files.listdir(self.at(path))
             except FileNotFoundError:
                 return []
-        selector = fs.FileSelector(self.at_filesystem(path), recursive=False, allow_not_found=True)
-        return [one.base_name for one in self._selected(selector) if one.type == fs.FileType.File]
+        return [one.base_name for one in self._found(path) if one.type == fs.FileType.File]
 
-    def _selected(self, selector: Any) -> list[Any]:
+    def _found(self, path: str, *, recursive: bool = False) -> list[Any]:
+        selector = fs.FileSelector(self.at_filesystem(path), recursive=recursive, allow_not_found=True)
         with sentences(self.place):
             return list(self.filesystem.get_file_info(selector))
 
