@@ -2,8 +2,11 @@
 
 A look at a channel's stats notes what each consumer's counts grew by since the look before, in buckets of five seconds:
 
-    bucket | bucket | … | newest      12 of 5 s; each: connection → [requeued, timed out]
-           └─ who did most of it ─┘
+    oldest | bucket | … | newest      13 of 5 s; each: connection → [requeued, timed out]
+       └─ who did most of it ─┘
+
+The minute begins inside the oldest bucket, which counts for the share of it that the minute still has. So the sums are
+those of sixty seconds, as the rates beside them, and not of 55 to 60.
 
 So REQ and timeouts cost nothing more than their counts, and a channel without failures keeps nothing. What an operator
 requeues is no consumer's failure, and is not in here.
@@ -16,7 +19,7 @@ from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.stats import ConsumerFailures, RecentFailures
 
 BUCKET_NS = 5_000_000_000
-BUCKETS = 12
+BUCKETS = 13  # a minute, and the bucket in which it begins
 # Failures of these newest buckets are recent: ten to fifteen seconds.
 RECENT_BUCKETS = 3
 # `Backlog.most_attempts` names no message with fewer deliveries.
@@ -29,7 +32,7 @@ NOBODY = 0  # no connection has this key
 class FailureWindow:
     """The last minute of one channel. time_ns: the wall clock."""
 
-    __slots__ = ("_buckets", "_count", "_leaders", "_names", "_time_ns", "_timeouts")
+    __slots__ = ("_buckets", "_count", "_leaders", "_names", "_seen", "_time_ns", "_timeouts")
 
     def __init__(self, time_ns: Callable[[], int]) -> None:
         self._time_ns = time_ns
@@ -38,6 +41,7 @@ class FailureWindow:
         self._buckets: deque[tuple[int, dict[int, list[int]]]] = deque()  # (number of the bucket, counts by connection)
         self._names: dict[int, tuple[str, str]] = {}
         self._leaders: deque[tuple[int, str, int]] = deque()  # (number of the bucket, message, its deliveries before)
+        self._seen = 0  # its deliveries at the last look
 
     def look(
         self,
@@ -55,7 +59,8 @@ class FailureWindow:
         count = requeue_count + timeout_count
         if count == self._count and not self._buckets:
             return None
-        number = self._time_ns() // BUCKET_NS
+        number, elapsed_ns = divmod(self._time_ns(), BUCKET_NS)
+        share = 1 - elapsed_ns / BUCKET_NS  # of the oldest bucket
         grown = count - self._count
         if grown:
             self._count = count
@@ -68,7 +73,7 @@ class FailureWindow:
         self._forget(number)
         if not self._buckets:
             return None
-        return self._sums(number, self._deliveries_of(number, attempts_max, attempts_max_id, grown))
+        return self._sums(number, share, self._deliveries_of(number, share, attempts_max, attempts_max_id, grown))
 
     def note_gone(self, consumer: Consumer) -> None:
         """A consumer leaves: note what it counted since the last look."""
@@ -109,10 +114,11 @@ class FailureWindow:
         if not buckets:
             leaders.clear()
 
-    def _deliveries_of(self, number: int, attempts: int, message_id: str, grown: int) -> int:
-        """How often the message that was delivered most often came back within the window, as far as was seen.
+    def _deliveries_of(self, number: int, share: float, attempts: int, message_id: str, grown: int) -> int:
+        """How often the message that was delivered most often came back within the minute, as far as was seen.
 
-        grown: how many failures came since the last look; at most so many of its deliveries are new at first sight.
+        share: of the oldest bucket, that the minute has. grown: how many failures came since the last look; at most so
+        many of its deliveries are new at first sight.
         """
         leaders = self._leaders
         if not message_id or (leaders and leaders[-1][1] != message_id):
@@ -122,21 +128,30 @@ class FailureWindow:
         if not leaders:
             leaders.append((number, message_id, max(UNNAMED_ATTEMPTS, attempts - grown)))
         elif leaders[-1][0] != number:
-            leaders.append((number, message_id, attempts))
-        return max(0, attempts - leaders[0][2])
+            leaders.append((number, message_id, self._seen))
+        self._seen = attempts
+        first, _, before = leaders[0]
+        if first == number - BUCKETS + 1:
+            after = leaders[1][2] if len(leaders) > 1 else attempts
+            before += round((after - before) * (1 - share))
+        return max(0, attempts - before)
 
-    def _sums(self, number: int, repeated: int) -> RecentFailures:
+    def _sums(self, number: int, share: float, repeated: int) -> RecentFailures | None:
         requeued: dict[int, int] = {}
         timed_out: dict[int, int] = {}
         recently = 0
         for bucket, counts in self._buckets:
-            for key, (requeues, timeouts) in counts.items():
+            part = share if bucket == number - BUCKETS + 1 else 1
+            for key, whole in counts.items():
+                requeues, timeouts = whole if part == 1 else [round(part * count) for count in whole]
                 if requeues:
                     requeued[key] = requeued.get(key, 0) + requeues
                 if timeouts:
                     timed_out[key] = timed_out.get(key, 0) + timeouts
                 if bucket > number - RECENT_BUCKETS:
                     recently += requeues
+        if not requeued and not timed_out:
+            return None
         return RecentFailures(
             requeued=sum(requeued.values()),
             timed_out=sum(timed_out.values()),

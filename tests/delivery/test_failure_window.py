@@ -82,6 +82,21 @@ def test_a_minute_later_it_is_forgotten(engine: Engine, clock: ManualClock) -> N
     assert client.channel.stats().failures is None
 
 
+def test_a_steady_failure_counts_sixty_seconds_at_every_second(engine: Engine, clock: ManualClock) -> None:
+    """Sixty looks, or one more, wherever the minute begins in a bucket; and all of it is one message's."""
+    one = consumer(engine, "payments-1").consumer
+    window = FailureWindow(clock.time_ns)
+    counts = []
+    for second in range(1, 141):
+        clock.advance(ms=1_000)
+        one.requeue_count += 8
+        failures = window.look([one], one.requeue_count, 0, attempts_max=one.requeue_count + 1, attempts_max_id="a")
+        if second > 65 and failures is not None:
+            counts.append((failures.requeued, failures.repeated))
+    assert len(counts) == 75
+    assert all(480 <= requeued == repeated <= 488 for requeued, repeated in counts)
+
+
 def test_what_a_consumer_did_before_it_left_is_still_its_own(engine: Engine, clock: ManualClock) -> None:
     client, other = consumer(engine, "payments-2", ready=4), consumer(engine, "payments-1")
     publish(engine, 4)
