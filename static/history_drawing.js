@@ -53,7 +53,7 @@ export function pastAxes(layout, { from, to, step_s: step, revision: uirevision 
       { dtickrange: [DAY_S * 1000, null], value: "%-d %b" },
     ],
     hoverformat: step === 1 ? "%H:%M:%S" : "%a %-d %b, %H:%M",
-    nticks: Math.min(layout.xaxis.nticks, 6),
+    nticks: Math.min(layout.xaxis.nticks + 1, 6), // so that a day has four times in a narrow window
   });
   if (!isDuration) return;
   layout.yaxis.range = [0, top > 0 ? top * 1.08 : 1];
