@@ -19,7 +19,7 @@ def find(vitals: Vitals) -> Finding | None:
             "RDY 0",
             "Not draining: RDY is 0.",
             f"{_who(vitals)} asked for no more messages, which is how client libraries back off after failures. "
-            f"{words.depth(vitals)}. Look at the consumers' own logs.",
+            f"{words.depth(vitals)}. Look at {_whose(vitals)} own log.",
             "the consumers ask for no more messages (RDY 0)",
         ),
     )
@@ -28,3 +28,7 @@ def find(vitals: Vitals) -> Finding | None:
 def _who(vitals: Vitals) -> str:
     count = vitals.stats.client_count
     return "The consumer has" if count == 1 else f"All {count} consumers have"
+
+
+def _whose(vitals: Vitals) -> str:
+    return "the consumer's" if vitals.stats.client_count == 1 else "each consumer's"

@@ -4,7 +4,7 @@ from admin_console.diagnosis.finding import CALM, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-DEFERRED = Kind("deferred", begins_after_s=2, ends_after_s=2, act="release_deferred")
+DEFERRED = Kind("deferred", begins_after_s=2, act="release_deferred")
 
 
 def find(vitals: Vitals) -> Finding | None:
@@ -33,4 +33,7 @@ def _due(vitals: Vitals) -> str:
     text = f"The next one is due in {units.duration(next_s)}" if next_s > 0 else "The next one is due now"
     if vitals.stats.deferred_count == 1 or latest_s is None or latest_s <= next_s:
         return f"{text}."
-    return f"{text}, the latest in {units.duration(latest_s)}."
+    latest = units.duration(latest_s)
+    if latest == units.duration(next_s) and next_s > 0:
+        return f"They are due in {latest}."
+    return f"{text}, the latest in {latest}."

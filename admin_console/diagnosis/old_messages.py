@@ -21,6 +21,6 @@ def find(vitals: Vitals) -> Finding | None:
             "old messages",
             "Old messages are unfinished.",
             f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}",
-            f"the oldest message is {units.duration(vitals.oldest_s)} old",
+            f"the oldest message has been due for {units.duration(vitals.oldest_s)}",
         ),
     )

@@ -27,6 +27,6 @@ def _sentences(vitals: Vitals) -> Sentences:
         f"0 finished {words.span(vitals)}: {consumers} {'holds' if stats.client_count == 1 else 'hold'} "
         f"{units.plural(stats.in_flight_count, 'message')} and {'ends' if stats.client_count == 1 else 'end'} none.",
         f"{words.depth(vitals)}. The messages in flight have neither been finished nor requeued. Look at what the "
-        "consumers do with them; the list in flight shows who holds which.",
+        "consumers do with them; the list In flight shows the consumer of each.",
         f"0 finished {words.span(vitals)}",
     )

@@ -13,11 +13,14 @@ CULPRIT_SHARE = 0.60
 
 
 def depth(vitals: Vitals) -> str:
-    """The depth and the oldest age: "The depth is 4,812; the oldest unfinished message is 14m 02s old"."""
+    """The depth and the oldest age: "The depth is 4,812; the oldest message has been due for 14m 02s".
+
+    A requeued message is due anew after its delay, so its age is not the time since it was published.
+    ."""
     text = f"The depth is {units.number(vitals.stats.depth)}"
     if vitals.oldest_s is None:
         return text
-    return f"{text}; the oldest unfinished message is {units.duration(vitals.oldest_s)} old"
+    return f"{text}; the oldest message has been due for {units.duration(vitals.oldest_s)}"
 
 
 def held(vitals: Vitals) -> str:

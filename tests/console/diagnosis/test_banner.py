@@ -79,7 +79,7 @@ def test_timeouts_of_one_consumer_offer_to_requeue_what_it_holds() -> None:
 
 def test_other_causes_stand_below_in_half_sentences() -> None:
     banner = banner_of(live_of(**FAILS | {"oldest_ns": (START_S - 900) * 10**9}))
-    assert banner.note == "Seen since 15:06:41 UTC. Also: the oldest message is 15m 19s old."
+    assert banner.note == "Seen since 15:06:41 UTC. Also: the oldest message has been due for 15m 19s."
 
 
 def test_a_broker_that_refuses_heads_all_but_a_graver_cause() -> None:

@@ -326,6 +326,7 @@ def test_a_nameless_consumer_is_named_by_its_address() -> None:
     [
         ((90, 3_600), "The next one is due in 1m 30s, the latest in 1h 00m."),
         ((90, 90), "The next one is due in 1m 30s. A"),
+        ((90, 90.4), "They are due in 1m 30s. A"),
         ((-1, 60), "The next one is due now, the latest in 1m 00s."),
         ((None, None), "When the next one is due is not known."),
     ],
