@@ -10,6 +10,8 @@ from html import escape
 
 from django.utils.html import format_html
 
+from admin_console.vocabulary import units
+
 SPARK_TOP = 35  # of a sparkline's levels, from 0
 
 
@@ -114,7 +116,7 @@ class StateCell(BaseCell):
 
     @property
     def html(self) -> str:
-        sentence = _element('<small class="cause">{}</small>', self.sentence) if self.sentence else ""
+        sentence = _element('<small class="cause">{}</small>', units.unbroken(self.sentence)) if self.sentence else ""
         return "".join(chip.html for chip in self.chips) + sentence
 
 

@@ -4,7 +4,7 @@ Figures become text by `vocabulary/units.py`, in screens and here, so that the p
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -144,6 +144,10 @@ class Banner:
     def acts_html(self) -> str:
         return "".join(act.html for act in self.acts)
 
+    def unbroken(self) -> "Banner":
+        title, text, note = (units.unbroken(words) for words in (self.title, self.text, self.note))
+        return replace(self, title=title, text=text, note=note)
+
     def wire(self) -> Any:
         return [
             self.tone,
@@ -216,21 +220,33 @@ class Screen:
             return "no figures yet"
         return f"{units.duration(self.age_ms / 1000)} old"
 
+    def unbroken(self) -> "Screen":
+        """The same for the eye: a figure and its unit stay on one line, in all words that may wrap."""
+        notes = (replace(stat.note, text=units.unbroken(stat.note.text)) for stat in self.stats)
+        return replace(
+            self,
+            subtitle=units.unbroken(self.subtitle),
+            banner=self.banner.unbroken() if self.banner else None,
+            stats=tuple(replace(stat, note=note) for stat, note in zip(self.stats, notes, strict=True)),
+            texts={name: units.unbroken(text) for name, text in self.texts.items()},
+        )
+
     def update_json(self) -> bytes:
         """The live update: what may have changed since the page was rendered."""
+        shown = self.unbroken()
         return orjson.dumps(
             {
                 "seq": self.sequence,
                 "t": self.taken_at_ms,
                 "second": self.second,
-                "subtitle": self.subtitle,
+                "subtitle": shown.subtitle,
                 "chips": self.chips_html,
-                "banner": self.banner.wire() if self.banner else None,
-                "stats": {stat.name: stat.wire() for stat in self.stats},
+                "banner": shown.banner.wire() if shown.banner else None,
+                "stats": {stat.name: stat.wire() for stat in shown.stats},
                 "legends": {graph.name: graph.wire() for graph in self.graphs},
                 "tables": {name: table.wire() for name, table in self.tables.items()},
                 "points": self.points,
                 "flags": self.flags,
-                "texts": self.texts,
+                "texts": shown.texts,
             }
         )

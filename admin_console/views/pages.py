@@ -133,7 +133,7 @@ def _rendered(
     table = table_of(gateway.history(), live, asked, picker.range) if picker and picker.wants_table else None
     screen = build_screen(asked, live, in_flight=in_flight, http_address=gateway.node().http_address, pipeline=view)
     context: dict[str, Any] = {
-        "screen": screen,
+        "screen": screen.unbroken(),
         "age_ms": str(screen.age_ms),
         "age_text": screen.age_text,
         "topic": asked.topic,

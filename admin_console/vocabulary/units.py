@@ -3,6 +3,7 @@
 Large numbers are shortened from ten million on; the caller puts the exact value beside them (`exact`).
 """
 
+import re
 import time
 from datetime import UTC, datetime
 
@@ -10,6 +11,9 @@ UNKNOWN = "–"
 MINUS = "−"
 _FULL_TO = 9_999_999
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+_FIGURE_AND_UNIT = re.compile(
+    r"(?<=[0-9]) (?=(?:%|ms|s|min|h|days|B|[KMGT]iB|[kMGT])(?![0-9A-Za-z]))|(?<=[0-9][mhd]) (?=[0-9]{2}[smh])"
+)
 _BYTE_SCALES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -112,6 +116,11 @@ def share(part: float, whole: float) -> str:
         return UNKNOWN
     percent = 100 * part / whole
     return f"{percent:.0f} %" if percent >= 9.95 or not part else f"{percent:.1f} %"
+
+
+def unbroken(text: str) -> str:
+    """The text of a sentence that may wrap, with no line's end between a figure and its unit."""
+    return _FIGURE_AND_UNIT.sub("\u00a0", text)
 
 
 def plural(count: int, noun: str, plural_noun: str = "") -> str:

@@ -50,14 +50,14 @@ def message_of(client: Client, act: str, **form: str) -> str:
     return message
 
 
-def test_the_page_shows_what_is_set_aside_and_why(client: Client) -> None:
+def test_the_page_shows_what_is_quarantined_and_why(client: Client) -> None:
     page = client.get(PAGE).content.decode()
     assert "3 messages are quarantined." in page
     assert "3 quarantined" in page
     assert "3 by an operator" in page
     assert page.count(f'href="{PAGE}~messages/?state=quarantined"') == 2, "in the banner and in the panel"
     assert page.index("Show the messages") < page.index("Redrive…")
-    assert "3 messages, 6 B, the oldest for" in page
+    assert "3 messages, 6\u00a0B, the oldest for" in page
     assert "6 messages (depth 2, 3 quarantined" not in page
     assert "5 messages (depth 2, 3 quarantined) will be dropped." in client.get(f"{PAGE}~empty/").content.decode()
 
@@ -112,7 +112,7 @@ def test_a_viewer_and_a_disk_queue_have_disabled_buttons_with_the_reason(client:
     assert page.count("which can&#x27;t say that a message is set aside") >= 2
 
 
-def test_a_rewind_says_what_becomes_of_what_is_set_aside(engine: EngineRunner, client: Client) -> None:
+def test_a_rewind_says_what_becomes_of_what_is_quarantined(engine: EngineRunner, client: Client) -> None:
     on = client.post(f"{PAGE}~rewind/", {"place": "end"}).content.decode()
     assert "It skips 2 messages that it has not finished" in on
     assert "has 3 quarantined messages, not counted here: those before that offset are skipped, too" in on

@@ -6,6 +6,7 @@ from typing import Any
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Banner, Screen
+from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from tests.support.pages.snapshots import START_S, channel, client, failures, snapshot, topic
 
@@ -113,7 +114,7 @@ def test_lists_show_the_same_sentence() -> None:
     for page, table in (("overview", "urgent"), ("topic", "channels")):
         (row,) = screen_of(live, page).tables[table].rows
         html = {column.name: cell.html for column, cell in row.cells}["state"]
-        assert f'<small class="cause">{title}</small>' in html
+        assert f'<small class="cause">{units.unbroken(title)}</small>' in html
 
 
 def test_names_of_consumers_are_escaped() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen
-from admin_console.screens.cells import spark_path
+from admin_console.screens.cells import StateCell, spark_path
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.channel import parts as channel_parts
 from admin_console.screens.channel_rows import chips_of, most_urgent, spark_levels
@@ -86,6 +86,19 @@ def test_growth_is_signed(value: float | None, text: str) -> None:
 )
 def test_durations_have_two_units_at_most(value: float | None, text: str) -> None:
     assert units.duration(value) == text
+
+
+def test_no_line_ends_between_a_figure_and_its_unit() -> None:
+    """In what wraps: the words under a figure, a banner, a row's sentence. What only looks like a unit stays."""
+    text = "3 messages, 100 % in 14m 02s, 1.5 KiB in 43 ms at 2 sites, 12.3 M of 5 Mails, mail-7 s"
+    assert units.unbroken(text).replace("\u00a0", "_") == (
+        "3 messages, 100_% in 14m_02s, 1.5_KiB in 43_ms at 2 sites, 12.3_M of 5 Mails, mail-7_s"
+    )
+    screen = build_screen(Request("channel", Role.VIEWER, "orders", "billing"), growing())
+    update = orjson.loads(screen.update_json())
+    assert "due for 1m\u00a029s" in update["banner"][2]
+    assert update["stats"]["depth"][1] == "▲ 20/s over 5\u00a0s"
+    assert StateCell((), "100 % fail").html == '<small class="cause">100\u00a0% fail</small>'
 
 
 def meaning_of(live: LiveState) -> str:
