@@ -131,7 +131,7 @@ def _released(done: Done) -> str:
 def _max_attempts_set(done: Done) -> str:
     most = done.details["max_attempts"]
     if not most:
-        return f"Switched the quarantine of {done.name} off: no message is set aside any more."
+        return f"Switched the quarantine of {done.name} off: no message is quarantined any more."
     return f"Set max attempts of {done.name} to {most:,}: what fails so often is quarantined."
 
 

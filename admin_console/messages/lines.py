@@ -73,7 +73,7 @@ _COLUMN_LIST = (
     Column("touches", "Touches"),
     Column("due", "Due in"),
     Column("why", "Why", is_number=False),
-    Column("set_aside", "Set aside"),
+    Column("set_aside", "Quarantined"),
     Column("size", "Size"),
     Column("age", "Published"),
     Column("key", "Key", is_number=False),

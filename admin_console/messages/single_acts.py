@@ -47,7 +47,7 @@ _TABLE = (
         "Quarantine",
         "Quarantined",
         (WAITING, IN_FLIGHT, DEFERRED),
-        ("It is set aside and not delivered until it is redriven. It keeps its place in the log.",),
+        ("It is not delivered until it is redriven. It keeps its place in the log.",),
     ),
     SingleAct(
         "redrive_messages",

@@ -45,7 +45,7 @@ _TABLE = (
         "Quarantined",
         "quarantined_count",
         "held",
-        ("No message is quarantined", "Good: no message of this channel was set aside."),
+        ("No message is quarantined", "Good: every message of this channel is delivered."),
     ),
     State(
         FINISHED,

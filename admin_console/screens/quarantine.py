@@ -1,4 +1,4 @@
-"""The quarantine of a channel on its page: max attempts, what is set aside and why, and the redrive under way."""
+"""The quarantine of a channel on its page: max attempts, what is quarantined and why, and the redrive under way."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ def texts(stats: "ChannelStats", now_ns: int) -> dict[str, str]:
     """The panel's texts. now_ns: Unix, of the snapshot."""
     quarantine = stats.quarantine
     most = quarantine.max_attempts
-    attempts = f"{units.number(most)}: what comes back after so many deliveries is set aside" if most else "off"
+    attempts = f"{units.number(most)}: what comes back after so many deliveries is quarantined" if most else "off"
     return {
         "quarantine_count": units.plural(stats.quarantined_count, "message"),
         "max_attempts": attempts,
@@ -35,7 +35,7 @@ def flags(stats: "ChannelStats") -> dict[str, bool]:
 def _held(stats: "ChannelStats", now_ns: int) -> str:
     quarantine = stats.quarantine
     if not quarantine.count or quarantine.oldest_ns is None:
-        return "nothing"
+        return "none"
     age = units.duration(max(0.0, (now_ns - quarantine.oldest_ns) / 1e9))
     held = f"{units.plural(quarantine.count, 'message')}, {units.byte_count(quarantine.bytes)}, the oldest for {age}"
     return f"{held}. Full: {quarantine.full}; what fails waits again" if quarantine.full else held

@@ -21,7 +21,7 @@ class SetMaxAttempts(ActPage):
             f"Set max attempts of {self.name}",
             [
                 f"It is {now:,} now." if now else "It is off now.",
-                "A message that comes back after so many deliveries is set aside, and blocks no other.",
+                "A message that comes back after so many deliveries is quarantined, and blocks no other.",
                 "It comes back when it is requeued, times out, or its consumer's connection is lost.",
                 "What client libraries finish by themselves after their own number of attempts never comes back.",
             ],

@@ -52,8 +52,8 @@ def test_a_redrive_shows_how_far_it_is_and_is_cancelled(server: ServerProcess, o
     expect(panel.get_by_role("link", name="Redrive…", exact=True)).to_be_visible()
     assert audit_row(page, "parcels/belt")["What"] == "cancel redrive"
 
-    # Without a hurry no longer: the rest comes back, and the panel says that nothing is set aside.
+    # Without a hurry no longer: the rest comes back, and the panel says that no message is quarantined.
     server.http("POST", f"/channel/redrive?{NAMES}&rate=1000")
     wait_for("all to wait", lambda: server.channel_stats("parcels", "belt")["depth"] == COUNT)
     page.goto(CHANNEL)
-    expect(panel.locator('[data-text="quarantine_held"]')).to_have_text("nothing")
+    expect(panel.locator('[data-text="quarantine_held"]')).to_have_text("none")
