@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.diagnosis.findings import RANK
+from admin_console.diagnosis.paused import PAUSED
 from admin_console.diagnosis.vitals import take_vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import SPARK_BUCKETS, Rings
@@ -86,8 +87,14 @@ def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:
 
 
 def state_cell(diagnosis: Diagnosis) -> StateCell:
-    """The chips, and the sentence that heads the channel's own page."""
-    return StateCell(chips_of(diagnosis), diagnosis.states[0].finding.title if diagnosis.level > CALM else "")
+    """The chips, and the sentence that heads the channel's own page. A pause has its chip, and its reason here."""
+    if diagnosis.level == CALM:
+        return StateCell(chips_of(diagnosis))
+    finding, pause = diagnosis.states[0].finding, diagnosis.vitals.stats.pause
+    sentence = finding.title
+    if finding.kind is PAUSED:
+        sentence = f"Reason: {pause.reason.rstrip('.')}." if pause is not None and pause.reason else ""
+    return StateCell(chips_of(diagnosis), sentence)
 
 
 def age_s(live: LiveState, published_ns: int | None) -> float | None:

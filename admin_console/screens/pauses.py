@@ -84,9 +84,7 @@ def panel_texts(live: LiveState, one: "TopicStats | ChannelStats") -> dict[str, 
         by += f"; changed by {pause.changed_by or 'somebody'} at {units.moment(pause.changed_ms)} UTC"
     left = pause_words.left(pause, now)
     until = (
-        f"at {units.moment(pause.until_ms)} UTC, {left.removeprefix('resumes ')}"
-        if left
-        else "when somebody resumes it"
+        f"{units.moment(pause.until_ms)} UTC, {left.removeprefix('resumes ')}" if left else "when somebody resumes it"
     )
     since = f"{units.moment(pause.since_ms)} UTC, {units.rough((now - pause.since_ms) / 1000)} ago"
     return {

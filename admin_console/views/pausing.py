@@ -68,7 +68,7 @@ class PausePage(_PauseAct):
     def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
         now_ms = units.now_ms()
         end = pause_words.left(one.pause, now_ms) or "it has no end"
-        return [f"Paused{pause_words.since(one.pause, now_ms)}; {end}.", "Who paused it and since when stays as it is."]
+        return [f"Paused{pause_words.since(one.pause, now_ms)}; {end}.", "The pause keeps its author and its start."]
 
     def _end_field(self, is_paused: bool, known: Pause | None) -> Field:
         chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)

@@ -20,7 +20,7 @@ from admin_console.vocabulary import units
 PAGE_ENTRIES = 50
 # Of an entry of 0 bytes.
 COSTS_NOTHING = (
-    "0 B on disk: the log keeps no segment for this entry alone. Its messages are in a segment that is still written, "
+    "0 B on disk: the log keeps no segment for the entry alone. Its messages are in a segment that is still written, "
     "or that channels, cursors or the retention keep anyway."
 )
 _ACT_WORDS = {

@@ -11,6 +11,7 @@ from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.hub.hub import LiveState
+from admin_console.screens.channel_rows import state_cell
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.pauses import paused_table
 from admin_console.views.pausing import _moment_ms
@@ -170,6 +171,14 @@ def test_a_pause_that_outlives_its_time_is_a_warning() -> None:
     banner = topic_banner(late, "orders", Role.VIEWER)
     assert banner is not None
     assert banner.tone == "warning"
+
+
+def test_a_row_has_the_reason_of_a_pause_beside_its_chip() -> None:
+    """The chip says by whom and how long; the sentence of the channel's page would say it again."""
+    live = live_of(BY_ADA, limit_ms=120 * MINUTE_MS)
+    assert state_cell(live.diagnoses["orders", "billing"]).sentence == "Reason: repair."
+    nameless = live_of(replace(BY_ADA, reason=""), limit_ms=120 * MINUTE_MS)
+    assert state_cell(nameless.diagnoses["orders", "billing"]).sentence == ""
 
 
 def test_an_end_that_the_disk_refuses_is_told() -> None:
