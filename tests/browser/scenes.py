@@ -31,6 +31,8 @@ REPLACED = "shop.orders/copies"
 BODIES = "shop.bodies"  # one of JSON, one binary, one of 3,000 lines
 FILES = "old.files"  # of nsqd's files
 _HOUR_MS = 3_600_000
+# All pictures take up to half an hour: until then a pause must not end, and no message that is kept time out.
+SERVER_OPTIONS = ("--max-msg-timeout=2h",)
 
 
 def pages_of_scenes() -> tuple[ConsolePage, ...]:
@@ -82,7 +84,7 @@ def scenes(server: ServerProcess) -> Iterator[None]:
         server.http("POST", f"/topic/create?topic={topic}&storage=log")
         server.http("POST", f"/channel/create?topic={topic}&channel={channel}")
     server.http("POST", "/channel/max_attempts?topic=shop.imports&channel=rows&max_attempts=2")
-    server.http("POST", "/channel/pause?topic=shop.orders&channel=billing&reason=the+bank+is+down&for=15m")
+    server.http("POST", "/channel/pause?topic=shop.orders&channel=billing&reason=the+bank+is+down&for=2h")
     for topic in {name.split("/")[0] for name in CHANNELS} - {"shop.reports"}:
         server.http("POST", f"/mpub?topic={topic}", _bodies(24))
     for _ in range(3):
@@ -145,7 +147,7 @@ def _consumer(
     answer: Callable[[Message], bytes],
     *,
     rdy: int,
-    msg_timeout: int = 600_000,
+    msg_timeout: int = 2 * _HOUR_MS,
 ) -> Iterator[None]:
     """One that gives each message its answer, b"" for none, and answers heartbeats."""
     connection = NsqSocket(server.tcp_port)
