@@ -105,7 +105,11 @@ class Graph {
       const line = event.target.closest("button");
       if (line) this.toggle(line);
     });
-    place.querySelector("details").addEventListener("toggle", () => this.table());
+    this.details = place.querySelector("details");
+    this.details.addEventListener("toggle", () => {
+      this.table(); // also where no graph can be drawn
+      this.drawAfresh();
+    });
   }
 
   say(text) {
@@ -135,8 +139,7 @@ class Graph {
     const column = line.dataset.column;
     if (!this.hidden.delete(column)) this.hidden.add(column);
     line.setAttribute("aria-pressed", String(!this.hidden.has(column)));
-    this.drawn = "";
-    this.draw();
+    this.drawAfresh();
   }
 
   legend(live) {
@@ -200,6 +203,10 @@ class Graph {
     const sign = range ? `past ${range.drawing}` : `${series.newest} ${this.columns.join()}`;
     if (sign === this.drawn) return;
     this.drawn = sign;
+    if (this.details.open) {
+      this.table();
+      return;
+    }
     const data = this.data();
     const layout = this.layout();
     if (this.isDrawn) {
@@ -212,7 +219,6 @@ class Graph {
       for (const drawing of this.plot.querySelectorAll(".main-svg")) drawing.setAttribute("aria-hidden", "true");
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
     }
-    this.table();
   }
 
   data() {
@@ -292,16 +298,20 @@ class Graph {
 
   redress() {
     this.dressedFigure = undefined;
+    this.drawAfresh();
+  }
+
+  // Also what has not changed since the last drawing.
+  drawAfresh() {
     this.drawn = "";
     this.draw();
   }
 
-  // The graph as a table: every fifteenth second, newest first.
+  // The graph as a table, in the plot's place: every fifteenth second, newest first.
   table() {
-    const details = this.place.querySelector("details");
     const range = past();
     const series = liveSeconds();
-    if (!details.open || !(range ?? series)) return;
+    if (!this.details.open || !(range ?? series)) return;
     const labels = (range ?? series).labels;
     const table = document.createElement("table");
     table.className = "list";
@@ -331,7 +341,7 @@ class Graph {
         else cell.textContent = this.isDuration ? this.worded(value) : value.toLocaleString("en", { maximumFractionDigits: 1 });
       }
     }
-    details.querySelector(".scroll").replaceChildren(table);
+    this.details.querySelector(".scroll").replaceChildren(table);
   }
 }
 

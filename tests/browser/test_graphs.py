@@ -216,6 +216,15 @@ def test_a_line_is_hidden_and_shown_from_the_legend_and_read_as_a_table(page: Pa
     depth.get_by_text("View as table").click()
     newest = depth.get_by_role("table").locator("tbody tr").first
     expect(newest.locator("td").nth(1)).to_have_text("3")
+    # The table stands in the plot's place, so that the graph beside it keeps its height.
+    expect(depth.locator(".plot")).to_be_hidden()
+    heights = [one.evaluate("(one) => one.offsetHeight") for one in (depth, graph)]
+    assert abs(heights[0] - heights[1]) <= 1
+    assert heights[0] < 300
+    depth.get_by_text("View as table").click()
+    expect(depth.locator(".plot .main-svg").first).to_be_visible()
+    width = depth.locator(".plot").evaluate("(plot) => plot.clientWidth")
+    assert depth.locator(".plot .main-svg").first.evaluate("(drawing) => drawing.clientWidth") == width
 
 
 def test_the_theme_changes_the_graph_without_a_reload(page: Page) -> None:

@@ -144,6 +144,15 @@ def test_a_narrow_page_has_its_reason_below_title_and_button(server: ServerProce
     assert reason["width"] > 2 * NARROW["width"] / 3
 
 
+def test_a_finger_finds_the_entries_of_the_narrow_user_menu(open_page: OpenPage) -> None:
+    page = open_page("/password/", graphs=False)
+    page.set_viewport_size(NARROW)
+    page.locator(".who summary").click()
+    heights = page.locator(".who-menu :is(.entry, label)").evaluate_all("(all) => all.map((one) => one.offsetHeight)")
+    assert len(heights) == 7
+    assert min(heights) >= 44
+
+
 def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: OpenPage) -> None:
     page = open_page("/topics/", graphs=False, viewport=NARROW)
     parts = {}
