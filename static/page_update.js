@@ -26,7 +26,10 @@ export function applyUpdate(update) {
     if (element) setText(element, text);
   }
   for (const [name, isOn] of Object.entries(update.flags)) {
-    for (const element of root.querySelectorAll(`[data-when="${name}"]`)) element.hidden = !isOn;
+    for (const element of root.querySelectorAll(`[data-when="${name}"]`)) {
+      // What comes and goes each second would move the acts beside it from under the pointer.
+      if (isOn || !element.hasAttribute("data-stays")) element.hidden = !isOn;
+    }
   }
 }
 
