@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from admin_console.diagnosis import pause_words, refusing, words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import DANGER, TONES, WARNING, Finding
+from admin_console.diagnosis.old_messages import OLD_MESSAGES
 from admin_console.diagnosis.states import State
 from admin_console.gateway.gateway import why_not
 from admin_console.hub.hub import LiveState
@@ -42,7 +43,7 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
         return None
     gravest, *others = diagnosis.states
     finding = gravest.finding
-    also = [other.finding.also for other in others if other.finding.also]
+    also = [other.finding.also for other in others if other.finding.also and not _is_said(other.finding, diagnosis)]
     if broker is not None:
         also.append(broker.also)
     return Banner(
@@ -53,6 +54,11 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
         acts=_acts(finding, diagnosis, role),
         cause=f"{finding.kind.name} {finding.client_name}{finding.message_id}",
     )
+
+
+def _is_said(other: Finding, diagnosis: Diagnosis) -> bool:
+    """Whether the banner's own sentence tells what `other` would add: how old the oldest message is."""
+    return other.kind is OLD_MESSAGES and words.depth(diagnosis.vitals) in diagnosis.states[0].finding.text
 
 
 def _when(state: State, diagnosis: Diagnosis) -> str:
@@ -78,7 +84,7 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
         acts.append(LinkCell("Show the messages", f"{url_of('channel_messages', *names)}?state=quarantined"))
     if act == "quarantine_messages":
         acts.extend(_quarantine(finding, diagnosis, role))
-    elif act:
+    elif act and not (act == "redrive_channel" and _is_redriving(diagnosis)):
         of_client = {"client": str(finding.client_key)} if act == "requeue_channel" and finding.client_key else None
         label = f"Requeue what {finding.client_name} holds…" if of_client else _LABELS[act]
         acts.append(act_cell(label, act, role, *(names[:1] if act.endswith("_topic") else names), query=of_client))
@@ -87,6 +93,11 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
     if finding.client_key:
         acts.append(LinkCell(f"Show {finding.client_name}", consumer_url(*names, finding.client_key)))
     return tuple(acts)
+
+
+def _is_redriving(diagnosis: Diagnosis) -> bool:
+    redrive = diagnosis.vitals.stats.redrive
+    return redrive is not None and not redrive.ended
 
 
 def _quarantine(finding: Finding, diagnosis: Diagnosis, role: Role) -> list[BaseCell]:

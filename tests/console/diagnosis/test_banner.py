@@ -8,6 +8,8 @@ from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Banner, Screen
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
+from queue_engine.storage.quarantine_stats import QuarantineStats
+from queue_engine.vocabulary.flow.redrive import Redrive, RedriveState
 from tests.support.pages.snapshots import START_S, channel, client, failures, snapshot, topic
 
 SECONDS = 20
@@ -79,8 +81,24 @@ def test_timeouts_of_one_consumer_offer_to_requeue_what_it_holds() -> None:
 
 
 def test_other_causes_stand_below_in_half_sentences() -> None:
-    banner = banner_of(live_of(**FAILS | {"oldest_ns": (START_S - 900) * 10**9}))
-    assert banner.note == "Seen since 15:06:41 UTC. Also: the oldest message has been due for 15m 19s."
+    banner = banner_of(live_of(**POISON, oldest_ns=(START_S - 900) * 10**9))
+    assert "Also: the oldest message has been due for 15m 19s" in banner.note
+
+
+def test_the_oldest_age_is_told_once() -> None:
+    banner = banner_of(live_of(depth=5, oldest_ns=(START_S - 900) * 10**9))
+    assert banner.title == "Not draining: no consumer is connected."
+    assert "15m 19s" in banner.text
+    assert "Also" not in banner.note
+
+
+def test_a_redrive_under_way_is_not_offered_again() -> None:
+    quarantine = QuarantineStats(2, 3, 40, 1, reasons=(("requeued", 3),))
+    for ended, is_offered in (("", False), ("done", True)):
+        redrive = RedriveState(Redrive(rate=1, total=3, began_ms=1), left=2, ended=ended)
+        html = banner_of(live_of(quarantined_count=3, quarantine=quarantine, redrive=redrive)).acts_html
+        assert "Show the messages" in html
+        assert ("Redrive…" in html) == is_offered
 
 
 def test_a_broker_that_refuses_heads_all_but_a_graver_cause() -> None:
