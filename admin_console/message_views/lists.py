@@ -84,6 +84,7 @@ def answer_list(
         return not_audited(request, exc)
     state = STATES[asked.state]
     columns = columns_of(state.name)
+    cannot_search = as_sentence(reason) if (reason := place.why_not("search_messages")) else ""
     context = {
         "topic": place.topic,
         "channel": place.channel,
@@ -100,7 +101,7 @@ def answer_list(
         ],
         "has_offsets": found.storage == "log",
         "has_filter": asked.has_filter,
-        "cannot_search": as_sentence(reason) if (reason := place.why_not("search_messages")) else "",
+        "cannot_search": cannot_search,
         "can_see_bodies": can_see,
         "columns": columns,
         "width": len(columns) + 3,
@@ -109,7 +110,7 @@ def answer_list(
             for line in _lines(place, found.rows, asked.form, with_body=can_see)
         ],
         **_acts(request, place, state),
-        "notes": _notes(found),
+        "notes": [*_notes(found), *([cannot_search] if can_see and cannot_search else [])],
         "empty": _empty(place, state, asked),
         "here": request.get_full_path(),
         "first_url": place.url_with(asked.address()) if asked.query.after else "",

@@ -59,7 +59,7 @@ def _why_not(request: CheckedRequest, url_name: str) -> str:
     if url_name not in LEAST_ROLES:
         return "No role is allowed this: it has no rule."
     reason = request.why_not[url_name]
-    return reason if url_name in ALL_ACTS else f"This page {reason[:1].lower()}{reason[1:]}"
+    return f"This {'act' if url_name in ALL_ACTS else 'page'} {reason[:1].lower()}{reason[1:]}"
 
 
 def _user(request: HttpRequest) -> User | None:

@@ -137,6 +137,9 @@ class ResumePage(_PauseAct):
                 f"All of {_messages(one.depth)} may go at once.",
             ]
             return self._small(f"Resume {self.name} fully now", consequences, [])
+        if not one.paused:
+            idle = self._small(f"Resume {self.name}", ["It is not paused: there is nothing to resume."], [])
+            return replace(idle, fields=[], button="")
         return self._small(f"Resume {self.name}", self._releases(one), [self._ramp_field()])
 
     def _releases(self, one: TopicStats | ChannelStats) -> list[str]:

@@ -32,6 +32,13 @@ def _of_channels(topic: TopicStats) -> tuple[int, int, int, int]:
     )
 
 
+def _deleted(channel_count: int) -> str:
+    if not channel_count:
+        return "The topic will be deleted."
+    channels = "channel" if channel_count == 1 else counted(channel_count, "channel")
+    return f"The topic and its {channels} will be deleted."
+
+
 def _disconnected(client_count: int) -> list[str]:
     return [f"{counted(client_count, 'consumer')} will be disconnected."] if client_count else []
 
@@ -142,12 +149,12 @@ class DeleteTopic(Removal):
         return self.pose(
             f"Delete {self.name}",
             [
-                f"The topic and its {counted(len(topic.channels), 'channel')} will be deleted.",
+                _deleted(len(topic.channels)),
                 _dropped(topic.depth + depth, in_flight, deferred, quarantined),
                 *_given_up(topic),
                 *_disconnected(clients),
                 self.afterwards(topic.storage),
-                "A producer or consumer that comes again makes the topic anew, and empty.",
+                "A producer or consumer that comes back creates the topic again, empty.",
             ],
             [self.expected(topic.depth + depth + in_flight + deferred + quarantined), typed_name_field(self.name)],
             is_dangerous=True,
@@ -192,7 +199,7 @@ class DeleteChannel(_ChannelAct):
                 self._dropped(channel),
                 *_disconnected(channel.client_count),
                 "Other channels of the topic keep their copies.",
-                "A consumer that comes again makes the channel anew, and empty.",
+                "A consumer that comes back creates the channel again, empty.",
                 self.afterwards(self.topic_stats().storage),
             ],
             self.fields(channel),

@@ -146,6 +146,14 @@ def test_a_topic_is_paused_with_an_end_too(client: Client, engine: EngineRunner)
     assert answer["message"].startswith("Resumed orders: 0 messages waited at the topic itself.")
 
 
+def test_what_is_not_paused_is_not_asked_to_resume(client: Client) -> None:
+    for path in (RESUME, "/topics/orders/~unpause/"):
+        form = page(client, path)
+        assert "It is not paused: there is nothing to resume." in form
+        assert "Close</a>" in form
+        assert 'type="submit">Resume' not in form
+
+
 def live_of(pause: Pause | None, *, limit_ms: int = 0, refused: str = "") -> LiveState:
     paused = {"paused": True, "pause": pause, "resume_refused": refused}
     orders = topic("orders", channel("orders", "billing", depth=9, **paused), **paused)

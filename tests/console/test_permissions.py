@@ -77,7 +77,7 @@ def test_each_role_does_what_the_table_says_and_a_refusal_is_audited(role: Role)
                 assert answer.status_code == 403, name
                 assert answer.json() == {
                     "ok": False,
-                    "message": f"Needs the role {ACTS[name].value}; yours is {role.value}.",
+                    "message": f"This act needs the role {ACTS[name].value}; yours is {role.value}.",
                 }
     rows = AuditRow.objects.filter(phase="refused").order_by("id")
     assert [row.action for row in rows] == refused

@@ -1,5 +1,6 @@
 """The quarantine on a channel's page: its figures, its acts as forms, and what a role or a kind can't do."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def stats_of(engine: EngineRunner) -> ChannelStats:
 def message_of(client: Client, act: str, **form: str) -> str:
     message: str = client.post(f"{PAGE}~{act}/", form, headers=JSON).json()["message"]
     return message
+
+
+def test_what_a_disk_queue_can_not_search_has_its_reason_in_sight(client: Client) -> None:
+    reason = "only the log can be searched; the files of a disk queue are read once, from front to back."
+    page = client.get("/topics/files/billing/~messages/").content.decode()
+    assert re.search(rf"<p[^>]*>Topic files has storage kind diskqueue: {reason}</p>", page)
+    assert "can be searched" not in client.get(f"{PAGE}~messages/").content.decode()
 
 
 def test_the_page_shows_what_is_quarantined_and_why(client: Client) -> None:
