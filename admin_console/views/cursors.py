@@ -54,7 +54,7 @@ class _CursorAct(ActPage):
             title,
             [
                 f"This gives up {given_up(cursor.depth, self.cursor)}.",
-                f"{units.byte_count(cursor.lag_bytes)} of the log are kept for it now; what no channel needs goes.",
+                f"The log keeps {units.byte_count(cursor.lag_bytes)} for it now, and frees what no channel needs.",
                 "The topic's channels keep theirs. What was archived before stays.",
             ],
             [typed_name_field(self.name)],
@@ -91,7 +91,7 @@ class ArchiveOn(_CursorAct):
         if archive is None:
             consequences = [
                 "The log keeps every message of the topic until it is archived, besides what its channels need.",
-                "Channels and consumers notice nothing.",
+                "Its channels and their consumers go on as before.",
             ]
         else:
             to_archive = counted(archive.depth, "message")

@@ -62,7 +62,7 @@ class _PipelineAct(ActPage):
         """A sentence: when the worker takes the request up."""
         view = self.view
         if view.holder is not None:
-            return "The worker takes it up within a second or two."
+            return "The worker acts on it within a second or two."
         if view.is_switched_on:
             return "No worker runs now; one is started for it, which takes some seconds."
         return "The pipeline is switched off: it is taken up once a worker runs again."
@@ -236,7 +236,7 @@ class RunReplay(_PipelineAct):
         if channels:
             named = channels[:CHANNELS_NAMED_MAX]
             more = [f"{len(channels) - len(named)} more"] if len(channels) > len(named) else []
-            reach = f"They go to {and_list([*named, *more])}."
+            reach = f"They go to the {'channel' if len(channels) == 1 else 'channels'} {and_list([*named, *more])}."
         else:
             reach = f"{asked.target} has no channel: they stay at the topic until there is one."
         return self.pose(

@@ -116,14 +116,14 @@ class CreateToken(_TokenAct):
                 "disconnected within a second, unless the server was started with --allow-anonymous."
             )
         return self.pose(
-            "New token",
+            "Create a token",
             consequences,
             [
                 Field(
                     "token_name",
                     "Name",
                     value=form.get("token_name", "")[:NAME_LENGTH_MAX],
-                    help="of the program or team that gets it; the audit list shows it",
+                    help="Of the program or team that gets it; the audit list shows it.",
                     is_required=True,
                     length_max=NAME_LENGTH_MAX,
                 ),
@@ -137,7 +137,7 @@ class CreateToken(_TokenAct):
                     "topics",
                     "Topics",
                     value=form.get("topics", "")[:_TOPICS_LENGTH_MAX],
-                    help="such as orders.* logs; * stands for any characters; empty: all topics",
+                    help="Such as: orders.* logs, where * stands for any characters. Empty: all topics.",
                     length_max=_TOPICS_LENGTH_MAX,
                 ),
                 Field(
@@ -154,7 +154,7 @@ class CreateToken(_TokenAct):
                     ),
                 ),
             ],
-            button="Make token",
+            button="Create token",
         )
 
     def details(self) -> dict[str, Any]:
@@ -215,12 +215,12 @@ class RevokeToken(_TokenAct):
         last = (
             f"It was last used at {units.moment(token.used_ms)} UTC."
             if token.used_ms
-            else "No use of it is noted; uses are noted once a minute."
+            else "No use of it was noted yet; the server notes uses once a minute."
         )
         return self.pose(
             f"Revoke the token {token.name}",
             [
-                f"It allows to {', '.join(token.permissions)} on {', '.join(token.topics)}. {last}",
+                f"It may {', '.join(token.permissions)} on {', '.join(token.topics)}. {last}",
                 "Programs that have it are refused, and their connections end within a second. This can't be undone.",
             ],
             button=f"Revoke {token.name}",

@@ -146,6 +146,8 @@ class RestoreTrash(_TrashAct):
         back = (
             f"{counted(entry.restorable, 'message')} will come back, with their attempts and due times. What was "
             "finished stays finished."
+            if entry.restorable
+            else "It has no messages that could come back."
         )
         if is_topic and lives:
             consequence = f"Another topic is named {entry.topic} now."
@@ -161,7 +163,8 @@ class RestoreTrash(_TrashAct):
                 )
             )
         elif is_topic:
-            its = f" and its {counted(entry.channels, 'channel')}" if entry.channels else ""
+            channels = "channel" if entry.channels == 1 else counted(entry.channels, "channel")
+            its = f" and its {channels}" if entry.channels else ""
             consequence = f"The topic{its} will be there again."
         elif entry.act == "delete_channel":
             consequence = "Where it was made anew, the messages join it; what its consumers hold stays with them."
@@ -184,8 +187,8 @@ class DeleteTrash(_TrashAct):
         return self.pose(
             f"Delete {_name_of(entry)} for good",
             [
-                f"What the trash has of it, {counts}, will be deleted. This can't be undone.",
-                "What is there under that name now is not touched.",
+                f"This entry of the trash, with {counts}, will be deleted. This can't be undone.",
+                "A topic or channel that has its name now stays as it is.",
             ],
             is_dangerous=True,
         )

@@ -146,7 +146,7 @@ def _archive_with_replays(server: ServerProcess) -> str:
 def _token_made(page: Page) -> None:
     page.locator("[name=token_name]").fill(f"deploy-{time.time_ns()}")
     page.get_by_label("publish messages").check()
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_role("button", name="Create token").click()
     page.locator("#secret").wait_for()
 
 

@@ -116,6 +116,11 @@ def test_a_form_shows_the_fields_that_its_choice_needs(server: ServerProcess, op
     for choice, is_shown in (("start", (0, 0)), ("offset", (1, 0)), ("time", (0, 1))):
         dialog.get_by_label("Rewind to").select_option(choice)
         assert tuple(field.is_visible() for field in fields) == tuple(map(bool, is_shown)), choice
+    page.goto("/topics/choices/~archive-limits/")
+    for choice, are_shown in (("default", False), ("own", True), ("default", False)):
+        page.get_by_label("Limits").select_option(choice)
+        fields = page.get_by_label("Keep for, days"), page.get_by_label("Keep at most, GiB")
+        assert [field.is_visible() for field in fields] == [are_shown] * 2, choice
 
 
 def test_a_narrow_card_has_no_line_for_what_there_is_not(server: ServerProcess, open_page: OpenPage) -> None:

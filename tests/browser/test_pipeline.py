@@ -89,7 +89,7 @@ def switch_the_archive_on(page: Page) -> None:
     page.goto("/topics/orders/")
     wait_until_live(page)
     dialog = open_act(page, "Archive…")
-    expect(dialog).to_contain_text("Channels and consumers notice nothing.")
+    expect(dialog).to_contain_text("Its channels and their consumers go on as before.")
     with page.expect_navigation():
         dialog.get_by_role("button", name="Archive orders").click()
     assert message(page) == f"Switched the archive of orders on: {FIRST:,} messages to archive."
@@ -209,7 +209,7 @@ def test_a_replay_is_planned_run_at_its_rate_and_cancelled(server: ServerProcess
     assert server.topic_stats("orders")["message_count"] == PUBLISHED
 
     dialog = open_act(page, "Run…")
-    expect(dialog).to_contain_text("They go to billing and mail.")
+    expect(dialog).to_contain_text("They go to the channels billing and mail.")
     started_s = time.monotonic()
     with page.expect_navigation():
         dialog.get_by_role("button", name=f"Publish {MATCHING:,} messages to orders").click()

@@ -30,7 +30,7 @@ def test_the_secret_of_a_new_token_is_copied_with_one_button(
         page.get_by_role("button", name="Log in").click()
         page.locator("[name=token_name]").fill("deploy")
         page.get_by_label("publish messages").check()
-        page.get_by_role("button", name="Make token").click()
+        page.get_by_role("button", name="Create token").click()
         page.get_by_role("button", name="Copy the secret").click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         secret = page.locator("#secret").input_value()

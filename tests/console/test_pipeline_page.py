@@ -446,7 +446,10 @@ def test_a_plan_shows_its_price_and_is_run_or_discarded(engine: EngineRunner, br
     assert re.search(r'data-when="asked">▶ Run…', html)
     assert re.search(r'data-when="under_way" hidden>Cancel…', html)
     asked = words(shown(browser, f"{path}~run/"))
-    assert "1,200 archived messages of orders will be published to orders. They go to billing and mail." in asked
+    assert (
+        "1,200 archived messages of orders will be published to orders. They go to the channels billing and mail."
+        in asked
+    )
     assert "Publish 1,200 messages to orders" in asked
     assert "Discard the replay" in words(shown(browser, f"{path}~cancel/"))
     assert browser.post(f"{path}~run/").status_code == 302
