@@ -79,8 +79,8 @@ class Pauses:
     # Acts.
 
     def pause(self, one: Topic | Channel, outcome: Outcome, asked: PauseAsked) -> Ticket:
-        """Pause a topic or channel, or give its pause another reason or end. The outcome counts what waits and what is
-        in flight; `created` is whether it was not paused before. Raises PauseError."""
+        """Pause a topic or channel, or give its pause another reason or end. The outcome counts what waits, is in
+        flight and is deferred; `created` is whether it was not paused before. Raises PauseError."""
         now_ms = self._now_ms()
         _check(asked, now_ms)
         reason, until_ms = asked.reason, asked.until_ms
@@ -310,4 +310,4 @@ def _depth_of(one: Topic | Channel) -> int:
 def _count(one: Topic | Channel, outcome: Outcome) -> None:
     outcome.depth = _depth_of(one)
     if isinstance(one, Channel):
-        outcome.in_flight = one.in_flight_count
+        outcome.in_flight, outcome.deferred = one.in_flight_count, one.backlog.deferred_count

@@ -97,7 +97,7 @@ def _paused_topic(done: Done) -> str:
 def _paused_channel(done: Done) -> str:
     if not done.outcome.created:
         return _changed_pause(done)
-    held = message_counts(done.outcome.depth, done.outcome.in_flight, 0) or "no messages"
+    held = message_counts(done.outcome.depth, done.outcome.in_flight, done.outcome.deferred) or "no messages"
     until = paused_until(done.details)
     return f"Paused {done.name}{until}: its consumers get nothing until it is resumed. It holds {held} now."
 
