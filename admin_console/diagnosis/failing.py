@@ -49,7 +49,7 @@ def _sentences(
     return Sentences(
         f"▲ {units.share(requeued, handled)} requeued" if finished else "▲ every delivery fails",
         f"Failing: {counts}{by}; {rest}.",
-        f"{words.who(failures.most_requeued, requeued, vitals)}{words.held(vitals)} More consumers would fail in the "
-        "same way: look at the consumers' logs, or pause the channel until they work again.",
+        f"{words.who(failures.most_requeued, requeued, vitals)}{words.held(vitals, has_age=False)} More consumers "
+        "would fail in the same way: look at the consumers' logs, or pause the channel until they work again.",
         f"{counts}{by}",
     )

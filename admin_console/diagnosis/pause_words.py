@@ -71,13 +71,18 @@ def details(pause: "Pause | None", now_ms: int) -> str:
     return " ".join(sentences)
 
 
+def began(pause: "Pause | None") -> str:
+    """`The depth was 3 when the pause began.`; "" where that is not known."""
+    return f"The depth was {units.number(pause.depth)} when the pause began." if pause and pause.since_ms else ""
+
+
 def grown(pause: "Pause | None", depth: int) -> str:
-    """`The depth was 3 when it began, and is 9 more now`; "" where that is not known."""
+    """`The depth was 3 when the pause began, and is 9 more now.`; "" where that is not known."""
     if pause is None or not pause.since_ms:
         return ""
     change = depth - pause.depth
     now = f"{units.number(abs(change))} {'more' if change > 0 else 'less'} now" if change else "the same now"
-    return f"The depth was {units.number(pause.depth)} when it began, and is {now}."
+    return f"The depth was {units.number(pause.depth)} when the pause began, and is {now}."
 
 
 def ramp(one: "Ramp", now_ms: int) -> str:

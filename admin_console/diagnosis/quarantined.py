@@ -33,11 +33,14 @@ def find_full(vitals: Vitals) -> Finding | None:
 def _sentences(vitals: Vitals) -> Sentences:
     quarantine = vitals.stats.quarantine
     count = units.plural(quarantine.count, "message")
-    is_or_are = "is" if quarantine.count == 1 else "are"
+    if quarantine.count == 1:
+        is_or_are, advice = "is", "It blocks no other message. Look at why it fails, then redrive or finish it."
+    else:
+        is_or_are, advice = "are", "They block no other message. Look at why they fail, then redrive or finish them."
     why = ", ".join(f"{units.number(number)} {reason}" for reason, number in quarantine.reasons)
     return Sentences(
         f"{units.number(quarantine.count)} quarantined",
         f"{count} {is_or_are} quarantined.",
-        f"{why[:1].upper()}{why[1:]}. They block no other message. Look at why they fail, then redrive or finish them.",
+        f"{why[:1].upper()}{why[1:]}. {advice}",
         f"{count} {is_or_are} quarantined",
     )

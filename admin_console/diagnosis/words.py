@@ -23,10 +23,12 @@ def depth(vitals: Vitals) -> str:
     return f"{text}; the oldest message has been due for {units.duration(vitals.oldest_s)}"
 
 
-def held(vitals: Vitals) -> str:
-    """Sentences about depth and deferred messages, each after a space; "" when there are none."""
+def held(vitals: Vitals, *, has_age: bool = True) -> str:
+    """Sentences about depth and deferred messages, each after a space; "" when there are none. has_age: with the oldest
+    age, which begins anew with each REQ that defers."""
     stats = vitals.stats
-    text = f" {depth(vitals)}." if stats.depth else ""
+    waiting = depth(vitals) if has_age else f"The depth is {units.number(stats.depth)}"
+    text = f" {waiting}." if stats.depth else ""
     if stats.deferred_count:
         is_or_are = "is" if stats.deferred_count == 1 else "are"
         text += f" {units.plural(stats.deferred_count, 'message')} {is_or_are} deferred."
@@ -36,7 +38,7 @@ def held(vitals: Vitals) -> str:
 def growth(vitals: Vitals) -> str:
     """A sentence about the depth's growth, after a space; "" when it stays."""
     text = units.growth(vitals.growth_s)
-    return "" if text in (units.UNKNOWN, "0/s") else f" It changes by {text}."
+    return "" if text in (units.UNKNOWN, "0/s") else f" The depth changes by {text}."
 
 
 def flow(vitals: Vitals) -> str:
@@ -92,5 +94,5 @@ def who(most: "ConsumerFailures | None", total: float, vitals: Vitals) -> str:
         )
         return f"{name(one)}{where} gave {units.plural(one.count, 'message')} back with REQ{rest}."
     if most is not None and most.consumers > 1:
-        return f"{units.number(most.consumers)} consumers give messages back with REQ, none of them most."
+        return f"{units.number(most.consumers)} consumers give messages back with REQ; no single one stands out."
     return "The consumers give messages back with REQ."

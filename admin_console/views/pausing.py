@@ -87,7 +87,7 @@ class PausePage(_PauseAct):
             "Time, UTC",
             value=self.request.POST.get("until", ""),
             length_max=16,
-            help="Such as 14:30, today or tomorrow, or 2026-03-01 14:30. Only for “at the time below”.",
+            help="2026-03-01 14:30, or 14:30 for today or tomorrow. Only for “at the time below”.",
         )
 
     def details(self) -> dict[str, Any]:

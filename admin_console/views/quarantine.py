@@ -11,6 +11,7 @@ _ATTEMPTS = {
     "anew": "Count their attempts anew: they are tried as often as new messages",
     "keep": "Keep their attempts: the next failure quarantines them again",
 }
+_ATTEMPTS_OFF = {"anew": "Count their attempts anew", "keep": "Keep their attempts"}
 
 
 class SetMaxAttempts(ActPage):
@@ -48,13 +49,16 @@ class SetMaxAttempts(ActPage):
 class RedriveChannel(ActPage):
     def question(self) -> Question:
         channel = self.channel_stats()
+        is_limited = channel.quarantine.max_attempts > 0
         chosen = self.request.POST.get("attempts", "anew")
         return self.pose(
             f"Redrive {self.name}",
             [
                 f"{counted(channel.quarantined_count, 'quarantined message')} will wait again in this channel alone.",
-                "It goes on after a restart, and can be cancelled.",
-                "What fails again is quarantined again, and not redriven a second time.",
+                "The redrive goes on after a restart, and can be cancelled.",
+                "What fails again is quarantined again, and not redriven a second time."
+                if is_limited
+                else "Max attempts are off: what fails again waits again, and is not quarantined.",
             ],
             [
                 Field(
@@ -69,7 +73,10 @@ class RedriveChannel(ActPage):
                     "attempts",
                     "Attempts",
                     kind="radio",
-                    choices=tuple(Choice(value, label, value == chosen) for value, label in _ATTEMPTS.items()),
+                    choices=tuple(
+                        Choice(value, label, value == chosen)
+                        for value, label in (_ATTEMPTS if is_limited else _ATTEMPTS_OFF).items()
+                    ),
                 ),
             ],
         )

@@ -66,6 +66,14 @@ def test_a_pause_with_a_reason_and_an_end_is_on_every_page(client: Client, engin
         assert fact in text
 
 
+def test_the_form_and_the_sentence_count_what_is_deferred_too(client: Client, engine: EngineRunner) -> None:
+    engine.submit("publish", "orders", [b"later"], defer_ms=MINUTE_MS).result(30)
+    see(engine)
+    held = "It holds 6 messages (depth 5, 1 deferred) now."
+    assert held in words(page(client, PAUSE))
+    assert held in post(client, PAUSE)["message"]
+
+
 def test_the_form_changes_a_pause_that_is_there(client: Client, engine: EngineRunner) -> None:
     post(client, PAUSE, reason="bad deploy", **{"for": "15m"})
     before = billing(engine).pause
@@ -118,7 +126,7 @@ def test_a_resume_says_what_it_releases_and_may_be_slow(client: Client, engine: 
     form = words(page(client, RESUME))
     assert "It releases 5 messages" in form
     assert "1 of 1 consumer is ready (RDY 1)." in form
-    assert "The depth was 5 when it began, and is the same now." in form
+    assert "The depth was 5 when the pause began, and is the same now." in form
     answer = post(client, RESUME, ramp="5m")
     assert answer["message"].startswith("Resumed orders/billing, slowly at first, for 5m: its depth was")
     assert billing(engine).ramp is not None
@@ -175,7 +183,7 @@ def test_a_pause_that_outlives_its_time_is_a_warning() -> None:
     assert chip_and_level(late) == ("▲ paused by ada for 90m", "warning")
     finding = late.diagnoses["orders", "billing"].states[0].finding
     assert "It has no end, and lasts longer than 60m. Reason: repair." in finding.text
-    assert "The depth was 4 when it began, and is 5 more now." in finding.text
+    assert "The depth was 4 when the pause began. The depth is 9" in finding.text
     banner = topic_banner(late, "orders", Role.VIEWER)
     assert banner is not None
     assert banner.tone == "warning"

@@ -59,6 +59,7 @@ def test_a_channel_that_requeues_everything_says_so_in_figures() -> None:
     assert title(live) == "Failing: 2,400 requeued in the last minute, 100 % of them by worker-1; none was finished."
     chip = page(live).chips[0]
     assert (chip.text, chip.tone) == ("▲ every delivery fails", "danger")
+    assert "The depth is 960. More consumers would fail" in text(live), "an age that each REQ begins anew says nothing"
 
 
 def test_nothing_tells_to_add_consumers_that_would_fail_too() -> None:
@@ -93,7 +94,7 @@ def test_the_consumer_that_fails_is_named_with_its_share() -> None:
 def test_no_consumer_is_named_for_what_several_do() -> None:
     live = watched(lambda second: requeues_all(second, failures=failures(requeued=214, share=0.5)))
     assert title(live) == "Failing: 214 requeued in the last minute; none was finished."
-    assert text(live).startswith("2 consumers give messages back with REQ, none of them most.")
+    assert text(live).startswith("2 consumers give messages back with REQ; no single one stands out.")
 
 
 def test_a_failing_consumer_is_told_within_five_seconds() -> None:

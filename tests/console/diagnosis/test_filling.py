@@ -65,7 +65,7 @@ def test_a_channel_that_grows_says_when_the_disk_is_full(full_in_s: float | None
     assert (found.level, engine.level) == (level, level)
     assert found.title == engine.title == f"The disk fills: it is full in {when} if this goes on."
     assert "36.0 GiB of the disk's 100.0 GiB are free and become less by " in found.text
-    assert "It changes by +5/s" in found.text
+    assert "The depth changes by +5/s" in found.text
 
 
 def test_a_channel_that_does_not_grow_has_no_part_in_it() -> None:

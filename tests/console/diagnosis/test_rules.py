@@ -312,6 +312,13 @@ def test_a_consumer_that_requeues_and_one_that_times_out_are_both_linked() -> No
     assert poison.find(vitals(**DRAINS, **alone(9, 10))).message_id == "ab" * 8
 
 
+def test_one_quarantined_message_is_no_they() -> None:
+    one = QuarantineStats(0, 1, 40, 1, reasons=(("by an operator", 1),))
+    finding = quarantined.find(vitals(**DRAINS, quarantined_count=1, quarantine=one))
+    assert finding is not None
+    assert finding.text.startswith("1 by an operator. It blocks no other message. Look at why it fails")
+
+
 def test_a_nameless_consumer_is_named_by_its_address() -> None:
     nameless = failures(requeued=50).most_requeued
     assert nameless is not None
