@@ -63,7 +63,8 @@ def _act_of(number: int | None, entry: Entry | None) -> FileAct:
 
 
 def _sentence(entry: Entry) -> str:
-    outcome = Outcome()
+    # A line of a version that did not write `created` stands for an act that changed something, as nearly all did.
+    outcome = Outcome(created=entry.created is not False)
     for name in COUNT_NAMES & entry.counts.keys():
         setattr(outcome, name, entry.counts[name])
     try:

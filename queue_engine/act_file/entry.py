@@ -10,6 +10,7 @@
                action, topic, channel, address, via, actor: as in `ActRecord`; actor is the token's name
                error: why it was refused or failed; "" when it was done
                counts: what it did, by the names of `Outcome`'s fields; those that are 0 are left out
+               created: whether it made what was not there before; left out where nothing was done
                details: further facts, such as the reason of a pause
                times: how many acts the line stands for; left out for one
 
@@ -45,6 +46,7 @@ class Entry:
     actor: str = ""
     error: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    created: bool | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     times: int = 1
 
@@ -69,6 +71,7 @@ def entry_of(record: ActRecord, at_ms: int, *, is_intent: bool = False) -> Entry
         actor=record.actor,
         error=record.error[:_TEXT_LENGTH_MAX],
         counts={} if outcome is None else {name: n for name in _COUNTS if (n := getattr(outcome, name))},
+        created=None if outcome is None else outcome.created,
         details={
             name: value if isinstance(value, int | float | bool) else str(value)[:_TEXT_LENGTH_MAX]
             for name, value in list(record.details.items())[:_DETAILS_MAX]
@@ -80,6 +83,8 @@ def encode_entry(number: int, entry: Entry) -> bytes:
     content = {"n": number, **asdict(entry)}
     if entry.times == 1:
         del content["times"]
+    if entry.created is None:
+        del content["created"]
     line = orjson.dumps(content)
     return b"%08x %s\n" % (crc32c(line), line)
 

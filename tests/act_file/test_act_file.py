@@ -238,6 +238,15 @@ def test_a_stop_writes_each_line_once(tmp_path: Path) -> None:
     assert numbers(tmp_path) == [4, 3, 2, 1]
 
 
+def test_a_line_says_whether_the_act_created_anything() -> None:
+    for created in (True, False):
+        made = entry_of(ActRecord("create_topic", "t", "", "a", "", Outcome(created=created)), 1)
+        assert decode_entry(encode_entry(1, made)[:-1]) == (1, made)
+        assert made.created is created
+    refused = entry_of(ActRecord("create_topic", "t", "", "a", "no", None), 1)
+    assert b"created" not in encode_entry(1, refused)
+
+
 def test_long_texts_are_cut() -> None:
     long = ActRecord("x" * 900, "t", "c", "a", "e" * 9_000, None, details={"reason": "r" * 900, "n": 5})
     made = entry_of(long, 1)

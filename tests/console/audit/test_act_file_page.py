@@ -14,6 +14,20 @@ from tests.support.pages.console import client_of, make_user
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.parametrize(
+    ("created", "sentence"),
+    [(True, "Created orders."), (None, "Created orders."), (False, "orders was there already; nothing was changed.")],
+)
+def test_a_topic_that_was_created_is_not_said_to_have_been_there(
+    created: bool | None, sentence: str, tmp_path: Path, settings: Any
+) -> None:
+    settings.DATA_PATH = tmp_path
+    file = ActFile(str(tmp_path), Files())
+    file.append([Entry(1, "result", "a", "create_topic", "orders", "", "192.0.2.1:5", created=created)])
+    file.close()
+    assert sentence in client_of(make_user()).get("/audit/?from=file").content.decode()
+
+
 def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: Any) -> None:
     settings.DATA_PATH = tmp_path
     client = client_of(make_user())
