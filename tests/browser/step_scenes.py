@@ -145,7 +145,7 @@ def _resumed_slowly(page: Page) -> None:
     if page.locator("[data-chips]").get_by_text("resuming slowly").is_visible():
         return  # in the other width; what the banner says is by then that no consumer is connected
     dialog = open_act(page, "Resume…")
-    dialog.locator("[name=ramp]").select_option("15m")
+    dialog.locator("[name=ramp]").select_option("15m")  # the other width comes a minute later
     with page.expect_navigation():
         dialog.locator("button[type=submit]").click()
 
