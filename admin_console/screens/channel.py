@@ -121,7 +121,7 @@ def parts(
 def _subtitle(stats: "ChannelStats") -> str:
     memory = stats.depth - stats.backend_depth
     return (
-        f"{units.number(memory)} memory + {units.number(stats.backend_depth)} disk · "
+        f"{units.number(memory)} in memory, {units.number(stats.backend_depth)} on disk · "
         f"{units.byte_count(stats.disk_bytes)} kept on disk · "
         f"{units.plural(stats.message_count, 'message')}, {units.number(stats.finish_count)} finished since start"
         + (f" · {units.number(stats.dropped_count)} dropped for want of room" if stats.dropped_count else "")

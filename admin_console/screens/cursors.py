@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ARCHIVE = "archive"
 
 _COLUMNS = (
-    Column("name", "Cursor", "text"),
+    Column("name", "Cursor", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth"),
     Column("kept", "Kept in the log"),

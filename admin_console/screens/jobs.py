@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 JOBS = ("archive", "housekeeping", "rollup", "compact")
 
 _JOB_COLUMNS = (
-    Column("name", "Job", "text"),
+    Column("name", "Job", "name"),
     Column("state", "State", "state"),
     Column("progress", "Progress", "progress"),
     Column("lag", "Behind"),
-    Column("rate", "Rows"),
+    Column("rate", "Rate"),
     Column("error", "Last error", "text"),
     Column("action", "Act", "action"),
 )
@@ -168,7 +168,7 @@ def housekeeping_table(view: "PipelineView") -> Table:
     looked = view.housekeeping.looked_ms
     empty = Empty(
         "Nothing to tidy yet",
-        f"Housekeeping looked at every table at {units.moment(looked)} UTC, and nothing was to be done."
+        f"Housekeeping looked at every table at {units.moment(looked)} UTC and found nothing to do."
         if looked
         else "Housekeeping merges small files of the archive, and removes what is beyond a topic's limits. It has not "
         "run yet.",

@@ -49,7 +49,7 @@ _REPLAY_COLUMNS = (
     Column("state", "State", "state"),
     Column("what", "From, to", "text"),
     Column("progress", "Published", "progress"),
-    Column("rate", "Rows"),
+    Column("rate", "Rate"),
     Column("error", "Last error", "text"),
     Column("action", "Act", "action"),
 )

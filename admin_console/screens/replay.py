@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PROGRESS_COLUMNS = (
     Column("state", "State", "state"),
     Column("progress", "Published", "progress"),
-    Column("rate", "Rows"),
+    Column("rate", "Rate"),
     Column("left", "Left"),
     Column("error", "Last error", "text"),
 )
@@ -96,12 +96,12 @@ def _stats(replay: "ReplayView") -> tuple[Stat, ...]:
             Cell(units.number(planned.count), units.exact(planned.count)) if planned else unknown,
             Cell("that match"),
         ),
-        Stat("files", "Files", Cell(units.number(planned.file_count)) if planned else unknown, Cell("to be read")),
+        Stat("files", "Files", Cell(units.number(planned.file_count)) if planned else unknown, Cell("of the archive")),
         Stat(
             "receivers",
             "Receivers",
             Cell(units.number(len(planned.channels))) if planned else unknown,
-            Cell("channels of the target"),
+            Cell("channel of the target" if planned and len(planned.channels) == 1 else "channels of the target"),
         ),
         Stat("done", "Published", Cell(units.number(run.done), units.exact(run.done)) if run else unknown),
         Stat(
@@ -166,4 +166,4 @@ def _channel_table(replay: "ReplayView") -> Table:
         if replay.planned
         else "Known when the replay is planned."
     )
-    return Table.build("receivers", "Channels that will receive them", _CHANNEL_COLUMNS, rows, Empty("", text))
+    return Table.build("receivers", "Channels that receive them", _CHANNEL_COLUMNS, rows, Empty("", text))
