@@ -63,7 +63,7 @@ class MessageAct(ActPage):
         what = counted(len(wanted), "message") if wanted else "messages"
         reason = place.why_not(self.action)
         return self.pose(
-            f"{one.verb.removesuffix(' now')} {what} of {self.name}",
+            self._title(one.verb.removesuffix(" now"), f"{what} of {self.name}"),
             [f"Not possible: {reason}."] if reason else one.consequences,
             [
                 Field(
@@ -73,11 +73,15 @@ class MessageAct(ActPage):
                     value="\n".join(wanted),
                     help=f"Ids or offsets, a line each; {SELECTED_MAX:,} at most.",
                     is_required=True,
+                    rows=min(max(len(wanted), 2), 6),
                 ),
                 *self.more_fields(),
             ],
             is_dangerous=one.asks,
         )
+
+    def _title(self, verb: str, what: str) -> str:
+        return f"{verb} {what}"
 
     def more_fields(self) -> list[Field]:
         return []
@@ -165,6 +169,9 @@ class PublishAgain(MessageAct):
         if "to" not in request.POST and not wants_json(request):
             return ask(request, self.question(), next_url=next_page(request))
         return super().post(request, **kwargs)
+
+    def _title(self, verb: str, what: str) -> str:
+        return f"Publish {what} again"
 
     def more_fields(self) -> list[Field]:
         return [

@@ -231,6 +231,7 @@ class ActPage(View):
         fields: Iterable[Field] = (),
         *,
         button: str = "",
+        dismiss: str = "Cancel",
         is_dangerous: bool = False,
     ) -> Question:
         """A question of this act; its last field is the reason. button: its label, where it is not `title`."""
@@ -239,6 +240,7 @@ class ActPage(View):
             button=button or title,
             post_url=self.url,
             cancel_url=self.page_url,
+            dismiss=dismiss,
             consequences=list(consequences),
             fields=[*fields, reason_field(self.request.POST.get("reason", ""))],
             is_dangerous=is_dangerous,

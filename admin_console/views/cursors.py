@@ -50,12 +50,18 @@ class _CursorAct(ActPage):
     def ending(self, title: str, button: str) -> Question:
         """The question before the cursor is deleted."""
         cursor = self.cursor_stats()
+        lost = (
+            f"This gives up {given_up(cursor.depth, self.cursor)}."
+            if cursor.depth
+            else "Nothing is lost: it has passed every message."
+        )
+        kept = f"The log keeps {units.byte_count(cursor.lag_bytes)} for it now, and frees what no channel needs."
         return self.pose(
             title,
             [
-                f"This gives up {given_up(cursor.depth, self.cursor)}.",
-                f"The log keeps {units.byte_count(cursor.lag_bytes)} for it now, and frees what no channel needs.",
-                "The topic's channels keep theirs. What was archived before stays.",
+                lost,
+                *([kept] if cursor.lag_bytes else []),
+                "The topic's channels keep their messages. What was archived before stays.",
             ],
             [typed_name_field(self.name)],
             button=button,
@@ -79,7 +85,7 @@ class ArchiveOff(DeleteCursor):
     cursor = ARCHIVE
 
     def question(self) -> Question:
-        return self.ending(f"Switch the archive of {self.topic} off", f"Stop archiving {self.topic}")
+        return self.ending(f"Stop archiving {self.topic}", f"Stop archiving {self.topic}")
 
 
 class ArchiveOn(_CursorAct):
@@ -98,7 +104,7 @@ class ArchiveOn(_CursorAct):
             consequences = [f"It is on already, with {to_archive} still to be archived; nothing will change."]
         chosen = self.request.POST.get("start", "start")
         return self.pose(
-            f"Switch the archive of {self.topic} on",
+            f"Archive {self.topic}",
             consequences,
             [
                 Field(
@@ -108,7 +114,6 @@ class ArchiveOn(_CursorAct):
                     choices=tuple(Choice(value, label, value == chosen) for value, label in _STARTS.items()),
                 )
             ],
-            button=f"Archive {self.topic}",
         )
 
     def details(self) -> dict[str, Any]:

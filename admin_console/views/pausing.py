@@ -52,9 +52,9 @@ class PausePage(_PauseAct):
 
     def _about(self, one: TopicStats | ChannelStats) -> list[str]:
         if isinstance(one, TopicStats):
-            channels = counted(len(one.channels), "channel")
+            channels = f"none of its {len(one.channels):,} channels" if len(one.channels) > 1 else "no channel"
             return [
-                f"New messages will stay at the topic and reach none of its {channels} until it is resumed.",
+                f"New messages will stay at the topic and reach {channels} until it is resumed.",
                 "Its channels go on delivering what they have.",
             ]
         held = message_counts(one.depth, one.in_flight_count, one.deferred_count)

@@ -62,10 +62,10 @@ class _PipelineAct(ActPage):
         """A sentence: when the worker takes the request up."""
         view = self.view
         if view.holder is not None:
-            return "The worker acts on it within a second or two."
+            return "The worker does this within a second or two."
         if view.is_switched_on:
             return "No worker runs now; one is started for it, which takes some seconds."
-        return "The pipeline is switched off: it is taken up once a worker runs again."
+        return "The pipeline is switched off: this is done once a worker runs again."
 
     def replay(self) -> ReplayView:
         """The replay as it is now. Raises NotThereError."""
@@ -236,7 +236,8 @@ class RunReplay(_PipelineAct):
         if channels:
             named = channels[:CHANNELS_NAMED_MAX]
             more = [f"{len(channels) - len(named)} more"] if len(channels) > len(named) else []
-            reach = f"They go to the {'channel' if len(channels) == 1 else 'channels'} {and_list([*named, *more])}."
+            noun = "channel" if len(channels) == 1 else "channels"
+            reach = f"They go to the {noun} {and_list([*named, *more])}."
         else:
             reach = f"{asked.target} has no channel: they stay at the topic until there is one."
         return self.pose(
@@ -264,14 +265,15 @@ class CancelReplay(_PipelineAct):
     def question(self) -> Question:
         replay = self.replay()
         if replay.run_job is None:
-            title, consequences = "Discard", ["Nothing of it was published. It can't be taken up again."]
+            title, consequences = "Discard", ["It has published nothing. It can't be run afterwards."]
         else:
             done = counted(replay.run_job.done, "message")
-            title, consequences = "Cancel", [f"{done} published so far stay published. It can't be taken up again."]
+            title, consequences = "Cancel", [f"{done} published so far stay published. It can't go on afterwards."]
         return self.pose(
             f"{title} the replay {self.replay_id}",
             [*consequences, self.when()],
             button=f"{title} the replay",
+            dismiss="Go back",
             is_dangerous=True,
         )
 

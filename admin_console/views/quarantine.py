@@ -22,9 +22,9 @@ class SetMaxAttempts(ActPage):
             f"Set max attempts of {self.name}",
             [
                 f"It is {now:,} now." if now else "It is off now.",
-                "A message that comes back after so many deliveries is quarantined, and blocks no other.",
+                "A message that comes back after this many deliveries is quarantined, and blocks no other.",
                 "It comes back when it is requeued, times out, or its consumer's connection is lost.",
-                "What client libraries finish by themselves after their own number of attempts never comes back.",
+                "A client library that gives up after its own number of attempts finishes the message: it is lost.",
             ],
             [
                 Field(
@@ -96,8 +96,13 @@ class CancelRedrive(ActPage):
         left = state.left if state is not None and not state.ended else 0
         return self.pose(
             f"Cancel the redrive of {self.name}",
-            [f"{counted(left, 'message')} that it has not come to will stay quarantined. The others wait already."],
+            [
+                f"{counted(left, 'message')} not redriven yet will stay quarantined. The others wait already."
+                if left
+                else "No redrive is under way: cancelling changes nothing."
+            ],
             button="Cancel the redrive",
+            dismiss="Go back",
         )
 
 

@@ -19,7 +19,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing to fill in. kind: text, area, hidden, or radio, checks or select, which have `choices`."""
+    """One thing to fill in. kind: text, area (of so many `rows`), hidden, or radio, checks or select, which have
+    `choices`."""
 
     name: str
     label: str
@@ -29,12 +30,13 @@ class Field:
     is_required: bool = False
     length_max: int = 200
     choices: tuple[Choice, ...] = ()
+    rows: int = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """Title and button name verb and object; `consequences` are sentences with counts. button: "" where the act can't
-    be done now, which they say.
+    be done now, which they say. dismiss: the label beside it, where the act itself is to cancel.
 
     selected: the names that an act on several is about, and `rows` a line on each.
     """
@@ -43,6 +45,7 @@ class Question:
     button: str
     post_url: str
     cancel_url: str
+    dismiss: str = "Cancel"
     consequences: list[str] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
     is_dangerous: bool = False

@@ -73,7 +73,7 @@ class RewindChannel(ActPage):
         return self.pose(
             f"Rewind {self.name}",
             [
-                f"The channel has a depth of {depth:,} now. Going back repeats messages; going on skips them.",
+                f"The channel has a depth of {depth:,} now. Going back repeats messages; going forward skips them.",
                 _IN_FLIGHT,
                 "The preview shows what will happen. Nothing is done before you confirm it.",
             ],

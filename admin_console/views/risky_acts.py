@@ -102,8 +102,8 @@ class EmptyTopic(Removal):
         return self.pose(
             f"Empty {self.name}",
             [
-                f"Emptying a topic drops only what is at the topic itself: {counted(topic.depth, 'message')}.",
-                f"What its {counted(len(topic.channels), 'channel')} already took stays there unless you choose so.",
+                "Messages at the topic itself have reached none of its channels yet.",
+                "What is in a channel stays there, unless you drop that too.",
                 self.afterwards(topic.storage),
             ],
             [
@@ -219,6 +219,7 @@ class RequeueChannel(ActPage):
         client_key, message_id = asked.get("client", ""), asked.get("message", "")
         scope = asked.get("scope") or ("message" if message_id else "client" if client_key else "all")
         clients = channel.clients or ()
+        in_flight = f"{counted(channel.in_flight_count, 'message')} {'is' if channel.in_flight_count == 1 else 'are'}"
         scopes = [Choice("all", f"All {counted(channel.in_flight_count, 'message')} in flight", scope == "all")]
         fields = []
         if clients:
@@ -238,7 +239,7 @@ class RequeueChannel(ActPage):
         return self.pose(
             f"Requeue {self.name}",
             [
-                f"{counted(channel.in_flight_count, 'message')} in flight now. What you choose goes back to the queue."
+                f"{in_flight} in flight now. What you choose goes back to the queue."
                 if channel.in_flight_count
                 else "Nothing is in flight now.",
                 "A requeued message may be processed twice: its consumer may still be at work on it.",

@@ -16,8 +16,10 @@ from admin_console.gateway.sentences import counted
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
-_NAME_HELP = f"1 to {NAME_LENGTH_MAX} of letters, digits and . _ -; #ephemeral behind it: gone with its last consumer."
-
+_NAME_HELP = (
+    f"1 to {NAME_LENGTH_MAX} letters, digits, dots, underscores and hyphens. A name that ends in #ephemeral: deleted "
+    "with its last consumer."
+)
 
 _STORAGE_KINDS = {
     "log": "log: kept on disk once for all channels, survives a killed process",
@@ -49,9 +51,9 @@ class CreateTopic(ActPage):
                 Field(
                     "storage",
                     "Storage",
-                    kind="select",
+                    kind="radio",
                     choices=tuple(Choice(kind, label, kind == chosen) for kind, label in _STORAGE_KINDS.items()),
-                    help="It keeps its storage for good. What is #ephemeral is kept in memory alone.",
+                    help="A topic keeps its storage for good. One that ends in #ephemeral is kept in memory alone.",
                 ),
             ],
         )
@@ -78,7 +80,7 @@ class CreateChannel(ActPage):
             button="Create channel",
             post_url=self.url,
             cancel_url=reverse("topic", args=(self.topic,)),
-            consequences=[takes_over, "It keeps its messages until a consumer takes them."],
+            consequences=[takes_over, "It keeps each message until a consumer finishes it."],
             fields=[
                 Field("channel", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX)
             ],
@@ -109,7 +111,7 @@ class Publish(ActPage):
                     "Body",
                     kind="area",
                     value=self.request.POST.get("body", ""),
-                    help=f"Sent as UTF-8, with plain line ends; 1 to {node.max_msg_size:,} bytes.",
+                    help=f"Sent as UTF-8, with LF as line ends; 1 to {node.max_msg_size:,} bytes.",
                     is_required=True,
                 ),
                 Field(
@@ -177,7 +179,7 @@ class Retry(ActPage):
             [
                 *(reasons or ["Nothing stops it now: trying again changes nothing."]),
                 *([effect] if one.fenced else []),
-                "Should it fail again it stops again, with the new reason; nothing is lost by that.",
+                *(["If it fails again, it stops again with the new reason. Nothing is lost."] if reasons else []),
             ],
         )
 
@@ -188,5 +190,4 @@ class ReleaseDeferred(ActPage):
         return self.pose(
             f"Release deferred messages of {self.name}",
             [f"{counted(channel.deferred_count, 'deferred message')} will be due now."],
-            button=f"Release deferred of {self.name}",
         )

@@ -64,7 +64,7 @@ def trash_page(request: CheckedRequest) -> HttpResponse:
         "size": units.byte_count(page.bytes),
         "size_bytes": page.bytes,
         "costs_nothing": COSTS_NOTHING,
-        "has_free": not all(entry.bytes for entry in page.entries),
+        "has_free": any(entry.restorable and not entry.bytes for entry in page.entries),
         "is_empty": not page.count,
         "page_words": f"{_entries(len(page.entries))} of {page.count:,}",
         "older_url": _page_url((last.at_ms, last.id)) if last and page.has_older else "",

@@ -262,7 +262,7 @@ def test_requeue_all_one_clients_and_one_message(server: ServerProcess, open_pag
         assert ann.read_error().startswith("E_FIN_FAILED")
 
         dialog = open_act(page, "Requeue in flight…")
-        expect(dialog).to_contain_text("1 message in flight now.")
+        expect(dialog).to_contain_text("1 message is in flight now.")
         confirm(dialog, "Requeue weir/crew")
         assert message(page) == "Requeued 1 message of weir/crew."
         wait_for_figure(page, "in_flight", "0")
@@ -309,7 +309,7 @@ def test_release_deferred(server: ServerProcess, open_page: OpenPage) -> None:
     wait_for_figure(page, "deferred", "1")
     dialog = open_act(page, "Release deferred…")
     expect(dialog).to_contain_text("1 deferred message will be due now.")
-    confirm(dialog, "Release deferred of later/now")
+    confirm(dialog, "Release deferred messages of later/now")
     assert message(page) == "Released 1 deferred message of later/now."
     assert (figure(page, "deferred"), figure(page, "depth")) == ("0", "1")
     expect_audited(page, "later/now", "release deferred", "Released 1 deferred message of later/now.")

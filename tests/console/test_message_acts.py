@@ -129,6 +129,8 @@ def test_publishing_again_asks_where_to_and_is_audited_with_source_and_target(
     text = asked.content.decode()
     assert asked.status_code == 200
     assert f"{first}\n{second}</textarea>" in text
+    assert "Publish 2 messages of orders/billing again" in text
+    assert 'rows="2"' in text, "as many as it holds"
     assert 'name="to" value="orders"' in text
     assert stats(engine, "elsewhere")[0] == 0
     page = act(client, "publish-again", f"{first}\n{second}", to="elsewhere")

@@ -142,6 +142,9 @@ def test_a_resume_says_what_it_releases_and_may_be_slow(client: Client, engine: 
 
 
 def test_a_topic_is_paused_with_an_end_too(client: Client, engine: EngineRunner) -> None:
+    assert "New messages will stay at the topic and reach no channel until it is resumed." in words(
+        page(client, "/topics/orders/~pause/")
+    )
     assert post(client, "/topics/orders/~pause/", reason="repair", **{"for": "1h"})["ok"]
     found = topic_stats(engine)
     assert found is not None

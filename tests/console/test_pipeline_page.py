@@ -329,7 +329,7 @@ def test_stop_and_start_leave_requests_and_are_audited(engine: EngineRunner, bro
     see(engine)
     question = words(shown(browser, "/pipeline/jobs/archive/~stop/"))
     assert "Nothing is archived until it is started again" in question
-    assert "The pipeline is switched off: it is taken up once a worker runs again." in question
+    assert "The pipeline is switched off: this is done once a worker runs again." in question
     answer = browser.post("/pipeline/jobs/archive/~stop/", {"reason": "disk"})
     assert (answer.status_code, answer["Location"]) == (302, "/pipeline/")
     assert "Asked to stop archive." in words(shown(browser))

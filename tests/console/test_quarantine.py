@@ -89,12 +89,19 @@ def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_ro
     sentence = "Set max attempts of orders/billing to 5: what fails so often is quarantined."
     assert message_of(client, "max-attempts", max_attempts="5") == sentence
     assert stats_of(engine).quarantine.max_attempts == 5
+    assert (
+        "No redrive is under way: cancelling changes nothing." in client.get(f"{PAGE}~cancel-redrive/").content.decode()
+    )
     question = client.get(f"{PAGE}~redrive/").content.decode()
     assert "3 quarantined messages will wait again in this channel alone." in question
     assert "What fails again is quarantined again, and not redriven a second time." in question
     assert message_of(client, "redrive", rate="1") == "Redriving 3 messages of orders/billing at 1 message/s."
     page = client.get(PAGE).content.decode()
     assert "under way: " in page
+    question = client.get(f"{PAGE}~cancel-redrive/").content.decode()
+    assert " not redriven yet will stay quarantined." in question
+    assert question.count(">Cancel<") == 0, "beside Cancel the redrive it would say the opposite"
+    assert ">Go back<" in question
     assert message_of(client, "cancel-redrive").startswith("Cancelled the redrive of orders/billing: ")
     assert "cancelled: " in client.get(PAGE).content.decode()
     actions = list(AuditRow.objects.order_by("id").values_list("action", flat=True).distinct())

@@ -42,7 +42,7 @@ def secret_in(page: str) -> str:
 def test_a_token_is_made_used_and_revoked(client: Client, engine: EngineRunner, tmp_path: Path) -> None:
     page = client.get("/tokens/").content.decode()
     assert "No tokens" in page
-    assert "programs need none" in page
+    assert "no program needs one" in page
     assert "It is the first one" in client.get("/tokens/~create/").content.decode()
     answer = client.post("/tokens/~create/", FORM)
     assert answer.status_code == 200
