@@ -49,7 +49,7 @@ class SetArchiveLimits(ActPage):
                     kind="select",
                     choices=(
                         Choice(_DEFAULT, f"as of all topics: {worded(usual)}", chosen == _DEFAULT),
-                        Choice(_OWN, "of this topic, below", chosen == _OWN),
+                        Choice(_OWN, "of this topic", chosen == _OWN),
                     ),
                 ),
                 Field(
