@@ -9,6 +9,7 @@ from queue_engine.commit_log.checkpoint import CHECKPOINT_NAME, tell_first_posit
 from queue_engine.commit_log.commit_log import CommitLog
 from queue_engine.commit_log.segment import SegmentInfo
 from queue_engine.disk.background_job import BackgroundJob
+from queue_engine.log_store.clock_file import ClockFile
 from queue_engine.log_store.held_segments import HeldSegments
 from queue_engine.log_store.hole_punching import HolePuncher
 from queue_engine.log_store.log_files import LogFiles
@@ -41,7 +42,9 @@ class LogRetention:
         self._topics = topics
         self._retention_ns = settings.retention_ms * NS_PER_MS
         self._retention_bytes = settings.retention_bytes
-        self._time = TrustedTime(self._clock, log.last_time_ns // NS_PER_MS, leap_ms=LEAP_MS)
+        self._clock_file = ClockFile(log_files.directory, log_files.files, log_files.worker)
+        known_ms, leapt_ms = self._clock_file.read()
+        self._time = TrustedTime(self._clock, known_ms or log.last_time_ns // NS_PER_MS, leapt_ms, leap_ms=LEAP_MS)
         self.is_frozen = False  # a backup copies segments: no holes are punched
         self._puncher = HolePuncher(log_files, topics)
 
@@ -57,7 +60,10 @@ class LogRetention:
     def _look_at_the_clock(self) -> None:
         """What goes by its age does not come back."""
         ahead_ms = self._time.look()
-        if ahead_ms and self._retention_ns:
+        if not self._retention_ns:
+            return
+        self._clock_file.keep(self._time)
+        if ahead_ms:
             logger.warning(
                 "the clock is %.1f hours ahead of where it was: the log removes nothing by its age for %d minutes; "
                 "if it is wrong, mend it",

@@ -2,7 +2,8 @@
 
 The clock is compared with what it said at the last look, plus the time that really passed, as far as this process has
 seen it. Ahead of that by more than `leap_ms` it may be wrong, as after a start without network time; or the server was
-off for long. Nothing tells these apart but time: a clock that still says so HOLD_MS later is believed.
+off for long. Nothing tells these apart but time: a clock that still says so HOLD_MS later is believed. HOLD_MS is time
+that really passed, too: a clock that leaps again has said nothing yet.
 """
 
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
@@ -24,16 +25,31 @@ class TrustedTime:
         self._clock = clock
         self._leap_ms = leap_ms
         self._known_ns = clock.monotonic_ns()
+        # Of the monotonic clock when the wall clock said leapt_ms; None: an earlier process saw that.
+        self._leapt_ns: int | None = None
 
     def look(self) -> int:
         """Compare the clock. Returns how many ms it is ahead when this look is the first to find so, otherwise 0."""
         now_ms, now_ns = self._clock.time_ns() // NS_PER_MS, self._clock.monotonic_ns()
         ahead_ms = now_ms - self.known_ms - (now_ns - self._known_ns) // NS_PER_MS if self.known_ms else 0
         if ahead_ms > self._leap_ms:
-            if not 0 < self.leapt_ms <= now_ms:
-                self.leapt_ms = now_ms
+            if not self.leapt_ms or not self._goes_on(now_ms, now_ns):
+                self.leapt_ms, self._leapt_ns = now_ms, now_ns
                 return ahead_ms
-            if now_ms - self.leapt_ms < HOLD_MS:
+            if self._held_ms(now_ms, now_ns) < HOLD_MS:
                 return 0
-        self.known_ms, self._known_ns, self.leapt_ms = now_ms, now_ns, 0
+        self.known_ms, self._known_ns, self.leapt_ms, self._leapt_ns = now_ms, now_ns, 0, None
         return 0
+
+    def _held_ms(self, now_ms: int, now_ns: int) -> int:
+        """How long the clock has been so far ahead."""
+        if self._leapt_ns is None:
+            # No other clock has counted while no process ran.
+            self._leapt_ns = now_ns - (now_ms - self.leapt_ms) * NS_PER_MS
+        return (now_ns - self._leapt_ns) // NS_PER_MS
+
+    def _goes_on(self, now_ms: int, now_ns: int) -> bool:
+        """Whether the clock has gone on as time did since it said leapt_ms."""
+        since_ms = now_ms - self.leapt_ms
+        passed_ms = 0 if self._leapt_ns is None else self._held_ms(now_ms, now_ns)
+        return since_ms >= 0 and since_ms - passed_ms <= self._leap_ms

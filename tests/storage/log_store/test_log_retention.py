@@ -102,6 +102,84 @@ def test_a_clock_far_ahead_removes_nothing_by_its_age_until_it_has_said_so_for_a
     assert bench.topic.oldest_offset > 0
 
 
+HOUR_MS = 3_600_000
+
+
+class Ahead:
+    """A log whose messages are all finished and younger than its retention, and whose clock then leaps by two days."""
+
+    def __init__(self, path: Path) -> None:
+        self.bench = Bench(path, segment_bytes=4_096, retention_ms=100_000_000)
+        channel = self.bench.topic.open_channel("c", 7)
+        for number in range(50):
+            self.bench.publish(b"%d" % number * 100)
+        list(everything(channel))
+        assert self.tick() == 0
+        self.leap(48 * HOUR_MS)
+        assert self.tick() == 0
+
+    def leap(self, ms: int) -> None:
+        self.bench.clock.set_back(ms=-ms)
+
+    def tick(self, *, after_ms: int = 0) -> int:
+        """Returns the oldest offset that there is then."""
+        self.bench.clock.advance(ms=after_ms)
+        self.bench.log.retention.tick(self.bench.clock.monotonic_ns())
+        return self.bench.topic.oldest_offset
+
+
+def test_a_clock_far_ahead_is_not_believed_after_a_restart_though_messages_have_its_time(tmp_path: Path) -> None:
+    ahead = Ahead(tmp_path)
+    ahead.bench.publish(b"published while the clock is ahead")
+    for _ in range(3):
+        ahead.bench.restart({7: 0})
+        assert ahead.tick(after_ms=10 * 60_000) == 0
+    assert ahead.tick(after_ms=30 * 60_000 - 1) == 0
+    assert ahead.tick(after_ms=1) > 0
+    assert not (tmp_path / "log" / "clock.json").exists()
+
+
+def test_a_clock_that_is_set_right_again_is_believed_after_a_restart(tmp_path: Path) -> None:
+    ahead = Ahead(tmp_path)
+    ahead.bench.restart({7: 0})
+    ahead.leap(-48 * HOUR_MS)
+    assert ahead.tick() == 0
+    assert not (tmp_path / "log" / "clock.json").exists()
+    # As old as the retention says, by a clock that is right.
+    for _ in range(27):
+        assert ahead.tick(after_ms=HOUR_MS) == 0
+    assert ahead.tick(after_ms=HOUR_MS) > 0
+
+
+@pytest.mark.parametrize("leaps_ms", [[2 * HOUR_MS], [HOUR_MS - 120_000] * 4])
+def test_a_clock_that_leaps_again_has_not_said_so_for_an_hour(tmp_path: Path, leaps_ms: list[int]) -> None:
+    ahead = Ahead(tmp_path)
+    for ms in leaps_ms:
+        ahead.leap(ms)
+        assert ahead.tick(after_ms=60_000) == 0
+    assert ahead.tick(after_ms=HOUR_MS) > 0
+
+
+def test_a_file_about_the_clock_that_is_damaged_is_not_believed_and_stops_nothing(tmp_path: Path) -> None:
+    ahead = Ahead(tmp_path)
+    path = tmp_path / "log" / "clock.json"
+    path.write_bytes(path.read_bytes()[:-9] + b"00000000\n")
+    ahead.bench.restart({7: 0})
+    assert ahead.tick() == 0, "the newest record is two days old by this clock"
+    assert ahead.tick(after_ms=HOUR_MS) > 0
+
+
+def test_a_disk_that_refuses_the_file_about_the_clock_is_asked_again(tmp_path: Path) -> None:
+    ahead = Ahead(tmp_path)
+    (tmp_path / "log" / "clock.json").unlink()
+    ahead.leap(2 * HOUR_MS)
+    ahead.bench.files.fail("rename", errno.ENOSPC, count=1)
+    assert ahead.tick() == 0
+    assert not (tmp_path / "log" / "clock.json").exists()
+    assert ahead.tick() == 0
+    assert (tmp_path / "log" / "clock.json").exists()
+
+
 def test_what_is_finished_is_kept_until_it_is_too_much(tmp_path: Path) -> None:
     bench = Bench(tmp_path, segment_bytes=4_096, retention_bytes=10_000)
     channel = bench.topic.open_channel("c", 7)
