@@ -76,15 +76,13 @@ class Housekeeping:
         limits = read_limits(self._lake_path)
         report = self._report()
         self._time = self._time or TrustedTime(self._context.clock, report.trusted_ms, report.leapt_ms)
-        ahead_ms = self._time.look()
         vacuumed_ms = dict(report.vacuumed_ms or {})
         # Directories of other programs are left alone.
         topics = [one for one in self._tables.storage.directories(ARCHIVE) if is_valid_name(one)]
         run = HousekeepingRun(at_ms=started_ms, tables=len(topics))
+        self._look_at_the_clock(run)
         if not self._may_keep():
             return run
-        if ahead_ms:
-            run.add_problem(_ahead_sentence(ahead_ms))
         for number, topic in enumerate(topics):
             if self._context.stop.is_set():
                 break
@@ -129,6 +127,7 @@ class Housekeeping:
         if not table.exists():
             return
         hour = self._now_ms() // HOUR_MS
+        self._look_at_the_clock(run)
         if self._kept.get(topic) != (table.refresh(), hour, limits):
             self._drop(table, limits, run)
             if self._merge(table, run) and not self._is_time_held:
@@ -139,6 +138,12 @@ class Housekeeping:
         if is_due and not self._is_time_held and not self._context.stop.is_set():
             self._vacuum(table, run)
             vacuumed_ms[topic] = self._now_ms()
+
+    def _look_at_the_clock(self, run: HousekeepingRun) -> None:
+        """Before each table: a run may last while the clock leaps."""
+        ahead_ms = self._time.look() if self._time is not None else 0
+        if ahead_ms:
+            run.add_problem(_ahead_sentence(ahead_ms))
 
     @property
     def _is_time_held(self) -> bool:

@@ -18,6 +18,7 @@ from queue_engine.pipeline.housekeeping.limits import FILE_NAME, ArchiveLimits, 
 from queue_engine.pipeline.housekeeping.report import read_report, write_report
 from queue_engine.pipeline.job.archive_settings import ArchiveSettings
 from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import RUNNING, JobState
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
 from queue_engine.pipeline.source.log_client import LogClient
@@ -220,6 +221,23 @@ def test_a_clock_that_is_set_far_ahead_drops_nothing_at_once(tmp_path: Path):
     assert [run.dropped_rows for run in (ahead, again, mended)] == [0, 0, 0]
     assert "the clock is 9,600 hours ahead" in ahead.problems[0]
     assert again.problems == mended.problems == ()
+    assert bodies(house.orders) == bodies_of(0, 100)
+
+
+def test_a_clock_that_is_set_far_ahead_during_a_run_drops_nothing(tmp_path: Path):
+    house = House(tmp_path, ArchiveSettings(keep_ms=30 * DAY_MS, vacuum_ms=0))
+
+    def leap(state: JobState) -> None:
+        if state.state == RUNNING:
+            house.clock.set_back(ms=-400 * DAY_MS)
+
+    with house.lake.lock():
+        house.keeper.run()
+        keeper = Housekeeping(replace(house.context, report=leap), house.tables)
+        run = keeper.run()
+
+    assert run.dropped_rows == 0
+    assert "the clock is 9,600 hours ahead" in run.problems[0]
     assert bodies(house.orders) == bodies_of(0, 100)
 
 
