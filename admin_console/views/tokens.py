@@ -32,7 +32,7 @@ _TONES = {"valid": "ok", "expired": "warning", "revoked": ""}
 
 @dataclass(frozen=True, slots=True)
 class TokenLine:
-    """One token as the page shows it. revoke_url: "" for a revoked one; unable: why it can't be revoked."""
+    """One token as the page shows it. revoke_url: "" for a revoked one."""
 
     token: TokenView
     tone: str
@@ -41,7 +41,6 @@ class TokenLine:
     expires: str
     used: str
     revoke_url: str
-    unable: str
 
 
 @require_safe
@@ -70,15 +69,7 @@ def _line(token: TokenView) -> TokenLine:
         units.moment(token.expires_ms) if token.expires_ms else "never",
         units.moment(token.used_ms) if token.used_ms else "never",
         reverse("revoke_token", args=(token.id,)) if token.state != "revoked" else "",
-        _expired(token),
     )
-
-
-def _expired(token: TokenView) -> str:
-    """Why an expired token can't be revoked; "" for others."""
-    if token.state != "expired":
-        return ""
-    return f"The token {token.name} expired at {units.moment(token.expires_ms)} UTC: it lets nobody in already."
 
 
 class _TokenAct(ActPage):
@@ -211,31 +202,26 @@ class RevokeToken(_TokenAct):
 
     def question(self) -> Question:
         token = self.token()
-        self._check(token)
         last = (
             f"It was last used at {units.moment(token.used_ms)} UTC."
             if token.used_ms
             else "No use of it was noted yet; the server notes uses once a minute."
         )
+        effect = (
+            f"It expired at {units.moment(token.expires_ms)} UTC by this server's clock, and is refused. Revoked, it "
+            "stays refused though that clock is set back."
+            if token.state == "expired"
+            else "Programs that have it are refused, and their connections end within a second."
+        )
         return self.pose(
             f"Revoke the token {token.name}",
             [
                 f"It may {', '.join(token.permissions)} on {', '.join(token.topics)}. {last}",
-                "Programs that have it are refused, and their connections end within a second. This can't be undone.",
+                f"{effect} This can't be undone.",
             ],
             button=f"Revoke {token.name}",
             is_dangerous=True,
         )
-
-    def details(self) -> dict[str, Any]:
-        self._check(self.token())
-        return {}
-
-    @staticmethod
-    def _check(token: TokenView) -> None:
-        """Raises NotThereError for a token that expired, perhaps since the question was asked."""
-        if complaint := _expired(token):
-            raise NotThereError(f"{complaint} Nothing was changed.")
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return self.token().name
