@@ -23,7 +23,7 @@ from queue_engine.pauses import Pauses
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.topology.topology import Change, channel_paused, channel_redriven, max_attempts_set
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
-from queue_engine.vocabulary.errors import PenstockError, TrashConflictError, TrashNotFoundError
+from queue_engine.vocabulary.errors import PenstockError, StorageError, TrashConflictError, TrashNotFoundError
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
 from queue_engine.vocabulary.options.options import Options
@@ -70,13 +70,12 @@ class TrashActs:
         return self._trash.bytes
 
     def list(self) -> tuple[TrashStats, ...]:
-        """All entries, newest first. Raises StorageError."""
+        """All entries, newest first."""
         held = self._held()
         return tuple(self._stats_of(item, held) for item in reversed(self._trash.oldest_first()))
 
     def page(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
-        """The newest entries; or those older than the one with this time (Unix ms) and id, which may be gone. Raises
-        StorageError."""
+        """The newest entries; or those older than the one with this time (Unix ms) and id, which may be gone."""
         held = self._held()
         items = self._trash.oldest_first()
         end = len(items) if before is None else bisect_left(items, before, key=time_and_id)
@@ -85,21 +84,31 @@ class TrashActs:
         return TrashPage(entries, end > count_max, len(items), held.bytes)
 
     def one(self, trash: int, topic: str = "") -> TrashStats:
-        """Raises TrashNotFoundError, InvalidStorageError or StorageError."""
+        """Raises TrashNotFoundError or InvalidStorageError."""
         return self._stats_of(self.item(trash, topic), self._held())
 
     def _held(self) -> HeldSegments:
+        """None while that can't be read: entries are shown and restored all the same."""
         log = self._stores.log
-        return HeldSegments([], []) if log is None else log.retention.held_by_trash()
+        try:
+            return HeldSegments([], []) if log is None else log.retention.held_by_trash()
+        except StorageError:
+            return HeldSegments([], [])
 
     def _stats_of(self, item: TrashItem, held: HeldSegments) -> TrashStats:
         entry, store = item.entry, item.store
         numbers = list(store.trash.all) if item.is_topic else item.channels
         now_ns = store.time_ns()
         end = store.released
-        restorable = sum(
-            sum(store.trash.counts(number, store.queue, end, now_ns)) for number in numbers if number in store.trash.all
-        )
+        try:
+            restorable = sum(
+                sum(store.trash.counts(number, store.queue, end, now_ns))
+                for number in numbers
+                if number in store.trash.all
+            )
+        except StorageError:
+            # What it had is the most that comes back; one topic's trouble hides no other entry.
+            restorable = entry.waiting + entry.in_flight + entry.deferred + entry.quarantined
         if item.is_topic:
             restorable += store.depth  # what waits at the topic itself, which has no channel or is paused
         return TrashStats(
@@ -383,11 +392,14 @@ class TrashActs:
             self._give_up_oldest(now_ns, held, "the disk is full")
 
     def _give_up_oldest(self, now_ns: int, held: HeldSegments, reason: str) -> None:
-        """Delete the oldest entry that keeps anything; the next one only when that was not enough."""
+        """Delete the oldest entry that keeps the oldest segment; the next one only when that was not enough.
+
+        Segments go from the oldest on: while another entry keeps that segment, none would go. None is deleted once the
+        trash keeps it no longer, since the next removal of segments makes room."""
         if now_ns < self._give_up_at_ns and self.bytes < self._bytes_before:
             return  # the last one frees segments: that may be enough
         for item in self._trash.oldest_first():
-            if self._trash.bytes_of(item, held):
+            if self._trash.bytes_of(item, held) == held.bytes:
                 self._give_up_at_ns = now_ns + GIVE_UP_INTERVAL_NS
                 self._bytes_before = self.bytes
                 self._give_up(item, reason)

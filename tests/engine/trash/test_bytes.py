@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 
 from queue_engine.engine import Engine
+from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.progress import trashed_channels
+from queue_engine.progress.trashed_channels import TrashedCounts
+from queue_engine.vocabulary.errors import StorageError
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
 
@@ -89,6 +93,28 @@ def test_an_entry_whose_segments_stay_anyway_is_not_given_up_for_room(tmp_path: 
     assert engine.trash.bytes <= 2 << 20
 
 
+def test_an_entry_that_would_make_no_room_is_not_given_up_though_it_is_the_oldest(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    engine = make_engine(tmp_path, clock, trash_max_bytes=4 << 20, **SMALL_SEGMENTS)
+    ids = {}
+    for topic in ("first", "second"):
+        engine.acts.create_topic(topic)
+        engine.acts.create_channel(topic, "billing")
+        for number in range(60):
+            publish(engine, topic, number)
+    for topic in ("second", "first"):
+        outcome, _ = engine.acts.empty_channel(topic, "billing")
+        settle(engine)
+        ids[topic] = outcome.trash
+        clock.advance(ms=10)
+    for _ in range(20):
+        pass_time(engine, clock, 1_100)
+    # The newer one keeps the oldest segments: while it is there, none goes without the older one.
+    assert [one.id for one in engine.trash.list()] == [ids["second"]]
+    assert 1 << 20 < engine.trash.bytes <= 4 << 20
+
+
 def test_more_than_the_limit_of_bytes_gives_up_the_oldest_only(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, trash_max_bytes=6 << 20, **SMALL_SEGMENTS)
     engine.acts.create_topic("orders")
@@ -105,3 +131,30 @@ def test_more_than_the_limit_of_bytes_gives_up_the_oldest_only(tmp_path: Path, c
         pass_time(engine, clock, 1_100)
     assert [one.id for one in engine.trash.list()] == [ids[2], ids[1]]
     assert 2 << 20 < engine.trash.bytes <= 6 << 20
+
+
+def test_entries_are_listed_and_restored_while_their_bytes_can_not_be_read(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(tmp_path, clock, **SMALL_SEGMENTS)
+    for topic in ("orders", "damaged"):
+        engine.acts.create_topic(topic)
+        engine.acts.create_channel(topic, "billing")
+        publish(engine, topic, 1)
+    outcome, _ = engine.acts.empty_channel("orders", "billing")
+    settle(engine)
+
+    def unreadable(topic: LogTopicStore, until: int) -> int:
+        raise StorageError(f"the consume queue of {topic.name} can't be read")
+
+    def uncountable(*_: object) -> TrashedCounts:
+        raise StorageError("the consume queue of orders can't be read")
+
+    monkeypatch.setattr(LogTopicStore, "needed_position_without_trash", unreadable)
+    monkeypatch.setattr(trashed_channels.TrashedChannels, "counts", uncountable)
+    assert [(one.id, one.restorable, one.bytes) for one in engine.trash.list()] == [(outcome.trash, 1, 0)]
+    assert engine.trash.page(50).entries == engine.trash.list()
+    assert engine.trash.one(outcome.trash, "orders").restorable == 1
+    engine.trash.restore_trash("orders", trash=outcome.trash)
+    settle(engine)
+    assert engine.topics["orders"].channels["billing"].stats().depth == 1
