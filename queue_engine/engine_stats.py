@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from queue_engine import cursor_acts
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
+from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
+from queue_engine.delivery.readings import ChannelReading, EngineReading, TopicReading
 from queue_engine.delivery.stats import (
     HEALTHY,
+    ChannelStats,
     ClientStats,
     DiskSpace,
     EngineSnapshot,
@@ -27,11 +29,17 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import NoRoomError
 from queue_engine.vocabulary.faults import Faults
+from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
 
 # Channels per slice of a snapshot: a message waits for a slice at most, a tenth of a millisecond.
 SNAPSHOT_SLICE_CHANNELS = 16
+# Of readings, which take half of the time.
+READING_SLICE_CHANNELS = 48
+
+C = TypeVar("C")
+T = TypeVar("T")
 
 
 class Client(Protocol):
@@ -118,40 +126,95 @@ class EngineStats:
         A channel's stats agree among themselves; those of different slices are moments apart.
         wants_clients(topic, channel): whether that channel's clients are listed.
         """
+
+        def read(each: Channel, window: LatencyWindow) -> ChannelStats:
+            clients = self._clients_of(each) if wants_clients(each.topic_name, each.name) else None
+            return each.stats(clients, self._unreadable(each), window)
+
+        def finish(one: Topic, channels: list[ChannelStats], windows: tuple[LatencyWindow, ...]) -> TopicStats:
+            return one.stats(tuple(channels), self._cursors_of(one), self._unreadable(one), windows)
+
+        listed = yield from self._walk(topic, channel, read, finish, slice_channels=SNAPSHOT_SLICE_CHANNELS)
+        return self._snapshot(tuple(listed), has_producers=wants_clients("", ""))
+
+    def readings_in_slices(
+        self, *, topic: str = "", channel: str = "", has_clients: bool = True, has_buckets: bool = False
+    ) -> Generator[None, None, EngineReading]:
+        """The same as `/stats` needs it, in half of the time. has_clients, has_buckets: whether it writes clients,
+        and buckets of latencies."""
+        failure_of = self._workload.failure_of
+        none: tuple[ClientStats, ...] | None = () if has_clients else None
+        has_windows = has_buckets or bool(self._catalog.latency_percentiles)
+
+        def read(each: Channel, window: LatencyWindow) -> ChannelReading:
+            clients = none if not each.consumers else self._clients_of(each) if has_clients else None
+            failure = failure_of(each)
+            return each.reading(clients, "" if failure is None else str(failure), window)
+
+        def finish(one: Topic, channels: list[ChannelReading], windows: tuple[LatencyWindow, ...]) -> TopicReading:
+            return one.reading(channels, self._cursors_of(one), self._unreadable(one), windows if has_windows else None)
+
+        listed = yield from self._walk(
+            topic, channel, read, finish, slice_channels=READING_SLICE_CHANNELS, has_windows=has_windows
+        )
+        return EngineReading(self._snapshot((), has_producers=has_clients), listed)
+
+    def _walk(
+        self,
+        topic: str,
+        channel: str,
+        read: Callable[[Channel, LatencyWindow], C],
+        finish: Callable[[Topic, list[C], tuple[LatencyWindow, ...]], T],
+        *,
+        slice_channels: int,
+        has_windows: bool = True,
+    ) -> Generator[None, None, list[T]]:
+        """What `finish` makes of each topic and what `read` made of its channels. Yields after so many channels."""
         topics = self.topics
         names = [topic] if topic else self._catalog.sorted_names()
         deletions = self._catalog.gone.deletion_count
         half_window_ns = self._catalog.latency_window_ms * NS_PER_MS // 2
-        listed: list[TopicStats] = []
+        walked: list[tuple[Topic, list[Channel], list[C], tuple[LatencyWindow, ...]]] = []
+        listed: list[T] = []
         sliced = 0
         for name in names:
             one = topics.get(name)
             if one is None or (channel and channel not in one.channels):
                 continue
-            channels = []
-            windows = []
-            for channel_name in sorted(one.channels):
-                each = one.channels.get(channel_name)
-                if each is None:
-                    continue  # deleted between two slices
-                window = each.latency_window(half_window_ns)
-                windows.append(window)
-                if channel and channel != channel_name:
+            channels: list[Channel] = []
+            made: list[C] = []
+            windows: list[LatencyWindow] = []
+            for each in [one.channels[channel_name] for channel_name in sorted(one.channels)]:
+                if each.is_deleted:
+                    continue  # between two slices
+                window: LatencyWindow = NO_LATENCIES
+                if has_windows:
+                    window = each.latency_window(half_window_ns)
+                    windows.append(window)
+                if channel and channel != each.name:
                     continue
-                clients = self._clients_of(each) if wants_clients(name, channel_name) else None
-                channels.append(each.stats(clients, self._unreadable(each), window))
+                channels.append(each)
+                made.append(read(each, window))
                 sliced += 1
-                if sliced >= SNAPSHOT_SLICE_CHANNELS:
+                if sliced >= slice_channels:
                     sliced = 0
                     yield
             if one.is_deleted:
                 continue
-            cursors, unreadable = self._cursors_of(one), self._unreadable(one)
-            listed.append(one.stats(tuple(channels), cursors, unreadable, tuple(windows)))
+            walked.append((one, channels, made, tuple(windows)))
+            listed.append(finish(one, made, tuple(windows)))
             sliced += 1
         if self._catalog.gone.deletion_count != deletions:
             # Their counts are among those of deleted ones now.
-            listed = [self._without_deleted(one) for one in listed if self._is_there(one)]
+            found, listed = listed, []
+            for (one, channels, made, all_windows), whole_one in zip(walked, found, strict=True):
+                if one.is_deleted:
+                    continue
+                there = [kept for each, kept in zip(channels, made, strict=True) if not each.is_deleted]
+                listed.append(whole_one if len(there) == len(made) else finish(one, there, all_windows))
+        return listed
+
+    def _snapshot(self, topics: tuple[TopicStats, ...], *, has_producers: bool) -> EngineSnapshot:
         producers = [client for client in self._clients.values() if client.is_producer]
         self._sequence += 1
         return EngineSnapshot(
@@ -162,8 +225,8 @@ class EngineStats:
             health=self.health,
             connection_count=len(self._clients),
             producer_count=len(producers),
-            topics=tuple(listed),
-            producers=tuple(client.stats() for client in producers) if wants_clients("", "") else (),
+            topics=topics,
+            producers=tuple(client.stats() for client in producers) if has_producers else (),
             log=self._log_stats(),
             gone=self._catalog.gone.copy(),
             refused_connections=dict(self.refused_connections),
@@ -180,23 +243,8 @@ class EngineStats:
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:
-        """The same at this moment."""
-        slices = self.in_slices(lambda t, c: include_clients, topic=topic, channel=channel)
-        while True:
-            try:
-                next(slices)
-            except StopIteration as stop:
-                snapshot: EngineSnapshot = stop.value
-                return snapshot
-
-    def _is_there(self, one: TopicStats) -> bool:
-        found = self.topics.get(one.topic_name)
-        return found is not None and found.number == one.number
-
-    def _without_deleted(self, one: TopicStats) -> TopicStats:
-        """Without the channels that were deleted since their stats were made."""
-        there = {channel.number for channel in self.topics[one.topic_name].channels.values()}
-        return replace(one, channels=tuple(channel for channel in one.channels if channel.number in there))
+        """The stats at this moment."""
+        return whole(self.in_slices(lambda t, c: include_clients, topic=topic, channel=channel))
 
     def _unreadable(self, one: Topic | Channel) -> str:
         failure = self._workload.failure_of(one)

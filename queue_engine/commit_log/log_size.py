@@ -27,7 +27,8 @@ class LogSize:
         log = self._log
         listed, first_open = self._segments.list, log.first_open_position
         if position >= first_open:
-            return max(log.visible_end - position, 0)  # only complete segments have holes
+            size = log.visible_end - position
+            return size if size > 0 else 0  # only complete segments have holes
         if self._counted is not listed or self._counted_upto != first_open:
             # Called for each topic and channel every second; the sum changes only with the segments.
             self._counted, self._counted_upto = listed, first_open

@@ -250,7 +250,7 @@ class ConsumeQueue:
                 if gap_first >= end:
                     break
                 count -= min(end, self._gap_ends[index]) - max(first, gap_first)
-        return max(0, count)
+        return count if count > 0 else 0
 
     def present_between(self, first: int, end: int) -> list[tuple[int, int]]:
         """Ranges (first, end) of these offsets between the gaps, ascending: each offset in them has a message."""

@@ -17,6 +17,7 @@ from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
 from queue_engine.delivery.ramp_pace import RampPace
+from queue_engine.delivery.readings import CALM, ChannelReading, ChannelState
 from queue_engine.delivery.sampling import draw
 from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import (
@@ -103,6 +104,7 @@ class Channel:
         self._stranded: list[tuple[Run, list[bytes]]] = []
         self._backlog_stats = BacklogStatsReader(backlog, self._in_flight, self.stop)
         self._known_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
+        self._known_state = CALM
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
         # Counters since the process started.
         self.finish_count = 0
@@ -659,6 +661,70 @@ class Channel:
         )
         self._known_stats = sign, made
         return made
+
+    def reading(
+        self,
+        clients: tuple[ClientStats, ...] | None = None,
+        unreadable: str = "",
+        window: LatencyWindow = NO_LATENCIES,
+    ) -> ChannelReading:
+        """What `stats` has of this moment, as far as `/stats` writes it. Never fails, as `stats`."""
+        try:
+            plain = None if unreadable else self.backlog.plain_counts()
+        except Exception:
+            plain = None  # `read` says why
+        if plain is not None:
+            depth, message_count, oldest_ns, log_bytes, quarantine = plain
+            disk_bytes: int | None = log_bytes
+            # Nothing is deferred, and messages in flight take no memory: no limit holds it back.
+            backend_depth, deferred_count, held_back = depth, 0, ""
+        else:
+            stored = self._backlog_stats.read(unreadable)
+            depth, message_count, oldest_ns = stored.depth, stored.message_count, stored.oldest_ns
+            disk_bytes, quarantine = stored.disk_bytes, stored.quarantine
+            backend_depth, deferred_count = stored.backend_depth, stored.deferred_count
+            held_back = self._limits.reason_to_hold_back() if depth and self.fence is None else ""
+            unreadable = stored.unreadable
+        ready_count = 0
+        if self.consumers:
+            for consumer in self.consumers.values():
+                ready_count += consumer.ready_count
+        state = (
+            self.paused,
+            "" if self.fence is None else self.fence.reason,
+            unreadable,
+            held_back,
+            self.backlog.dropped_count,
+            self.pause,
+            self.resume_refused,
+            self.ramp,
+            quarantine,
+            self.redrive,
+        )
+        known = self._known_state
+        if known != state:
+            known = self._known_state = CALM if state == CALM else ChannelState(*state)
+        # As ChannelReading(…), in a third of the time.
+        values = (
+            self.name,
+            depth,
+            backend_depth,
+            self.in_flight_count if self._stranded else len(self._in_flight),
+            deferred_count,
+            message_count,
+            self.requeue_count,
+            self.timeout_count,
+            len(self.consumers),
+            clients,
+            window,
+            self.finish_count,
+            self.disconnect_count,
+            ready_count,
+            oldest_ns,
+            disk_bytes,
+            known,
+        )
+        return tuple.__new__(ChannelReading, values)
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""

@@ -1,4 +1,4 @@
-"""Frozen stats of the engine, which HTTP /stats, the console and the tests all read.
+"""Frozen stats of the engine, for the console, /metrics, statsd and the tests; `readings.py` has those of /stats.
 
 Counters count since the process started, as nsqd's do. `depth` is what waits: it excludes what is in flight
 or deferred. `None` means unknown or not requested, never zero.

@@ -11,6 +11,7 @@ from typing import Protocol
 from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow, TopicWindow
+from queue_engine.delivery.readings import ChannelReading, TopicReading, TopicState
 from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
 from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
@@ -82,6 +83,7 @@ class Topic:
         self.message_bytes = 0
         self._counts = (0, 0)  # the last that could be read
         self._window = NO_CHANNELS
+        self._known_state: TopicState | None = None
         store.watch(self.stop)
         store.set_flowing(True)
 
@@ -358,23 +360,10 @@ class Topic:
         windows: tuple[LatencyWindow, ...] = (),
     ) -> TopicStats:
         """windows: of all its channels, in an order that stays. Never fails, as `Channel.stats`."""
-        store = self.store
-        try:
-            self._counts = store.depth, store.backend_depth
-        except Exception as exc:
-            self.stop("counting what waits", exc)
-        try:
-            oldest_ns = store.oldest_ns()
-            disk_bytes: int | None = store.disk_bytes()
-        except StorageError as exc:
-            oldest_ns, disk_bytes = None, None
-            unreadable = unreadable or str(exc)
-        except Exception as exc:
-            oldest_ns, disk_bytes = None, None
-            self.stop("making its stats", exc)
+        oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
         return TopicStats(
             topic_name=self.name,
-            storage=store.kind,
+            storage=self.store.kind,
             depth=self._counts[0],
             backend_depth=self._counts[1],
             message_count=self.message_count,
@@ -392,6 +381,57 @@ class Topic:
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=unreadable,
         )
+
+    def reading(
+        self,
+        channels: list[ChannelReading],
+        cursors: tuple[CursorStats, ...] = (),
+        unreadable: str = "",
+        windows: tuple[LatencyWindow, ...] | None = None,
+    ) -> TopicReading:
+        """What `stats` has of this moment, as far as `/stats` writes it; windows: None where it writes none. Never
+        fails, as `stats`."""
+        oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
+        state = (
+            self.store.kind,
+            self.paused,
+            "" if self.fence is None else self.fence.reason,
+            unreadable,
+            self.store.dropped_count,
+            self.pause,
+            self.resume_refused,
+        )
+        known = self._known_state
+        if known is None or known != state:
+            known = self._known_state = TopicState(*state)
+        return TopicReading(
+            self.name,
+            channels,
+            self._counts[0],
+            self._counts[1],
+            self.message_count,
+            self.message_bytes,
+            NO_CHANNELS if windows is None else self._window_of(windows),
+            oldest_ns,
+            disk_bytes,
+            cursors,
+            known,
+        )
+
+    def _stored(self, unreadable: str) -> tuple[int | None, int | None, str]:
+        """Age and bytes of what waits here, and what the disk refuses; the counts go to `_counts`."""
+        store = self.store
+        try:
+            self._counts = store.depth, store.backend_depth
+        except Exception as exc:
+            self.stop("counting what waits", exc)
+        try:
+            return store.oldest_ns(), store.disk_bytes(), unreadable
+        except StorageError as exc:
+            return None, None, unreadable or str(exc)
+        except Exception as exc:
+            self.stop("making its stats", exc)
+            return None, None, unreadable
 
     def _window_of(self, windows: tuple[LatencyWindow, ...]) -> TopicWindow:
         """The same object as before while nothing was finished in any channel."""

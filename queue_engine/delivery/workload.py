@@ -175,7 +175,7 @@ class Workload:
 
     def failure_of(self, one: Topic | Channel) -> StorageError | None:
         """Why the disk refuses `one`; None when it does not."""
-        return self._failures.get(one)
+        return self._failures.get(one) if self._failures else None
 
     def retry_stalled(self, *, is_asked: Topic | Channel | None = None) -> None:
         """Try again what the disk refused, when it is time; is_asked: this one in any case."""

@@ -172,6 +172,9 @@ class DiskQueueBacklog:
     def stats_sign(self) -> None:
         return None  # all of it is in memory, and as cheap as a sign
 
+    def plain_counts(self) -> None:
+        return None
+
     def quarantine_stats(self) -> QuarantineStats:
         return NO_QUARANTINE  # nsqd's files can't say so
 

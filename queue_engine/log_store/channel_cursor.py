@@ -40,7 +40,7 @@ class ChannelCursor:
             # After a start the topic may release an offset again that was handed out, or quarantined.
             parts = [(first, min(first + count, topic.released)) for first, count in self._aside]
             aside = sum(topic.count_between(first, end) for first, end in parts if first < end)
-        return max(0, topic.count_between(self.offset, topic.released) - aside)
+        return max(0, topic.queue.count_between(self.offset, topic.released) - aside)
 
     def put_aside(self, first: int, count: int) -> None:
         """Pass over these, which lie behind all that is aside already."""

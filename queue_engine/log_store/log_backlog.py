@@ -21,7 +21,7 @@ from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import ChannelQuarantine, operator_event
 from queue_engine.progress.return_history import ReturnEvent
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
-from queue_engine.storage.store import EmptyResult
+from queue_engine.storage.store import EmptyResult, PlainCounts
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.message import ATTEMPTS_AT, ATTEMPTS_MAX, FRAME_HEADER_BYTES, ID_AT
@@ -162,6 +162,42 @@ class LogBacklog:
             floor,  # with nothing deferred or quarantined the oldest message is the first behind it
             progress.epoch,
             self.quarantine and self.quarantine.stats(),  # the same object while it is the same
+        )
+
+    def plain_counts(self) -> PlainCounts | None:
+        progress, ages = self.progress, self._ages
+        if (
+            self._journaled.journal is None
+            or self._due.count
+            or progress.deferred
+            or progress.quarantined
+            or ages.line
+            or ages.since
+        ):
+            return None
+        topic, floor, cursor, quarantine, known = (
+            self._topic,
+            progress.floor,
+            self._cursor,
+            self.quarantine,
+            self._oldest,
+        )
+        # With nothing deferred or quarantined the oldest message is the first that is not settled.
+        if floor >= topic.released:
+            oldest_ns = None
+        elif known is not None and known[0] == floor >= topic.queue.oldest_offset:
+            oldest_ns = known[1]
+        else:
+            oldest_ns = self.oldest_ns()
+        depth = self._unsent.count + self._returned.count
+        if cursor.offset < topic.released:
+            depth += cursor.ahead_count
+        return (
+            depth,
+            topic.released_count - self._released_before,
+            oldest_ns,
+            self._needed.bytes_from(topic, floor),
+            NO_QUARANTINE if quarantine is None or not quarantine.max_attempts else quarantine.stats(),
         )
 
     def disk_bytes(self) -> int:

@@ -27,6 +27,8 @@ class RecordPosition:
     def bytes_from(self, topic: LogTopic, offset: int) -> int:
         """How many bytes the log holds from the record of `offset` on, other topics' share included; 0 while its
         position can't be read."""
+        if offset == self._offset and offset < topic.queue.end_offset:
+            return topic.size.bytes_from(self._position)
         try:
             return topic.size.bytes_from(self.first_from(topic, offset, topic.visible_end))
         except StorageError:

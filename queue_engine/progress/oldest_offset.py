@@ -37,7 +37,8 @@ class OldestOffset:
         self._topic = topic
         self._progress = progress
         self._at = 0  # every offset before it is settled, or was deferred or quarantined
-        self._line: deque[tuple[int, int, int]] = deque()  # (due, first offset, count), in the order of due times
+        # (due, first offset, count), in the order of due times.
+        self.line: deque[tuple[int, int, int]] = deque()
         self._line_max = LINE_MIN
         # Due times that neither the progress nor the topic has: of messages delivered after a REQ with a delay, or
         # released by an operator.
@@ -45,7 +46,7 @@ class OldestOffset:
 
     def forget_all(self) -> None:
         self._at = 0
-        self._line.clear()
+        self.line.clear()
         self._line_max = LINE_MIN
         self.since.clear()
 
@@ -67,7 +68,7 @@ class OldestOffset:
 
     def became_due(self, first: int, count: int, due_ns: int) -> None:
         """Note that deferred offsets wait since `due_ns`. Calls come in the order of due times."""
-        line = self._line
+        line = self.line
         if line:
             last_due, last_first, last_count = line[-1]
             if last_first + last_count == first and due_ns - last_due < JOINED_NS:
@@ -75,8 +76,8 @@ class OldestOffset:
                 return
         line.append((due_ns, first, count))
         if len(line) > self._line_max:
-            self._line = deque(entry for entry in map(self._unfinished_part, line) if entry is not None)
-            self._line_max = max(LINE_MIN, 2 * len(self._line))
+            self.line = deque(entry for entry in map(self._unfinished_part, line) if entry is not None)
+            self._line_max = max(LINE_MIN, 2 * len(self.line))
 
     def released_early(self, first: int, count: int, now_ns: int) -> None:
         """Note that an operator released deferred or quarantined offsets: they are due now."""
@@ -107,7 +108,7 @@ class OldestOffset:
     @property
     def has_due_times(self) -> bool:
         """Whether the age of a message may run from another time than its publication."""
-        return bool(self._line or self.since)
+        return bool(self.line or self.since)
 
     def first_never_deferred(self) -> int | None:
         """The first offset that is not settled and was never deferred; None when there is none.
@@ -134,7 +135,7 @@ class OldestOffset:
 
     def oldest_due_ns(self) -> int | None:
         """The earliest due time of the unfinished messages that were deferred and are due; None when there is none."""
-        line = self._line
+        line = self.line
         while line:
             entry = self._unfinished_part(line[0])
             if entry is not None:

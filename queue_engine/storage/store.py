@@ -42,6 +42,10 @@ class StorePositions:
 NO_POSITIONS = StorePositions()
 
 
+PlainCounts = tuple[int, int, int | None, int, QuarantineStats]
+"""Of a backlog on disk where nothing is deferred: depth, message count, `oldest_ns`, bytes on disk, quarantine."""
+
+
 class Backlog(Protocol):
     """What waits for one channel.
 
@@ -65,6 +69,11 @@ class Backlog(Protocol):
     def stats_sign(self) -> Hashable | None:
         """Another value whenever a count, an age, a due time or the most attempts may be another one, and cheaper than
         these; nothing of `disk_bytes`. None: they have to be read. Any exception means the same, and is reported."""
+        ...
+
+    def plain_counts(self) -> PlainCounts | None:
+        """Its counts at one go, where they are quickly made; None: each has to be read. Raises StorageError; any
+        exception means the same as None."""
         ...
 
     def quarantine_stats(self) -> QuarantineStats:

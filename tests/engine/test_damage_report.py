@@ -1,6 +1,5 @@
 """What a missing segment cost is told wherever the report of the start is: in the log, /stats and on the page."""
 
-import json
 import logging
 from pathlib import Path
 
@@ -10,10 +9,9 @@ from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
 from queue_engine.engine import Engine
-from queue_engine.service.http.stats import Wanted, stats_json
-from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
+from tests.support.stats_answer import stats_answer
 
 SIZES = {"log_segment_bytes": 1 << 16, "max_msg_size": 2_000, "max_body_size": 4_000}
 
@@ -45,7 +43,7 @@ def damaged(tmp_path: Path, clock: ManualClock) -> Engine:
 def test_it_is_told_by_topic_with_offsets_and_the_exact_number(
     damaged: Engine, tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stats = json.loads(whole(stats_json(damaged.stats.now(include_clients=False), Wanted())))
+    stats = stats_answer(damaged)
     (damage,) = stats["log"]["recovery"]["damages"]
     losses = {one["topic"]: one for one in damage["losses"]}
     depths = {one["topic_name"]: one["channels"][0]["depth"] for one in stats["topics"]}

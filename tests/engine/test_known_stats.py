@@ -3,14 +3,18 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import ChannelStats
+from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
+from queue_engine.service.http.stats_templates import StatsTemplates
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.stats_answer import stats_answer
 
 ROUNDS, ACTS = 40, 50
 
@@ -21,6 +25,22 @@ def made_anew(channel: Channel) -> ChannelStats:
     made = channel.stats()
     channel._known_stats, channel._backlog_stats._known = known
     return made
+
+
+def check_reading(channel: Channel) -> None:
+    """What `/stats` writes is what the stats have."""
+    reading = channel.reading()
+    stats = made_anew(channel)
+    for made in (reading, reading.state):
+        for name in made._fields:
+            if name not in ("state", "window"):
+                assert getattr(made, name) == getattr(stats, name), name
+    assert channel.reading().state is reading.state
+
+
+def answered(engine: Engine, templates: StatsTemplates) -> list[dict[str, Any]]:
+    topics: list[dict[str, Any]] = stats_answer(engine, templates)["topics"]
+    return topics
 
 
 def test_known_stats_are_those_made_anew(tmp_path: Path) -> None:
@@ -108,18 +128,22 @@ def _play(chance: random.Random, directory: Path) -> int:
     # Two kinds in a round: what is deferred, for one, would have all of it made anew.
     moves = always + [act for acts_of_kind in chance.sample(others, 2) for act in acts_of_kind]
     kept = 0
+    templates = StatsTemplates()
     for _ in range(ACTS):
         before = [channel.stats() for channel in topic.channels.values()]
+        clock.advance(ms=1)
         try:
             chance.choice(moves)()
         except PenstockError:
             pass  # it has nothing to act on
         settle(engine)
         for old, channel in zip(before, topic.channels.values(), strict=True):
+            check_reading(channel)  # before anything else looks for the oldest message
             stats = channel.stats()
             assert stats == made_anew(channel)
             assert stats == old or stats is not old
             kept += stats is old
+        assert answered(engine, templates) == answered(engine, StatsTemplates())
     engine.close()
     return kept
 

@@ -1,7 +1,6 @@
 """What the disk does to channels' progress is told: in the log, /stats, /metrics and on the page."""
 
 import errno
-import json
 import logging
 from pathlib import Path
 
@@ -11,14 +10,13 @@ from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
 from queue_engine.engine import Engine
-from queue_engine.service.http.stats import Wanted, stats_json
 from queue_engine.service.monitoring.engine_samples import add_engine
 from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.storage.recovery_report import SHOWN_MAX
-from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.stats_answer import stats_answer
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def finish_every_second(engine: Engine, channel: str, count: int) -> None:
 
 
 def log_stats(engine: Engine) -> dict[str, object]:
-    stats = json.loads(whole(stats_json(engine.stats.now(include_clients=False), Wanted())))
+    stats = stats_answer(engine)
     log: dict[str, object] = stats["log"]
     return log
 

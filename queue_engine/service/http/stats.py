@@ -27,24 +27,22 @@ The fields of features that this server lacks (TLS, compression, sampling, zones
 they are off.
 """
 
-import json
 import platform
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
-from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
+from queue_engine.delivery.readings import ChannelState, EngineReading, TopicState
+from queue_engine.delivery.stats import ClientStats, EngineSnapshot
 from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
+from queue_engine.service.http.stats_templates import LatencyTexts, StatsTemplates, client_document, encoded
 from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.flow.pause import Pause
-from queue_engine.vocabulary.latency.latency_percentiles import bucket_table
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _CHANNELS_PER_STEP = 50  # a tenth of a millisecond, or half of one with percentiles
@@ -72,57 +70,32 @@ class Wanted:
     is_topic_there: bool = True
 
 
-def stats_json(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None, bytes]:
-    """The whole answer of `/stats?format=json`. Yields between short steps, returns the answer."""
+def stats_json(reading: EngineReading, wanted: Wanted, templates: StatsTemplates) -> Generator[None, None, bytes]:
+    """The whole answer of `/stats?format=json`. Yields between short steps, returns the answer. templates: with what is
+    kept of the answer before."""
+    snapshot = reading.rest
     head: dict[str, Any] = {
         "version": snapshot.version,
         "health": snapshot.health,
         "start_time": snapshot.started_at_ns // NS_PER_S,
     }
     tail: dict[str, Any] = {"memory": memory_stats()} if wanted.include_mem else {}
-    tail["producers"] = [_client(client, wanted.topic) for client in producers_of(snapshot, wanted.topic)]
+    tail["producers"] = [client_document(client, wanted.topic) for client in producers_of(snapshot, wanted.topic)]
     tail["connection_count"] = snapshot.connection_count
     tail["log"] = snapshot.log and _log(snapshot.log)
+    latencies = LatencyTexts(snapshot.percentiles, has_buckets=wanted.has_buckets)
+    templates.begin()
     topics: list[bytes] = []
     listed = 0
-    for one in snapshot.topics:
-        topics.append(_encoded(_topic(one, snapshot, wanted)))
+    for one in reading.topics:
+        topics.append(templates.topic(one, latencies, snapshot.taken_at_ns))
         listed += 1 + len(one.channels)
         if listed >= _CHANNELS_PER_STEP:
             listed = 0
             yield
     # nsqd answers null for a topic that it does not have.
     listing = b"null" if wanted.topic and not wanted.is_topic_there else b"[%b]" % b",".join(topics)
-    return b"".join((_encoded(head)[:-1], b',"topics":', listing, b",", _encoded(tail)[1:]))
-
-
-def _encoded(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        # A client's name may have lone surrogates, which orjson refuses and the standard encoder escapes.
-        return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _quantiles_of(topic: TopicStats, snapshot: EngineSnapshot) -> tuple[float, ...]:
-    # nsqd has none of a topic without channels.
-    return () if topic.window is NO_CHANNELS else snapshot.percentiles
-
-
-def _latency(window: LatencyWindow, quantiles: tuple[float, ...], wanted: Wanted) -> dict[str, Any]:
-    """Of one channel or topic."""
-    if not quantiles and not wanted.has_buckets:
-        return _NO_LATENCY
-    counts = window.counts()
-    answer: dict[str, Any] = {"count": sum(counts.values()), "percentiles": None}
-    if quantiles:
-        values = window.percentiles_ns(quantiles)
-        answer["percentiles"] = [
-            {"quantile": quantile, "value": value} for quantile, value in zip(quantiles, values, strict=True)
-        ]
-    if wanted.has_buckets:
-        answer["buckets"] = bucket_table(counts)
-    return answer
+    return b"".join((encoded(head)[:-1], b',"topics":', listing, b",", encoded(tail)[1:]))
 
 
 def _log(log: LogStats) -> dict[str, Any]:
@@ -155,115 +128,10 @@ def _damage(damage: Damage) -> dict[str, Any]:
     }
 
 
-def _topic(topic: TopicStats, snapshot: EngineSnapshot, wanted: Wanted) -> dict[str, Any]:
-    now_ns = snapshot.taken_at_ns
-    quantiles = _quantiles_of(topic, snapshot)
-    return {
-        "topic_name": topic.topic_name,
-        "channels": [_channel(channel, snapshot, wanted) for channel in topic.channels],
-        "depth": topic.depth,
-        "backend_depth": topic.backend_depth,
-        "message_count": topic.message_count,
-        "message_bytes": topic.message_bytes,
-        "paused": topic.paused,
-        "e2e_processing_latency": _latency(topic.window, quantiles, wanted),
-        "storage": topic.storage,
-        "oldest_age_ms": _age_ms(topic.oldest_ns, now_ns),
-        "disk_bytes": topic.disk_bytes,
-        "fenced": topic.fenced,
-        "unreadable": topic.unreadable,
-        "dropped_count": topic.dropped_count,
-        "pause": topic.pause and topic.pause.document(),
-        "resume_refused": topic.resume_refused,
-        "cursors": [asdict(cursor) for cursor in topic.cursors],
-    }
-
-
-def _channel(channel: ChannelStats, snapshot: EngineSnapshot, wanted: Wanted) -> dict[str, Any]:
-    now_ns = snapshot.taken_at_ns
-    return {
-        "channel_name": channel.channel_name,
-        "depth": channel.depth,
-        "backend_depth": channel.backend_depth,
-        "in_flight_count": channel.in_flight_count,
-        "deferred_count": channel.deferred_count,
-        "message_count": channel.message_count,
-        "requeue_count": channel.requeue_count,
-        "timeout_count": channel.timeout_count,
-        "client_count": channel.client_count,
-        "clients": None if channel.clients is None else [_client(client, "") for client in channel.clients],
-        "paused": channel.paused,
-        "e2e_processing_latency": _latency(channel.window, snapshot.percentiles, wanted),
-        "finish_count": channel.finish_count,
-        "disconnect_count": channel.disconnect_count,
-        "ready_count": channel.ready_count,
-        "oldest_age_ms": _age_ms(channel.oldest_ns, now_ns),
-        "disk_bytes": channel.disk_bytes,
-        "fenced": channel.fenced,
-        "unreadable": channel.unreadable,
-        "held_back": channel.held_back,
-        "dropped_count": channel.dropped_count,
-        "pause": channel.pause and channel.pause.document(),
-        "resume_refused": channel.resume_refused,
-        "ramp": channel.ramp and channel.ramp.document(),
-        "quarantined_count": channel.quarantined_count,
-        "quarantined_bytes": channel.quarantine.bytes,
-        "quarantined_since_ms": channel.quarantine.oldest_ns and channel.quarantine.oldest_ns // NS_PER_MS,
-        "quarantine_full": channel.quarantine.full,
-        "max_attempts": channel.quarantine.max_attempts,
-        "redrive": channel.redrive and channel.redrive.document(),
-    }
-
-
-def _client(client: ClientStats, topic: str) -> dict[str, Any]:
-    # As nsqd does, only of a client that has sent AUTH.
-    auth: dict[str, Any] = {}
-    if client.authed:
-        auth = {
-            "authed": True,
-            "auth_identity": client.auth_identity,
-            "auth_identity_url": client.auth_identity_url,
-        }
-    return {
-        "client_id": client.client_id,
-        "hostname": client.hostname,
-        "version": client.version,
-        "remote_address": client.remote_address,
-        "state": client.state,
-        "ready_count": client.ready_count,
-        "in_flight_count": client.in_flight_count,
-        "message_count": client.message_count,
-        "finish_count": client.finish_count,
-        "requeue_count": client.requeue_count,
-        "connect_ts": client.connect_ts,
-        "sample_rate": client.sample_rate,
-        "deflate": client.deflate,
-        "snappy": client.snappy,
-        "user_agent": client.user_agent,
-        **auth,
-        "topology_zone": "",
-        "topology_region": "",
-        "pub_counts": [
-            {"topic": name, "count": count} for name, count in client.pub_counts if not topic or name == topic
-        ],
-        "tls": client.tls,
-        "tls_cipher_suite": client.tls_cipher_suite,
-        "tls_version": client.tls_version,
-        "tls_negotiated_protocol": "",  # NSQ's clients negotiate none
-        "tls_negotiated_protocol_is_mutual": client.tls,  # as Go says of every TLS connection
-        "timeout_count": client.timeout_count,
-        "msg_timeout": client.msg_timeout_ms,
-    }
-
-
-def _age_ms(published_at_ns: int | None, now_ns: int) -> int | None:
-    # The clock may have been set back meanwhile.
-    return None if published_at_ns is None else max(now_ns - published_at_ns, 0) // NS_PER_MS
-
-
-def stats_text(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None, bytes]:
+def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, bytes]:
     """The whole answer of `/stats` without `format=json`, for people, laid out as nsqd does. Yields between short
     steps, returns the answer."""
+    snapshot = reading.rest
     now_s = snapshot.taken_at_ns // NS_PER_S
     started_at = datetime.fromtimestamp(snapshot.started_at_ns // NS_PER_S).astimezone()
     lines = [
@@ -276,31 +144,33 @@ def stats_text(snapshot: EngineSnapshot, wanted: Wanted) -> Generator[None, None
     if wanted.include_mem:
         lines += ["", "Memory:"]
         lines += [f"   {name:<25}\t{value}" for name, value in memory_stats().items()]
-    lines += ["", "Topics:" if snapshot.topics else "Topics: None"]
+    lines += ["", "Topics:" if reading.topics else "Topics: None"]
     listed = 0
-    for index, one in enumerate(snapshot.topics):
+    for index, one in enumerate(reading.topics):
         if listed >= _CHANNELS_PER_STEP:
             listed = 0
             yield
         listed += 1 + len(one.channels)
         if index:
             lines.append("")
-        quantiles = _quantiles_of(one, snapshot)
+        # nsqd has none of a topic without channels.
+        quantiles = () if one.window is NO_CHANNELS else snapshot.percentiles
         lines.append(
-            f"{'*P ' if one.paused else '   '}[{one.topic_name:<15}] depth: {one.depth:<5} "
+            f"{'*P ' if one.state.paused else '   '}[{one.topic_name:<15}] depth: {one.depth:<5} "
             f"be-depth: {one.backend_depth:<5} msgs: {one.message_count:<8} "
             f"e2e%: {_latency_text(one.window, quantiles)}"
         )
-        lines += _trouble_text(one)
+        lines += _trouble_text(one.state)
         for channel in one.channels:
+            mark = "   *P " if channel.state.paused else "      "
             lines.append(
-                f"{'   *P ' if channel.paused else '      '}[{channel.channel_name:<25}] depth: {channel.depth:<5} "
+                f"{mark}[{channel.channel_name:<25}] depth: {channel.depth:<5} "
                 f"be-depth: {channel.backend_depth:<5} inflt: {channel.in_flight_count:<4} "
                 f"def: {channel.deferred_count:<4} re-q: {channel.requeue_count:<5} "
                 f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} "
                 f"e2e%: {_latency_text(channel.window, snapshot.percentiles)}"
             )
-            lines += _trouble_text(channel)
+            lines += _trouble_text(channel.state)
             lines += [f"        {_consumer_text(client, now_s)}" for client in channel.clients or ()]
         lines += [
             f"      cursor [{cursor.cursor:<18}] depth: {cursor.depth:<5} lag-bytes: {cursor.lag_bytes:<8} "
@@ -326,7 +196,7 @@ def _for_people(latency_ns: int) -> str:
     return f"{latency_ns:.1f}ns"
 
 
-def _trouble_text(one: TopicStats | ChannelStats) -> list[str]:
+def _trouble_text(one: TopicState | ChannelState) -> list[str]:
     reasons = (
         ("paused", _pause_text(one.pause) if one.pause is not None else ""),
         ("resume refused", one.resume_refused),

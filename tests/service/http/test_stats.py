@@ -4,20 +4,23 @@ import asyncio
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pytest
 
-from queue_engine.delivery.stats import ClientStats, EngineSnapshot
+from queue_engine.delivery.readings import EngineReading
+from queue_engine.delivery.stats import ClientStats
 from queue_engine.engine import Engine
 from queue_engine.service.http import api, stats
 from queue_engine.service.monitoring.process_memory import CollectorPauses
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
 from tests.support.waiting import wait_for_async
+
+T = TypeVar("T")
 
 PRODUCER = ClientStats(
     client_key=99,
@@ -252,16 +255,21 @@ async def test_reads_at_once_are_made_one_after_the_other(tmp_path: Path, monkey
     """Between two slices of any of them other work has its turn: ten readers cost it no more than one."""
     async with http_server(tmp_path) as server:
         populate(server.engine)
-        real, order = server.engine.stats.in_slices, []
+        order: list[object] = []
 
-        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineSnapshot]:
-            reader = object()
-            for _ in range(3):
-                order.append(reader)
-                yield
-            return (yield from real(*given, **named))
+        def slowed(real: Callable[..., Generator[None, None, T]]) -> Callable[..., Generator[None, None, T]]:
+            def in_slices(*given: Any, **named: Any) -> Generator[None, None, T]:
+                reader = object()
+                for _ in range(3):
+                    order.append(reader)
+                    yield
+                return (yield from real(*given, **named))
 
-        monkeypatch.setattr(server.engine.stats, "in_slices", in_slices)
+            return in_slices
+
+        engine_stats = server.engine.stats
+        monkeypatch.setattr(engine_stats, "in_slices", slowed(engine_stats.in_slices))
+        monkeypatch.setattr(engine_stats, "readings_in_slices", slowed(engine_stats.readings_in_slices))
         targets = ["/stats?format=json", "/stats", "/metrics", "/stats?topic=b"]
         answers = await asyncio.gather(*(server.request("GET", target) for target in targets))
         assert [answer.status for answer in answers] == [200] * 4
@@ -274,16 +282,16 @@ async def test_reads_that_wait_for_the_same_share_it(tmp_path: Path, monkeypatch
     """What they get is begun after the last of them came: a reader that has published sees its message."""
     async with http_server(tmp_path) as server:
         populate(server.engine)
-        real, begun, is_free = server.engine.stats.in_slices, 0, False
+        real, begun, is_free = server.engine.stats.readings_in_slices, 0, False
 
-        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineSnapshot]:
+        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineReading]:
             nonlocal begun
             begun += 1
             while not is_free:
                 yield
             return (yield from real(*given, **named))
 
-        monkeypatch.setattr(server.engine.stats, "in_slices", in_slices)
+        monkeypatch.setattr(server.engine.stats, "readings_in_slices", in_slices)
         first = asyncio.create_task(server.request("GET", "/stats?format=json"))
         await wait_for_async("it to be begun", lambda: begun == 1)
         targets = ["/stats?format=json"] * 3 + ["/stats?format=json&topic=b"] * 2
@@ -305,14 +313,14 @@ async def test_reads_that_nobody_waits_for_any_more_are_bounded(
     monkeypatch.setattr(api, "STATS_MAX", 2)
     async with http_server(tmp_path) as server:
         populate(server.engine)
-        real, is_free = server.engine.stats.in_slices, False
+        real, is_free = server.engine.stats.readings_in_slices, False
 
-        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineSnapshot]:
+        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineReading]:
             while not is_free:
                 yield
             return (yield from real(*given, **named))
 
-        monkeypatch.setattr(server.engine.stats, "in_slices", in_slices)
+        monkeypatch.setattr(server.engine.stats, "readings_in_slices", in_slices)
         waiting = [asyncio.create_task(server.request("GET", "/stats")) for _ in range(2)]
         await wait_for_async("both to be asked", lambda: server.api._stats_count == 2)
         refused = await server.request("GET", "/stats")

@@ -1,0 +1,90 @@
+"""What `/stats` writes of channels and topics: their counts of one moment, and all that seldom changes, apart.
+
+`state` is the same object as before while it is equal, so that what was written of it once can be kept. Counts and
+times are read anew each time.
+"""
+
+from typing import NamedTuple
+
+from queue_engine.delivery.latency_window import LatencyWindow
+from queue_engine.delivery.stats import ClientStats, EngineSnapshot
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
+from queue_engine.vocabulary.flow.pause import Pause, Ramp
+from queue_engine.vocabulary.flow.redrive import RedriveState
+from queue_engine.wire.cursor import CursorStats
+
+
+class ChannelState(NamedTuple):
+    """As the fields of `ChannelStats` with these names."""
+
+    paused: bool = False
+    fenced: str = ""
+    unreadable: str = ""
+    held_back: str = ""
+    dropped_count: int = 0
+    pause: Pause | None = None
+    resume_refused: str = ""
+    ramp: Ramp | None = None
+    quarantine: QuarantineStats = NO_QUARANTINE
+    redrive: RedriveState | None = None
+
+
+# Of nearly all channels: they share it.
+CALM = ChannelState()
+
+
+class ChannelReading(NamedTuple):
+    """One channel. The counts are those of `ChannelStats`, in the order of the JSON document."""
+
+    channel_name: str
+    depth: int
+    backend_depth: int
+    in_flight_count: int
+    deferred_count: int
+    message_count: int
+    requeue_count: int
+    timeout_count: int
+    client_count: int
+    clients: tuple[ClientStats, ...] | None
+    window: LatencyWindow
+    finish_count: int
+    disconnect_count: int
+    ready_count: int
+    oldest_ns: int | None
+    disk_bytes: int | None
+    state: ChannelState
+
+
+class TopicState(NamedTuple):
+    """As the fields of `TopicStats` with these names."""
+
+    storage: str
+    paused: bool
+    fenced: str
+    unreadable: str
+    dropped_count: int
+    pause: Pause | None
+    resume_refused: str
+
+
+class TopicReading(NamedTuple):
+    """One topic with its channels, by name. The counts are those of `TopicStats`, in the order of the JSON document."""
+
+    topic_name: str
+    channels: list[ChannelReading]
+    depth: int
+    backend_depth: int
+    message_count: int
+    message_bytes: int
+    window: LatencyWindow
+    oldest_ns: int | None
+    disk_bytes: int | None
+    cursors: tuple[CursorStats, ...]
+    state: TopicState
+
+
+class EngineReading(NamedTuple):
+    """All of the engine: `rest` without topics, and the topics, by name."""
+
+    rest: EngineSnapshot
+    topics: list[TopicReading]
