@@ -62,6 +62,8 @@ class InFlightTable:
     """All messages of one channel that are in flight. latency: counts each that is finished. budget: counts the bytes
     of their frames, of all channels. keeps_ages: whether `oldest_ns` will be called."""
 
+    __slots__ = ("_ages", "_budget", "_delivery_of", "_heap", "_keeps_ages", "_order", "_stale", "latency")
+
     def __init__(self, latency: LatencyHistogram, budget: ByteBudget, *, keeps_ages: bool = True) -> None:
         self.latency = latency
         self._keeps_ages = keeps_ages

@@ -17,6 +17,8 @@ class ChannelCursor:
     """Belongs to the engine's thread. offset: of the next message that the cursor may hand out. aside_count: messages
     that are aside."""
 
+    __slots__ = ("_aside", "_topic", "aside_count", "offset")
+
     def __init__(self, topic: LogTopic, offset: int) -> None:
         self._topic = topic
         self.offset = offset

@@ -23,6 +23,8 @@ def within(wanted: Sequence[int], ranges: Iterable[Range]) -> set[int]:
 class OffsetLine:
     """A line of offsets, front to back."""
 
+    __slots__ = ("_ranges", "count")
+
     def __init__(self) -> None:
         self._ranges: deque[Range] = deque()
         self.count = 0
@@ -98,6 +100,8 @@ OFFSET_COST_BYTES = 256
 
 class DueOffsets:
     """Offsets by the time they are due (monotonic ns): a heap of ranges. budget: counts the memory they take."""
+
+    __slots__ = ("_budget", "_heap", "_latest_ns", "_withdrawn", "count")
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget

@@ -17,6 +17,8 @@ class JournaledProgress:
     message is the oldest. attempts: which was delivered most often. history: why messages came back; None for a channel
     without a quarantine."""
 
+    __slots__ = ("ages", "attempts", "history", "journal", "number", "progress")
+
     def __init__(self, topic: Offsets, number: int, progress: ChannelProgress, journal: ProgressJournal | None) -> None:
         self.number = number
         self.progress = progress

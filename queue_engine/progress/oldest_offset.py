@@ -33,6 +33,8 @@ class Offsets(Protocol):
 class OldestOffset:
     """Finds the oldest unfinished message of one channel. Due times are Unix ns."""
 
+    __slots__ = ("_at", "_line_max", "_progress", "_topic", "line", "since")
+
     def __init__(self, topic: Offsets, progress: ChannelProgress) -> None:
         self._topic = topic
         self._progress = progress

@@ -35,6 +35,8 @@ class QuarantineTotals:
 class ChannelQuarantine:
     """One channel's. max_attempts: deliveries after which a message that comes back is quarantined; 0: off."""
 
+    __slots__ = ("_bytes", "_count", "_has_refused", "_journaled", "_stats", "_totals", "history", "max_attempts")
+
     def __init__(self, journaled: JournaledProgress, totals: QuarantineTotals) -> None:
         self.max_attempts = 0
         self.history = ReturnHistory(totals.history_budget)
