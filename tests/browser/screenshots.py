@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
+from playwright.sync_api import Error as PlaywrightError
 
 from tests.browser.pages import ConsolePage, pages_of
 from tests.browser.program_scenes import nothing_done, programs
-from tests.browser.scenes import SERVER_OPTIONS, pages_of_scenes, scenes
+from tests.browser.scenes import pages_of_scenes, scenes
 from tests.browser.step_scenes import pages_of_steps
 from tests.support.pages.browser import chromium
 from tests.support.pages.console_page import open_act
@@ -46,8 +47,12 @@ README_BYTES_MAX = 400 << 10  # both together: every clone carries them
 
 
 def main(directory: Path, only: tuple[str, ...] = ("",)) -> None:
-    """Write every picture to `directory`, a line each on standard output. only: what the pages' names begin with."""
+    """Write every picture to `directory`, a line each on standard output. only: what the pages' names begin with.
+
+    A page that can't be taken keeps no other one waiting: SystemExit names all such pages at the end.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    failed: list[str] = []
     with chromium() as browser:
         for stage in (_demo, programs, nothing_done):
             with tempfile.TemporaryDirectory() as data, stage(Path(data)) as (server, pages):
@@ -55,17 +60,23 @@ def main(directory: Path, only: tuple[str, ...] = ("",)) -> None:
                 tabs = {"": _tab(browser, server, "", ""), "admin": _tab(browser, server, ADMIN_USER, ADMIN_PASSWORD)}
                 tabs["vera"] = _tab(browser, server, "vera", VIEWER_PASSWORD)
                 for wanted in pages:
-                    if wanted.name.startswith(only):
+                    if not wanted.name.startswith(only):
+                        continue
+                    try:
                         for path in _pictures(tabs[wanted.user], wanted, directory):
                             print(path, flush=True)
+                    except (PlaywrightError, AssertionError, TimeoutError) as exc:
+                        failed.append(f"{wanted.name}: {exc}")
                 for page in tabs.values():
                     page.context.close()
+    if failed:
+        raise SystemExit("These pages have no picture, or not all four:\n" + "\n".join(failed))
 
 
 @contextmanager
 def _demo(directory: Path) -> Iterator[tuple[ServerProcess, tuple[ConsolePage, ...]]]:
     """The server that a newcomer sees, once it has run for a while, with what scenes.py adds."""
-    with ServerProcess(directory / "data", options=["--demo", *SERVER_OPTIONS]) as server, scenes(server):
+    with ServerProcess(directory / "data", options=["--demo"]) as server, scenes(server):
         end = time.monotonic() + WARM_UP_S
         wait_for("some traffic", lambda: time.monotonic() > end, timeout_s=2 * WARM_UP_S, every_s=1)
         yield server, (*pages_of(*_busiest_channel(server)), *pages_of_scenes(), *pages_of_steps())
