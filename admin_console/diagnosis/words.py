@@ -16,7 +16,7 @@ def depth(vitals: Vitals) -> str:
     """The depth and the oldest age: "The depth is 4,812; the oldest message has been due for 14m 02s".
 
     A requeued message is due anew after its delay, so its age is not the time since it was published.
-    ."""
+    """
     text = f"The depth is {units.number(vitals.stats.depth)}"
     if vitals.oldest_s is None:
         return text
