@@ -23,7 +23,7 @@ from playwright.sync_api import Error as PlaywrightError
 
 from tests.browser.pages import ConsolePage, pages_of
 from tests.browser.program_scenes import nothing_done, programs
-from tests.browser.scenes import pages_of_scenes, scenes
+from tests.browser.scenes import SERVER_OPTIONS, pages_of_scenes, scenes
 from tests.browser.step_scenes import pages_of_steps
 from tests.support.pages.browser import chromium
 from tests.support.pages.console_page import open_act
@@ -76,7 +76,7 @@ def main(directory: Path, only: tuple[str, ...] = ("",)) -> None:
 @contextmanager
 def _demo(directory: Path) -> Iterator[tuple[ServerProcess, tuple[ConsolePage, ...]]]:
     """The server that a newcomer sees, once it has run for a while, with what scenes.py adds."""
-    with ServerProcess(directory / "data", options=["--demo"]) as server, scenes(server):
+    with ServerProcess(directory / "data", options=["--demo", *SERVER_OPTIONS]) as server, scenes(server):
         end = time.monotonic() + WARM_UP_S
         wait_for("some traffic", lambda: time.monotonic() > end, timeout_s=2 * WARM_UP_S, every_s=1)
         yield server, (*pages_of(*_busiest_channel(server)), *pages_of_scenes(), *pages_of_steps())

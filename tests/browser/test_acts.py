@@ -304,7 +304,8 @@ def test_release_deferred(server: ServerProcess, open_page: OpenPage) -> None:
     wait_for_figure(page, "deferred", "1")
     server.http("POST", "/channel/empty?topic=later&channel=now")
     wait_for_figure(page, "deferred", "0")
-    expect(page.get_by_role("link", name="Release deferred…")).to_be_visible()  # else each second moves the others
+    act = page.locator(".actions").get_by_role("link", name="Release deferred…")
+    expect(act).to_be_visible()  # else each second moves the acts beside it
     server.http("POST", "/pub?topic=later&defer=600000", b"patience")
     wait_for_figure(page, "deferred", "1")
     dialog = open_act(page, "Release deferred…")

@@ -13,7 +13,7 @@ from admin_console.permissions.table import ACTS
 from tests.browser.act_forms import OF_PROGRAMS, OF_SCENES, forms, open_dialog
 from tests.browser.pages import pages_of
 from tests.browser.program_scenes import pages_of_programs
-from tests.browser.scenes import CHANNELS, pages_of_scenes, scenes
+from tests.browser.scenes import CHANNELS, SERVER_OPTIONS, pages_of_scenes, scenes
 from tests.browser.step_scenes import pages_of_steps
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
@@ -26,7 +26,7 @@ KNOWN = {"trash": "7", "token": "3f2a91c07b5e", "node": "127.0.0.1:4151", "repla
 
 
 def test_every_page_of_the_scenes_is_there_with_its_button(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", options=["--no-pipeline"]) as server, scenes(server):
+    with ServerProcess(tmp_path / "data", options=["--no-pipeline", *SERVER_OPTIONS]) as server, scenes(server):
         client = ConsoleClient(server.console_port)
         client.log_in()
         chips = {name: set[str]() for name in CHANNELS}
