@@ -41,31 +41,6 @@ class LogBacklog:
 
     can_reread = True
 
-    __slots__ = (
-        "_ages",
-        "_attempts",
-        "_batch",
-        "_cursor",
-        "_due",
-        "_fault",
-        "_journaled",
-        "_needed",
-        "_oldest",
-        "_on_fault",
-        "_order",
-        "_released_before",
-        "_returned",
-        "_taken",
-        "_topic",
-        "_unsent",
-        "damaged_count",
-        "dropped_count",
-        "number",
-        "places",
-        "progress",
-        "quarantine",
-    )
-
     def __init__(
         self, topic: LogTopic, number: int, progress: ChannelProgress, journal: ProgressJournal | None
     ) -> None:
