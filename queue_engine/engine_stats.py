@@ -33,10 +33,8 @@ from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
 
-# Channels per slice of a snapshot: a message waits for a slice at most, a tenth of a millisecond.
-SNAPSHOT_SLICE_CHANNELS = 16
-# Of readings, which take half of the time.
-READING_SLICE_CHANNELS = 48
+# Channels per slice: a message waits for a slice at most, a tenth of a millisecond or two.
+SLICE_CHANNELS = 16
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -134,7 +132,7 @@ class EngineStats:
         def finish(one: Topic, channels: list[ChannelStats], windows: tuple[LatencyWindow, ...]) -> TopicStats:
             return one.stats(tuple(channels), self._cursors_of(one), self._unreadable(one), windows)
 
-        listed = yield from self._walk(topic, channel, read, finish, slice_channels=SNAPSHOT_SLICE_CHANNELS)
+        listed = yield from self._walk(topic, channel, read, finish, has_windows=True)
         return self._snapshot(tuple(listed), has_producers=wants_clients("", ""))
 
     def readings_in_slices(
@@ -154,9 +152,7 @@ class EngineStats:
         def finish(one: Topic, channels: list[ChannelReading], windows: tuple[LatencyWindow, ...]) -> TopicReading:
             return one.reading(channels, self._cursors_of(one), self._unreadable(one), windows if has_windows else None)
 
-        listed = yield from self._walk(
-            topic, channel, read, finish, slice_channels=READING_SLICE_CHANNELS, has_windows=has_windows
-        )
+        listed = yield from self._walk(topic, channel, read, finish, has_windows=has_windows)
         return EngineReading(self._snapshot((), has_producers=has_clients), listed)
 
     def _walk(
@@ -166,10 +162,9 @@ class EngineStats:
         read: Callable[[Channel, LatencyWindow], C],
         finish: Callable[[Topic, list[C], tuple[LatencyWindow, ...]], T],
         *,
-        slice_channels: int,
-        has_windows: bool = True,
+        has_windows: bool,
     ) -> Generator[None, None, list[T]]:
-        """What `finish` makes of each topic and what `read` made of its channels. Yields after so many channels."""
+        """What `finish` makes of each topic and what `read` made of its channels, in slices."""
         topics = self.topics
         names = [topic] if topic else self._catalog.sorted_names()
         deletions = self._catalog.gone.deletion_count
@@ -196,7 +191,7 @@ class EngineStats:
                 channels.append(each)
                 made.append(read(each, window))
                 sliced += 1
-                if sliced >= slice_channels:
+                if sliced >= SLICE_CHANNELS:
                     sliced = 0
                     yield
             if one.is_deleted:
