@@ -1,5 +1,6 @@
 """Makes one method or property of an engine's object fail when the test switches the fault on."""
 
+import inspect
 from typing import Any
 
 
@@ -18,20 +19,24 @@ class FailingCall:
         self._is_healed = False
         whole = type(thing)
         kept = getattr(whole, name, None)
-        if name in vars(thing) and callable(vars(thing)[name]):
-            setattr(thing, name, self._wrapped(vars(thing)[name]))
+        own: dict[str, Any] = getattr(thing, "__dict__", {})
+        if (name in own or inspect.ismemberdescriptor(kept)) and callable(getattr(thing, name)):
+            setattr(thing, name, self._wrapped(getattr(thing, name)))
             return
-        if name in vars(thing):
+        if name in own:
             replaced: Any = property(
                 self._wrapped(lambda one: vars(one)[name]), lambda one, value: vars(one).__setitem__(name, value)
             )
+        elif inspect.ismemberdescriptor(kept):
+            replaced = property(self._wrapped(kept.__get__), kept.__set__)
         elif isinstance(kept, property):
             assert kept.fget is not None
             replaced = property(self._wrapped(kept.fget))
         else:
             replaced = self._wrapped(kept)
-        # A class of its own: others of the same kind go on to work.
-        thing.__class__ = type(f"Failing{whole.__name__}", (whole,), {name: replaced})
+        # A class of its own: others of the same kind go on to work. An object with slots alone gets no dict.
+        slots: dict[str, Any] = {} if hasattr(thing, "__dict__") else {"__slots__": ()}
+        thing.__class__ = type(f"Failing{whole.__name__}", (whole,), {name: replaced, **slots})
 
     def _wrapped(self, work: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
