@@ -35,8 +35,7 @@ from queue_engine.vocabulary.flow.redrive import Redrive, RedriveState
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun
 
-# One run to one consumer: large enough that a message costs a slice, small enough that a consumer that stops
-# reading costs little beyond its output buffer.
+# One run to one consumer, which takes it whole: large enough that a message costs a slice. A `Sink` may ask for less.
 RUN_BYTES_MAX = 64 << 10
 # What one channel may send in one turn of the loop before others get theirs.
 TURN_RUNS_MAX = 32
@@ -319,7 +318,7 @@ class Channel:
         self._workload.wake(self)
 
     def _send(self, consumer: Consumer, count_max: int, now_ns: int) -> bool:
-        run = self.backlog.take(count_max, RUN_BYTES_MAX)
+        run = self.backlog.take(count_max, consumer.sink.run_bytes_max)
         if run is None:
             return False
         taken = run

@@ -13,6 +13,11 @@ class Sink(Protocol):
         """Whether the connection takes more: false while its unsent bytes exceed its output buffer."""
         ...
 
+    @property
+    def run_bytes_max(self) -> int:
+        """How many bytes of frames the next run may have; a single message may have more."""
+        ...
+
     def send_run(self, run: Run) -> None:
         """Hand the frames over. Never fails: a broken connection ends through `Channel.remove_consumer`."""
         ...

@@ -1,6 +1,7 @@
 """The sockets that one engine listens on: opened one after the other, closed all at once."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -27,18 +28,19 @@ class Listeners:
         self._unix_sockets: list[UnixSocket] = []
         self._servers: list[asyncio.Server] = []
 
-    async def open_tcp(self, make_session: Callable[[], asyncio.Protocol], address: str) -> None:
-        """address: HOST:PORT, or a path. Raises PenstockError when it can't listen there."""
-        self.tcp = await self._listen(make_session, address)
+    async def open_tcp(self, make_session: Callable[[], asyncio.Protocol], address: str, unsent_bytes_max: int) -> None:
+        """address: HOST:PORT, or a path. unsent_bytes_max: of each connection, in the kernel; at a path its own limit
+        holds. Raises PenstockError when it can't listen there."""
+        self.tcp = await self._listen(make_session, address, unsent_bytes_max)
 
     async def open_http(self, make_connection: Callable[[], asyncio.Protocol], address: str) -> None:
-        """As `open_tcp`."""
+        """address: HOST:PORT, or a path. Raises PenstockError when it can't listen there."""
         self.http = await self._listen(make_connection, address)
 
     async def open_https(
         self, make_connection: Callable[[], asyncio.Protocol], address: str, context: Callable[[], ssl.SSLContext]
     ) -> None:
-        """As `open_tcp`, HOST:PORT alone. context: for each new connection."""
+        """As `open_http`, HOST:PORT alone. context: for each new connection."""
         self.https = await self._listen(tls_first(make_connection, context), address)
 
     def named(self) -> dict[str, str]:
@@ -53,7 +55,9 @@ class Listeners:
         for one in self._unix_sockets:
             one.remove()
 
-    async def _listen(self, factory: Callable[[], asyncio.Protocol], address: str) -> tuple[str, int]:
+    async def _listen(
+        self, factory: Callable[[], asyncio.Protocol], address: str, unsent_bytes_max: int | None = None
+    ) -> tuple[str, int]:
         """Host and port, the free one that was found for port 0."""
         if is_socket_path(address):
             await self._listen_at_path(factory, address)
@@ -64,6 +68,9 @@ class Listeners:
         except OSError as exc:
             raise PenstockError(f"can't listen on {address}: {exc.strerror or exc}") from exc
         self._servers.append(server)
+        if unsent_bytes_max is not None:
+            for one in server.sockets:  # what it accepts has the same options
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes_max)
         name = server.sockets[0].getsockname()
         return name[0], name[1]
 

@@ -306,7 +306,9 @@ class EngineRunner:
         lookups = LookupClient(engine, clock, lambda: (self.listeners.tcp[1], self.listeners.http[1]))
         tasks: list[asyncio.Task[None]] = []
         try:
-            await self.listeners.open_tcp(tcp_server.make_session, self.options.tcp_address)
+            await self.listeners.open_tcp(
+                tcp_server.make_session, self.options.tcp_address, tcp_server.unsent_bytes_max
+            )
             await self.listeners.open_http(http_api.protocol_factory, self.options.http_address)
             if tls is not None:
                 await self.listeners.open_https(http_api.protocol_factory, self.options.https_address, tls)

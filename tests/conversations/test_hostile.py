@@ -97,8 +97,9 @@ def test_a_consumer_that_never_reads_costs_its_buffer_and_others_are_served(engi
             other.finish(other.read_message())
     found = engine.channel_stats("t", "stuck")
     assert found["depth"] + found["in_flight_count"] == 4_000
-    # What was handed over lies in the two kernel buffers and one output buffer; the rest waits in the queue.
-    assert found["in_flight_count"] < 2_000
+    # What was handed over lies in the two kernel buffers and one output buffer; the rest waits in the queue. Of the
+    # kernel buffers the server limits its own.
+    assert found["in_flight_count"] * len(body) < 1 << 20
     publisher.expect_open()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.channel import RUN_BYTES_MAX, Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
@@ -29,6 +29,7 @@ class RecordingSink:
 
     def __init__(self) -> None:
         self.is_writable = True
+        self.run_bytes_max = RUN_BYTES_MAX
         self.is_closed = False
         self.received: list[Received] = []
         self.runs: list[Run] = []

@@ -11,6 +11,7 @@ class OutputBuffer:
 
     With the timeout that client libraries send as their default (250 ms), and with a size of -1, every run is written
     at once. write: takes bytes for the transport. is_holding: messages are gathered and not written.
+    gathered_bytes: how many.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, write: Callable[[bytes], None]) -> None:
@@ -21,7 +22,7 @@ class OutputBuffer:
         self._timeout_ms = 0
         self.is_holding = False
         self._gathered: list[bytes] = []
-        self._gathered_bytes = 0
+        self.gathered_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def agree(self, identity: Identity) -> None:
@@ -37,8 +38,8 @@ class OutputBuffer:
             return
         self.is_holding = True
         self._gathered.append(frames)
-        self._gathered_bytes += len(frames)
-        if self._gathered_bytes >= self._size or is_last:
+        self.gathered_bytes += len(frames)
+        if self.gathered_bytes >= self._size or is_last:
             self.flush()
         elif self._timer is None and self._timeout_ms:
             self._timer = self._loop.call_later(self._timeout_ms / 1000, self.flush)
@@ -51,7 +52,7 @@ class OutputBuffer:
         if self._gathered:
             self.is_holding = False
             gathered, self._gathered = self._gathered, []
-            self._gathered_bytes = 0
+            self.gathered_bytes = 0
             self._write(b"".join(gathered))
 
     def drop(self) -> None:

@@ -10,6 +10,7 @@ from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import Reason, RefusedConnections
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session
+from queue_engine.service.tcp.write_room import UNSENT_BYTES_MAX
 from queue_engine.vocabulary.clock import Clock
 
 # How often heartbeats and deadlines are checked; the shortest heartbeat interval is 1 s.
@@ -19,7 +20,9 @@ CHECK_SLICE = 100
 
 
 class TcpServer:
-    """All connections of NSQ clients. Implements `SessionOwner`."""
+    """All connections of NSQ clients. Implements `SessionOwner`. unsent_bytes_max: of one, in the kernel."""
+
+    unsent_bytes_max = UNSENT_BYTES_MAX
 
     def __init__(
         self,

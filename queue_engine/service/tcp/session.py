@@ -30,6 +30,7 @@ from queue_engine.service.tcp.output_buffer import OutputBuffer
 from queue_engine.service.tcp.pub_groups import PubGroup, PubGroups
 from queue_engine.service.tcp.reading import Reading
 from queue_engine.service.tcp.upgrade import Upgrade
+from queue_engine.service.tcp.write_room import WriteRoom
 from queue_engine.tls.server_context import TlsState
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import ProtocolError
@@ -104,6 +105,7 @@ class Session(asyncio.Protocol):
         self.answers = Answers(self._answers_settled, self._count_refusal)
         self._heartbeat = Heartbeat()
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
+        self._room = WriteRoom()
         self._remote_ip = ""
         self._client = ConnectedClient(engine, clock, owner.pubs.creations, self, owner.gate)
         self._parser.admit = self._client.admit
@@ -406,6 +408,7 @@ class Session(asyncio.Protocol):
 
     def agree(self, identity: Identity) -> None:
         self._output.agree(identity)
+        self._room.agree(identity.output_buffer_size)
         self._heartbeat.begin(identity.heartbeat_interval_ms, self._clock.monotonic_ns())
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=identity.output_buffer_size)
@@ -510,6 +513,10 @@ class Session(asyncio.Protocol):
     def is_writable(self) -> bool:
         return not self._is_write_paused and not self._client.is_sub_pending and self._closing_ns is None
 
+    @property
+    def run_bytes_max(self) -> int:
+        return self._room.run_bytes_max(self._transport, self._output.gathered_bytes)
+
     def send_run(self, run: Run) -> None:
         if self.answers.ready:
             self.write_replies()  # SUB's OK goes before the first message
@@ -517,6 +524,7 @@ class Session(asyncio.Protocol):
             return  # an error has just ended it; its messages went back to the channel
         consumer = self._client.consumer
         try:
+            self._room.written(len(run.frames))
             self._output.add(run.frames, is_last=consumer is None or consumer.credit <= 0)
         except Exception as exc:
             self.fail(exc)  # ends this connection and does not fence the channel

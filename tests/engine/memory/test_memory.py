@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.delivery.channel import RUN_BYTES_MAX
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -21,6 +22,7 @@ class ForgettingSink:
 
     def __init__(self) -> None:
         self.is_writable = True
+        self.run_bytes_max = RUN_BYTES_MAX
         self.ids: list[bytes] = []
 
     def send_run(self, run: Run) -> None:

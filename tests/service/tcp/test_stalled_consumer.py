@@ -1,11 +1,11 @@
-"""A consumer that does not read: it is sent its output buffer and one write more, and goes on when it reads."""
+"""A consumer that does not read: it is sent its output buffer and one message more, and goes on when it reads."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from queue_engine.delivery.channel import RUN_BYTES_MAX
+from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
 from tests.service.tcp.session_bench import Bench, pub
 from tests.support.nsq_socket import sized
 
@@ -13,8 +13,9 @@ DEFAULT_OUTPUT_BUFFER_BYTES = 16 << 10
 
 
 @pytest.mark.parametrize("body_bytes", [100, 1_000, 15_000, 17_000, 70_000, 500_000])
+@pytest.mark.parametrize("waits", [False, True], ids=["as it is published", "of a backlog"])
 @pytest.mark.parametrize("wished", [{}, {"output_buffer_size": 64 << 10, "output_buffer_timeout": 1_000}])
-async def test_what_is_written_to_it_ends(tmp_path: Path, body_bytes: int, wished: dict[str, int]) -> None:
+async def test_what_is_written_to_it_ends(tmp_path: Path, body_bytes: int, wished: dict[str, int], waits: bool) -> None:
     bench = Bench(tmp_path)
     store = bench.known_topic("t")
     consumer, producer = bench.client(), bench.client()
@@ -23,7 +24,8 @@ async def test_what_is_written_to_it_ends(tmp_path: Path, body_bytes: int, wishe
     consumer.send(b"SUB t c\n")
     bench.background.finish()
     consumer.turn()
-    consumer.send(b"RDY 2500\n")
+    if not waits:
+        consumer.send(b"RDY 2500\n")
     consumer.transport.is_full = True
     count = max(10, 300_000 // body_bytes)
     for _ in range(count):
@@ -31,10 +33,13 @@ async def test_what_is_written_to_it_ends(tmp_path: Path, body_bytes: int, wishe
         producer.turn()
         store.complete(len(store.pending))
         producer.turn()
+    if waits:
+        consumer.send(b"RDY 2500\n")
+        for _ in range(count):
+            consumer.turn()
     held_bytes = consumer.transport.get_write_buffer_size()
     output_buffer_bytes = wished.get("output_buffer_size", DEFAULT_OUTPUT_BUFFER_BYTES)
-    one_write = max(RUN_BYTES_MAX, body_bytes + 34)
-    assert output_buffer_bytes < held_bytes <= output_buffer_bytes + one_write
+    assert output_buffer_bytes < held_bytes <= output_buffer_bytes + FRAME_HEADER_BYTES + body_bytes
     assert not consumer.session.is_writable
     sent = len(consumer.frames)
     consumer.transport.drain()
