@@ -15,7 +15,6 @@ from queue_engine.pipeline.archive.archive_table import archive_table
 from queue_engine.pipeline.job.state import DONE, WAITING
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.replay.plan import (
-    RATE_MAX,
     STEP_BYTES_MAX,
     ReplayStep,
     packed_offsets,
@@ -26,7 +25,7 @@ from queue_engine.pipeline.replay.plan import (
 )
 from queue_engine.pipeline.replay.planning import plan_replay
 from queue_engine.pipeline.replay.replay import run_replay
-from queue_engine.pipeline.replay.request import ReplayRequest
+from queue_engine.pipeline.replay.request import RATE_MAX, ReplayRequest
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.tables.housekeeping import merge, vacuum
 from queue_engine.pipeline.tables.storage import TableStorage
