@@ -70,11 +70,6 @@ class Files:
         os.rename(source, target)
         self._stamp = next(self._stamps)
 
-    def link(self, source: str, target: str) -> None:
-        """Give a file a second name. Raises FileExistsError when something has it."""
-        os.link(source, target)
-        self._stamp = next(self._stamps)
-
     def unlink(self, path: str) -> None:
         os.unlink(path)
         self._stamp = next(self._stamps)

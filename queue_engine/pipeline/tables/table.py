@@ -14,8 +14,7 @@ Order of a commit on a disk, whatever is cut off where:
 
     1. the data files are seen with their sizes and made durable, their names included
     2. the commits before this one, which perhaps another process wrote, are made durable
-    3. the commit is linked under its number (commit_file.py, delta-rs), unless another writer has that number: then
-       from the comparison on
+    3. delta-rs links the commit under its number, unless another writer has that number: then from the comparison on
     4. the commit and its name are made durable; then it is acknowledged
 
 So a commit that a power cut tore is the last one, and was never acknowledged.
@@ -42,7 +41,6 @@ from deltalake.transaction import (
     Transaction,
 )
 
-from queue_engine.pipeline.tables.commit_file import can_write, encode_commit, write_commit
 from queue_engine.pipeline.tables.log_files import (
     ACTIONS_KEY,
     LOG,
@@ -337,7 +335,7 @@ class LakeTable:
                     self._commit_once(added, removed(), moves, changes_data)
                     self._checkpoint_when_due()
                     return CommitResult.COMMITTED
-                except (CommitFailedError, FileExistsError) as exc:
+                except CommitFailedError as exc:
                     error = StoreBusyError(
                         f"{self.place}: {TRIES} commits were refused, since other writers committed before each, or the"
                         f" store had other reasons ({first_line(str(exc))}); the job waits and goes on by itself"
@@ -372,8 +370,7 @@ class LakeTable:
     def _commit_once(
         self, added: list[DataFile], removed: list[str], moves: Sequence[Move], changes_data: bool
     ) -> None:
-        """Make the next commit, or raise CommitFailedError or FileExistsError when somebody else has; then make it
-        durable."""
+        """Make the next commit, or raise CommitFailedError when somebody else has; then make it durable."""
         table = self._opened()
         counting = {one.path: one for one in self.files()} if removed else {}
         gone = [path for path in removed if path not in counting]
@@ -384,33 +381,6 @@ class LakeTable:
             )
         replaced = [counting[path] for path in removed]
         now_ms = self.clock.time_ns() // NS_PER_MS
-        if can_write(self.storage, table, [*(one.path for one in added), *removed]):
-            data = encode_commit(
-                added,
-                replaced,
-                [(move.app_id, move.version) for move in moves],
-                partition_by=self.partition_by,
-                changes_data=changes_data,
-                now_ms=now_ms,
-            )
-            write_commit(self.storage, self.path, table.version() + 1, data)
-        else:
-            self._commit_by_delta(table, added, replaced, moves, changes_data, now_ms)
-        if self._whole_version == table.version():
-            self._whole_version += 1
-        table.update_incremental()
-        self.file_count = (self.file_count or 0) + len(added) - len(removed)
-        self._sync_log()
-
-    def _commit_by_delta(
-        self,
-        table: DeltaTable,
-        added: list[DataFile],
-        replaced: list[TableFile],
-        moves: Sequence[Move],
-        changes_data: bool,
-        now_ms: int,
-    ) -> None:
         actions: list[AddAction | RemoveAction] = [
             AddAction(one.path, one.size, one.partition, one.modified_ms, changes_data, one.statistics) for one in added
         ]
@@ -427,6 +397,11 @@ class LakeTable:
             ),
             post_commithook_properties=_NO_HOOKS,
         )
+        if self._whole_version == table.version():
+            self._whole_version += 1
+        table.update_incremental()
+        self.file_count = (self.file_count or 0) + len(added) - len(removed)
+        self._sync_log()
 
     def _checkpoint(self) -> None:
         self._sync_log()

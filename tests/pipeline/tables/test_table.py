@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from queue_engine.disk.files import Files
 from queue_engine.pipeline.tables.housekeeping import clean_log
 from queue_engine.pipeline.tables.log_files import LOG, commit_path
 from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
@@ -101,43 +100,6 @@ def test_a_table_whose_newest_commit_alone_was_left_is_read_anew(storage: TableS
     assert clean_log(LakeTables(storage).open(PATH, SCHEMA), keep_ms=-1) == 5
     # delta-rs looks for a transaction in the commits, the newest first.
     assert (table.refresh(), table.transaction(APP), offsets_of(table)) == (5, 40, list(range(40)))
-
-
-def test_a_commit_whose_number_was_used_and_cleaned_up_is_made_again(storage: TableStorage) -> None:
-    other = LakeTables(storage).open(PATH, SCHEMA)
-    other.commit([data_file(storage, 0, 10)], APP, 10, after=None)
-
-    class CleanedUpAmid(Files):
-        """Before its first commit others commit, and clean the log up."""
-
-        is_first = True
-
-        def open(self, path: str, flags: int) -> int:
-            if self.is_first and flags & os.O_CREAT:
-                self.is_first = False
-                for number in range(1, 4):
-                    other.commit([], "other", number, after=number - 1 or None)
-                clean_log(other, keep_ms=-1)
-            return super().open(path, flags)
-
-    table = LakeTables(TableStorage(storage.place, files=CleanedUpAmid())).open(PATH, SCHEMA)
-    assert table.commit([data_file(storage, 10, 20)], APP, 20, after=10) is CommitResult.COMMITTED
-    for one in (table, LakeTables(storage).open(PATH, SCHEMA)):
-        assert (one.refresh(), one.transaction(APP), offsets_of(one)) == (5, 20, list(range(20)))
-
-
-def test_a_table_that_another_program_gave_properties_gets_commits_of_delta_rs(
-    storage: TableStorage, table: LakeTable
-) -> None:
-    def engine() -> str:
-        return str(DeltaTable(table.place).history(1)[0]["engineInfo"])
-
-    table.commit([data_file(storage, 0, 10)], APP, 10, after=None)
-    assert engine() == "penstock"
-    DeltaTable(table.place).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
-    assert table.commit([data_file(storage, 10, 20)], APP, 20, after=10) is CommitResult.COMMITTED
-    assert engine().startswith("delta-rs")
-    assert offsets_of(table) == list(range(20))
 
 
 def test_a_partition_is_replaced_as_a_whole(storage: TableStorage, table: LakeTable) -> None:

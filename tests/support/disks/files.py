@@ -110,11 +110,6 @@ class FaultyFiles(Files):
         self._change()
         super().rename(source, target)
 
-    def link(self, source: str, target: str) -> None:
-        self._meet("link")
-        self._change()
-        super().link(source, target)
-
     def unlink(self, path: str) -> None:
         self._meet("unlink")
         self._change()

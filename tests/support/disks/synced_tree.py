@@ -36,10 +36,6 @@ class SyncedFiles(Files):
         self._step()
         super().rename(source, target)
 
-    def link(self, source: str, target: str) -> None:
-        self._step()
-        super().link(source, target)
-
     def unlink(self, path: str) -> None:
         self._step()
         super().unlink(path)
