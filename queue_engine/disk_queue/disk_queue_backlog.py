@@ -88,6 +88,10 @@ class DiskQueueBacklog:
         """Whether these messages would be written to disk at once."""
         return not self._queue.has_room_in_memory(messages)
 
+    def count_that_fits(self, run: Run) -> int:
+        """How many of its first messages would stay in memory."""
+        return self._queue.count_that_fits(run)
+
     def accept(self, messages: Batch | Run, due_ns: int | None = None) -> None:
         """Take the topic's messages. Raises StorageError, with nothing taken, when the disk refuses."""
         if due_ns is not None:

@@ -53,6 +53,10 @@ class OverflowQueue:
         """Whether these messages would stay in memory."""
         return self._memory.has_room_for(messages) and self._is_disk_empty()
 
+    def count_that_fits(self, run: Run) -> int:
+        """How many of its first messages would stay in memory."""
+        return self._memory.count_that_fits(run) if self._is_disk_empty() else 0
+
     def _is_disk_empty(self) -> bool:
         disk = self._disk
         return disk is None or (disk.depth == 0 and disk.is_readable and not self._in_hand)

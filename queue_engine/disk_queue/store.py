@@ -120,11 +120,31 @@ class DiskQueueStore:
             bytes_left -= len(taken.frames)
             try:
                 self._fan_out(taken, None)
+            except NoRoomError:
+                in_memory = self._pass_on_in_memory(taken)
+                if not moved + in_memory:
+                    raise
+                return moved + in_memory
             except Exception:
                 self._queue.put_front(taken)  # some channel may get it twice, and none loses it
                 raise
             moved += len(taken)
         return moved
+
+    def _pass_on_in_memory(self, taken: Run) -> int:
+        """The disk is full: give every channel what its memory has room for, and put the rest back; returns how many
+        were passed on. Else a channel with hungry consumers and nothing to deliver would wait for room that only its
+        own deliveries can make."""
+        count = min(backlog.count_that_fits(taken) for backlog in self._channels.values())
+        try:
+            if count:
+                self._fan_out(taken.slice(0, count), None)
+        except Exception:
+            self._queue.put_front(taken)
+            raise
+        if count < len(taken):
+            self._queue.put_front(taken.slice(count, len(taken)) if count else taken)
+        return count
 
     def plan_channel(self, name: str, start: int | None = None) -> int:
         return 0

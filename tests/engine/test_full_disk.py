@@ -385,3 +385,40 @@ def test_disk_queues_say_that_the_disk_is_full_for_as_long_as_it_is(tmp_path: Pa
     assert not list(tmp_path.glob("room*"))
     files.heal()
     engine.close()
+
+
+@pytest.mark.parametrize("max_bytes_per_file", [MIB // 4, 4 * MIB])
+def test_what_consumers_finish_makes_room_on_a_disk_that_disk_queues_have_filled(
+    tmp_path: Path, max_bytes_per_file: int
+) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = make_engine(
+        tmp_path, clock, files=files, storage="diskqueue", mem_queue_size=10, max_bytes_per_file=max_bytes_per_file
+    )
+    engine.acts.create_topic("orders")
+    bodies = [b"%03d" % number + bytes(10_000) for number in range(200)]
+    for body in bodies:  # no channel has them yet: they are in the topic's own files
+        engine.publish("orders", [body])
+    pass_time(engine, clock, 3_000)
+    engine.acts.create_channel("orders", "billing")
+    files.bytes_free = 0
+    pass_time(engine, clock, 3_000)
+    ticket = engine.publish("orders", [bytes(10_000)])
+    settle(engine)
+    assert isinstance(ticket.error, NoRoomError)
+    assert engine.stats.health.startswith("NOK - ")
+    client = Client(engine, "orders", "billing", ready=20)
+    received: list[bytes] = []
+    for _ in range(400):
+        pass_time(engine, clock, 1_000)
+        arrived = client.sink.received[len(received) :]
+        received += [one.body for one in arrived]
+        assert client.finish(*[one.id for one in arrived]) == []
+    assert received == bodies
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.diskqueue.*.dat")) < MIB // 2
+    assert engine.stats.health == "OK"
+    ticket = engine.publish("orders", [b"goes on"])
+    settle(engine)
+    assert ticket.error is None
+    files.heal()
+    engine.close()

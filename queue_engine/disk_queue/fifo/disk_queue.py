@@ -27,6 +27,9 @@ from queue_engine.vocabulary.ticket import DONE, Ticket, after, failed, follow
 
 logger = logging.getLogger(__name__)
 
+# A file whose messages were all taken goes when it has so many bytes, and not only once it is full: on a full disk
+# nothing else would make room.
+DRAINED_BYTES_MAX = 256 << 10
 PEEKED_BYTES_MAX = 1 << 10  # a message up to this size is kept in memory once it was peeked at
 
 
@@ -258,6 +261,9 @@ class DiskQueue:
     def _check_drained(self) -> None:
         """All that was counted was taken. If there is more, the count was wrong (nsqd's may be): count again."""
         if self._reader.is_at_end:
+            if self._writer.position >= DRAINED_BYTES_MAX:
+                self._writer.roll()
+                self._reader.leave_finished_file()
             return
         try:
             if self._reader.front() is not None:

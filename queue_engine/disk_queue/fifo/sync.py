@@ -5,9 +5,11 @@ write, and even empty, delete or close the queue: the job has its own descriptor
 directory any more once the queue's `QueueGeneration` is another than the job's.
 """
 
+import errno
 import logging
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 from queue_engine.disk.files import Files, temporary_name
@@ -163,7 +165,12 @@ class SyncJob:
         temporary = temporary_name(path)
         if self.is_outdated:
             return False
-        self._files.write_synced(temporary, self._meta.encode())
+        try:
+            self._files.write_synced(temporary, self._meta.encode())
+        except OSError as exc:
+            if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return self._overwrite_meta(path, exc)
         is_renamed = False
         try:
             with self._generation.lock:
@@ -174,6 +181,38 @@ class SyncJob:
             if not is_renamed:
                 self._discard(temporary)
         return is_renamed
+
+    def _overwrite_meta(self, path: str, no_room: OSError) -> bool:
+        """The disk has no room for a further file: write over the meta file that is there, which needs none.
+
+        Else what was read could not go, and the disk would stay full for ever. The first byte is wrong until all others
+        are there: after a kill in between the file counts as damaged, and never as a mixture."""
+        fd: int | None = None
+        try:
+            with self._generation.lock:
+                if self.is_outdated:
+                    return False
+                with suppress(FileNotFoundError):
+                    fd = self._files.open(path, os.O_WRONLY)
+                    self._write_over(fd)
+            if fd is not None:
+                self._files.sync(fd)
+        finally:
+            if fd is not None:
+                self._files.close_quietly(fd)
+        if fd is None:
+            # Without a meta file reading begins at the first file there is: no other state needs those before it.
+            with suppress(OSError):
+                self.remove()
+            raise no_room
+        return True
+
+    def _write_over(self, fd: int) -> None:
+        content = self._meta.encode()
+        self._files.write_all(fd, b"?", 0)
+        self._files.write_all(fd, content[1:], 1)
+        self._files.truncate(fd, len(content))
+        self._files.write_all(fd, content[:1], 0)
 
     def _discard(self, path: str) -> None:
         try:

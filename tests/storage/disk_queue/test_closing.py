@@ -44,6 +44,12 @@ class Process:
         return self.folder.closing(how)
 
 
+def fill(files: FaultyFiles) -> None:
+    """No room, and none is made by files that were read to their end."""
+    files.bytes_free = 0
+    files.fail("unlink", errno.EIO, count=1_000)
+
+
 def messages_of(number: int) -> list[bytes]:
     return [b"%d on disk %d" % (number, at) for at in range(1, ON_DISK + 1)] + [
         b"%d in memory %d" % (number, at) for at in range(IN_MEMORY)
@@ -103,7 +109,7 @@ def test_where_one_queue_fails_the_others_are_kept(tmp_path: Path, operation: st
 
 def test_a_disk_that_refuses_is_tried_again_until_it_takes_everything(tmp_path: Path) -> None:
     process = Process(tmp_path, 3)
-    process.files.bytes_free = 0
+    fill(process.files)
     steps = process.closing(Closing(patience_ns=60 * NS_PER_S))
     refused = [next(steps) for _ in range(6)]
     assert {one.messages for one in refused} == {3 * IN_MEMORY}
@@ -122,7 +128,7 @@ def test_a_disk_that_refuses_is_tried_again_until_it_takes_everything(tmp_path: 
 
 def test_when_nothing_advances_for_so_long_it_is_given_up_with_names_and_counts(tmp_path: Path) -> None:
     process = Process(tmp_path, 25)
-    process.files.bytes_free = 0
+    fill(process.files)
     steps = process.closing(Closing(patience_ns=60 * NS_PER_S))
     assert next(steps).reason == ""
     assert next(steps).reason

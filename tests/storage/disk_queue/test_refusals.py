@@ -3,12 +3,14 @@
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from queue_engine.disk_queue.fifo.format import Meta
 from queue_engine.vocabulary.errors import StorageError
-from tests.support.disks.files import FaultyFiles
+from tests.support.disks.files import FaultyFiles, ProcessDiedError
 from tests.support.stores.background import HeldBackground
 from tests.support.stores.disk_queue import QueueFolder, faults_of, put, records_of, restarted, take_all
 
@@ -18,6 +20,53 @@ def folder(tmp_path: Path) -> Iterator[QueueFolder]:
     files = FaultyFiles()
     yield QueueFolder(tmp_path, files=files, options={"max_bytes_per_file": 100})
     files.abandon()
+
+
+# The disk is full: what is read makes room, though not even a meta file fits.
+
+
+@pytest.mark.parametrize("has_meta", [True, False])
+def test_what_is_read_from_a_full_disk_makes_room(folder: QueueFolder, has_meta: bool) -> None:
+    queue = folder.open()
+    bodies = [b"%02d" % number * 10 for number in range(16)]
+    put(queue, *bodies)
+    if has_meta:
+        queue.start_sync()
+    files = faults_of(folder)
+    files.bytes_free = 0
+    with pytest.raises(StorageError):
+        put(queue, b"refused")
+    assert queue.take(9, 1000) == bodies[:9]
+    queue.start_sync()
+    assert files.bytes_free == 2 * 96
+    assert (queue.sync_error is None) == has_meta
+    if has_meta:
+        assert folder.meta == "7\n2,24\n3,96\n"
+    queue = restarted(folder)
+    # Without a meta file what was taken of a file that is still there comes again.
+    assert take_all(queue, 3) == bodies[9:] if has_meta else bodies[8:]
+    assert (queue.lost_count, folder.bad_names) == (0, [])
+
+
+def test_a_meta_file_that_is_overwritten_on_a_full_disk_is_old_new_or_damaged_after_a_kill(folder: QueueFolder) -> None:
+    bodies = [b"%02d" % number * 10 for number in range(16)]
+    found: set[Meta | None] = set()
+    for dies_after in range(10):
+        folder.name = f"q{dies_after}"
+        queue = folder.open()
+        put(queue, *bodies)
+        queue.start_sync()
+        files = faults_of(folder)
+        files.bytes_free = 0
+        taken = queue.take(9, 1000)
+        files.dies_after = dies_after
+        with suppress(ProcessDiedError):
+            queue.start_sync()
+        found.add(Meta.decode(folder.meta_path.read_bytes()))
+        again = take_all(restarted(folder), 3)
+        assert again[-7:] == bodies[9:], "none is lost, and some may come twice"
+        assert set(taken + again) == set(bodies)
+    assert found == {Meta(16, 0, 0, 3, 96), None, Meta(7, 2, 24, 3, 96)}
 
 
 # The disk refuses to write.

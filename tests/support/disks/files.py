@@ -132,10 +132,12 @@ class FaultyFiles(Files):
             super().write_at(fd, data[: len(data) // 2], position)  # a torn write
         self._change()
         if self.bytes_free is not None:
-            if self.bytes_free == 0:
+            # What is there already has its room.
+            there = max(0, min(len(data), os.fstat(fd).st_size - position))
+            if there + self.bytes_free == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            data = data[: self.bytes_free]
-            self.bytes_free -= len(data)
+            data = data[: there + self.bytes_free]
+            self.bytes_free -= len(data) - there
         return super().write_at(fd, data, position)
 
     def free_bytes(self, directory: str) -> int:
