@@ -401,7 +401,7 @@ def test_what_consumers_finish_makes_room_on_a_disk_that_disk_queues_have_filled
         engine.publish("orders", [body])
     pass_time(engine, clock, 3_000)
     engine.acts.create_channel("orders", "billing")
-    files.bytes_free = 0
+    files.bytes_free, files.is_overwriting_free = 0, True
     pass_time(engine, clock, 3_000)
     ticket = engine.publish("orders", [bytes(10_000)])
     settle(engine)

@@ -44,6 +44,7 @@ class FaultyFiles(Files):
         self.calls: list[str] = []
         self.open_fds: set[int] = set()
         self.bytes_free: int | None = None  # what may still be written; None: without end
+        self.is_overwriting_free = False  # whether what is written over what is there costs none of it
         self.dies_after: int | None = None  # operations that change the disk until ProcessDiedError
         self.before_call: Callable[[str], None] | None = None
         self._faults: list[_Fault] = []
@@ -132,8 +133,7 @@ class FaultyFiles(Files):
             super().write_at(fd, data[: len(data) // 2], position)  # a torn write
         self._change()
         if self.bytes_free is not None:
-            # What is there already has its room.
-            there = max(0, min(len(data), os.fstat(fd).st_size - position))
+            there = max(0, min(len(data), os.fstat(fd).st_size - position)) if self.is_overwriting_free else 0
             if there + self.bytes_free == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             data = data[: there + self.bytes_free]
