@@ -358,7 +358,7 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
 
 
 def test_a_topic_is_created_with_the_storage_chosen(engine: EngineRunner, client: Client) -> None:
-    assert 'value="log" selected' in client.get("/topics/~create/").content.decode()
+    assert 'value="log" checked' in client.get("/topics/~create/").content.decode()
     client.post("/topics/~create/", {"topic": "fast", "storage": "diskqueue"})
     assert engine.submit("stats.now", topic="fast").result(30).topics[0].storage == "diskqueue"
     refused = client.post("/topics/~create/", {"topic": "other", "storage": "cloud"})
