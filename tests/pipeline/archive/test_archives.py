@@ -157,11 +157,16 @@ def test_what_the_log_has_lost_since_such_a_kill_is_a_gap_in_the_place_of_those_
     assert archives.summary.topics["orders"].gaps == one.gaps
 
 
-def test_a_step_behind_a_killed_one_may_end_elsewhere_and_other_topics_gaps_stay(lake: Lake) -> None:
+def test_a_step_behind_a_killed_one_may_end_elsewhere_and_other_topics_gaps_stay(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clicks = ArchivedIdentity("clicks", SERVER, 4, 0xDEF)
     archives = opened(lake)
-    archives._commit_messages = (  # type: ignore[method-assign]
-        lambda one, commit=archives._commit_messages: PipelineError("killed") if one.identity == ORDERS else commit(one)
+    commit_messages = archives._commit_messages
+    monkeypatch.setattr(
+        archives,
+        "_commit_messages",
+        lambda one: PipelineError("killed") if one.identity == ORDERS else commit_messages(one),
     )
     first = [
         Commit(ORDERS, 0, 20, True, [], [ArchiveGap(5, 19, REPLAYED, 5, 7)]),
