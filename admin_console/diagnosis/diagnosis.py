@@ -19,17 +19,17 @@ Key = tuple[str, str]  # topic and channel; both "" for the whole engine
 ENGINE: Key = ("", "")
 
 
-# So many channels are looked at by all rules at each snapshot, which cost 10 to 16 us each. Beyond that the channels
-# that have been looked at take turns, each every second or third snapshot: states begin and end by time, not by looks.
+# So many channels are looked at by all rules at each snapshot, which cost 10 to 24 us each. Beyond that the channels
+# that have been looked at take turns, each every second to fourth snapshot: states begin and end by time, not by looks.
 LOOKS_MAX = 1_500
-TURNS_MAX = 3
+TURNS_MAX = 4
 
 
 @dataclass(slots=True)
 class Diagnosis:
     """One channel at one second: its figures, and the states it is in, the gravest first.
 
-    looked_s: the snapshot at which the rules were asked last (Unix): its own, or of one or two seconds before.
+    looked_s: the snapshot at which the rules were asked last (Unix): its own, or of up to three seconds before.
     """
 
     vitals: Vitals

@@ -49,21 +49,21 @@ def kinds(hub: Hub, name: str) -> list[str]:
     return [state.finding.kind.name for state in found.states] if found else []
 
 
-def test_each_channel_is_looked_at_every_third_second(looks: Looks) -> None:
+def test_each_channel_is_looked_at_every_fourth_second(looks: Looks) -> None:
     hub = Hub()
     for second in range(31):
         write(hub, second)
         if second:
             assert sum(looks.count.values()) <= COUNT * (1 + second)
     assert set(looks.count) == {f"c{number}" for number in range(COUNT)}
-    # The first look, and one in three seconds; none is left out for longer.
-    assert all(10 <= count <= 14 for count in looks.count.values()), looks.count
+    # The first look, and one in four seconds; none is left out for longer.
+    assert all(8 <= count <= 11 for count in looks.count.values()), looks.count
     assert kinds(hub, "c7") == ["no consumers"]
 
 
 def test_snapshots_that_come_late_leave_none_out(looks: Looks) -> None:
     hub = Hub()
-    for second in range(0, 31, 3):
+    for second in range(0, 41, 4):
         write(hub, second)
     assert all(count == 11 for count in looks.count.values()), looks.count
 
@@ -78,11 +78,11 @@ def test_few_channels_are_looked_at_each_second(looks: Looks, monkeypatch: pytes
 
 def test_states_begin_and_end_by_time(looks: Looks) -> None:
     hub = Hub()
-    for second in range(6):
+    for second in range(7):
         write(hub, second)
     # It begins after 3 s, and ends after 3 s: a turn more at most.
     assert all(kinds(hub, f"c{number}") == ["no consumers"] for number in range(COUNT))
-    for second in range(6, 13):
+    for second in range(7, 15):
         write(hub, second, c7=CONSUMED)
     assert "no consumers" not in kinds(hub, "c7")
     assert kinds(hub, "c8") == ["no consumers"]
