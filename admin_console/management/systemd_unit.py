@@ -10,6 +10,7 @@ from pathlib import Path
 from queue_engine.process.service_manager import START_LIMIT_S, stop_limit_s
 from queue_engine.vocabulary.lake_place import absolute_lake
 from queue_engine.vocabulary.options.addresses import is_socket_path, split_address
+from queue_engine.vocabulary.options.log_options import PYTHON_PROCESSES_MAX
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import VERSION
 
@@ -91,7 +92,7 @@ def memory_limits(options: Options, *, with_pipeline: bool) -> tuple[int, int]:
     )
     if with_pipeline:
         high_bytes += _WORKER_BYTES + math.ceil(_WORKER_PER_HEAP * options.worker_memory_bytes)
-        high_bytes += _WORKER_PER_PROCESS_BYTES * options.worker_python_processes
+        high_bytes += _WORKER_PER_PROCESS_BYTES * (options.worker_python_processes or PYTHON_PROCESSES_MAX)
     high_mib = math.ceil(high_bytes / (1 << 20))
     return high_mib, math.ceil(_MAX_PER_HIGH * high_mib)
 

@@ -6,7 +6,7 @@
     spark-submit --master spark://HOST:7077 --py-files penstock.zip queue_engine/pipeline/jobs.py archive …
 
 No job names a master. `chosen_master` takes it from --master, else from PENSTOCK_SPARK_MASTER, else from the
-spark-submit that started this process; else it is local[N], with N of --worker-python-processes.
+spark-submit that started this process; else it is local[N], with N processes as --worker-python-processes says.
 
 A job's module is imported when the job runs: processes without Spark import this module, too.
 """
@@ -34,7 +34,13 @@ from queue_engine.pipeline.lake.status_file import sign_of
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, READ_FROM_WORDS
 from queue_engine.pipeline.spark.secret_variables import take_token
-from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, PYTHON_PROCESSES, add_option
+from queue_engine.pipeline.spark.worker_limits import (
+    DEFAULT,
+    MEMORY,
+    PYTHON_PROCESSES,
+    add_option,
+    processes_on_this_machine,
+)
 from queue_engine.pipeline.variables import (
     ARCHIVE_REPLAYED_VARIABLE,
     ENGINE_URL_VARIABLE,
@@ -436,7 +442,7 @@ def main(arguments: Sequence[str]) -> int:
             lake_path=Path(given.data_path).absolute() / "pipeline",
             engine_url=given.engine_url,
             token=take_token(os.environ),
-            master=chosen_master(given.master, os.environ, given.worker_python_processes),
+            master=chosen_master(given.master, os.environ, processes_on_this_machine(given.worker_python_processes)),
             once=given.once,
             read_from=given.read_from,
             archive=ArchiveSettings.of(given),

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from queue_engine.pipeline.job.state import RUNNING, read_states
-from queue_engine.pipeline.variables import MASTER_VARIABLE
 from tests.benchmarks import history, queryable, worker
 from tests.benchmarks.log_scenarios import beside
 from tests.benchmarks.scenarios import Figures, publish_rate, topic_with
-from tests.benchmarks.spark_topics import MASTER, OPTIONS, SparkTopics
+from tests.benchmarks.spark_topics import OPTIONS, SparkTopics
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
@@ -112,7 +111,7 @@ class PipelinePublish:
         """A worker as the server would start it, in the midst of its work; its lake."""
         self._topics.rewind()
         data_path = self._topics.directory / "worker"
-        with worker.running(server, data_path, environment={MASTER_VARIABLE: MASTER}):
+        with worker.running(server, data_path):
             lake_path = data_path / "pipeline"
             wait_for("the archive", lambda: _is_archiving(lake_path), timeout_s=START_TIMEOUT_S, every_s=0.05)
             yield lake_path
@@ -204,11 +203,10 @@ class PipelineWorker:
             own.http("POST", "/topic/create?topic=orders")
             own.http("POST", "/cursor/create?topic=orders&cursor=archive")
             own.http("POST", "/pub?topic=orders", b"first")
-            environment = {MASTER_VARIABLE: MASTER}
-            with worker.running(own, own.data_path, environment=environment):
+            with worker.running(own, own.data_path):
                 first_s = worker.seconds_to_first_batch(own, own.data_path)
             own.http("POST", "/pub?topic=orders", b"second")
-            with worker.running(own, own.data_path, environment=environment) as process:
+            with worker.running(own, own.data_path) as process:
                 later_s = worker.seconds_to_first_batch(own, own.data_path)
                 time.sleep(self._rest_s)
                 idle = worker.idle_share(process.pid, self._idle_s)

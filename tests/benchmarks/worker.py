@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,9 +59,7 @@ def main() -> None:
 
 
 @contextmanager
-def running(
-    server: ServerProcess, data_path: Path, environment: Mapping[str, str] | None = None
-) -> Iterator["subprocess.Popen[bytes]"]:
+def running(server: ServerProcess, data_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A worker on `server`, just started as `serve` does it, with its lake in `data_path`; ended at the end."""
     worker = subprocess.Popen(
         [
@@ -72,7 +70,6 @@ def running(
             f"--data-path={data_path}",
         ],
         cwd=ROOT,
-        env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )

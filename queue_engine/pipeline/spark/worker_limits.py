@@ -12,6 +12,7 @@ from typing import Any
 
 from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.durations import format_duration
+from queue_engine.vocabulary.options.log_options import python_processes_of
 from queue_engine.vocabulary.options.option import environment_name_of, flag_of
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.options.parsing import parse_option
@@ -24,7 +25,8 @@ PYTHON_PROCESSES = "worker_python_processes"
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
     """nice: 0 (as the server) to 19 (only when nothing else runs). memory_bytes: Java's heap on this machine.
-    python_processes: at once, for tasks. rest_ms: how long the worker waits for work before it ends; 0: for ever."""
+    python_processes: at once, for tasks; 0: as the cores allow. rest_ms: how long the worker waits for work before it
+    ends; 0: for ever."""
 
     nice: int
     memory_bytes: int
@@ -47,6 +49,11 @@ class WorkerLimits:
 
 
 DEFAULT = WorkerLimits.of(Options())
+
+
+def processes_on_this_machine(chosen: int) -> int:
+    """The worker's Python processes on the cores that this process may use. chosen: by the option."""
+    return python_processes_of(chosen, len(os.sched_getaffinity(0)))
 
 
 def add_option(parser: argparse.ArgumentParser, name: str) -> None:

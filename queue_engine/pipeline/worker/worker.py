@@ -47,7 +47,7 @@ from queue_engine.pipeline.jobs import (
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.spark.secret_variables import take_token
-from queue_engine.pipeline.spark.worker_limits import NICE, add_option
+from queue_engine.pipeline.spark.worker_limits import NICE, add_option, processes_on_this_machine
 from queue_engine.pipeline.worker import scratch
 from queue_engine.pipeline.worker import state as worker_state
 from queue_engine.pipeline.worker.log_file import WorkerLogFile
@@ -225,7 +225,7 @@ def _run_jobs(
     for leftover in scratch.TEMPORARY:
         shutil.rmtree(lake_path / scratch.DIRECTORY / leftover, ignore_errors=True)
     try:
-        master = chosen_master(given.master, os.environ, given.worker_python_processes)
+        master = chosen_master(given.master, os.environ, processes_on_this_machine(given.worker_python_processes))
         spark = start_session("penstock-worker", lake_path, master, given.worker_memory_bytes)
     except Exception as exc:
         logger.exception("no Spark session")

@@ -7,6 +7,8 @@ from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
 from queue_engine.vocabulary.retention import ARCHIVE_BYTES_MIN, ARCHIVE_MS_MIN
 
 LAKE_SCHEMES = ("s3", "gs", "az")
+# More would archive faster, and take cores and memory from whoever publishes.
+PYTHON_PROCESSES_MAX = 2  # unless more are asked for
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class LogOptions(OptionGroup):
     )
 
 
+def python_processes_of(chosen: int, cores: int) -> int:
+    """The worker's Python processes: `chosen` of them, or, for 0, so many that the engine keeps a core for itself."""
+    return chosen or max(1, min(PYTHON_PROCESSES_MAX, cores - 1))
+
+
 @dataclass(frozen=True)
 class WorkerOptions(OptionGroup):
     """The pipeline's worker."""
@@ -65,9 +72,13 @@ class WorkerOptions(OptionGroup):
         "heap of the pipeline worker's Java, bytes; Java's own and the Python processes come on top",
         low=512 << 20,
     )
-    # Two leave the engine a core on most machines; each takes about 80 MiB while it works.
+    # Each takes a core and about 80 MiB while it works.
     worker_python_processes: int = option(
-        2, "Python processes of the pipeline's worker that read or write messages at once", low=1, high=256
+        0,
+        "Python processes of the pipeline's worker that read or write messages at once "
+        f"(0: one fewer than the cores, {PYTHON_PROCESSES_MAX} at most)",
+        low=0,
+        high=256,
     )
     # A start costs some fifteen seconds of a core, as much as ten minutes of waiting.
     worker_rest_ms: int = option(

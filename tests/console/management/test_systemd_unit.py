@@ -174,7 +174,7 @@ def test_memory_is_what_the_options_allow() -> None:
     heap_mib = Options().worker_memory_bytes >> 20
     assert both - alone > heap_mib
     more, _ = memory_limits(Options(worker_python_processes=10), with_pipeline=True)
-    assert (more - both) / 8 > 100, "each process of the worker takes some"
+    assert (more - both) / 8 > 100, "each process of the worker takes some, and two are the most by default"
     found = settings_of(unit_text(service(with_pipeline=False)))
     assert found["MemoryHigh"] == f"{alone}M"
 

@@ -6,6 +6,7 @@ import pytest
 
 from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, NICE, PYTHON_PROCESSES, WorkerLimits, add_option
 from queue_engine.vocabulary.errors import OptionsError
+from queue_engine.vocabulary.options.log_options import python_processes_of
 from queue_engine.vocabulary.options.options import Options
 
 VARIABLES = ("PENSTOCK_WORKER_NICE", "PENSTOCK_WORKER_MEMORY_BYTES", "PENSTOCK_WORKER_PYTHON_PROCESSES")
@@ -32,6 +33,13 @@ def test_beside_a_busy_program_on_its_core_the_default_priority_has_a_fifth_of_i
     assert 1 / (1 + 1.25**DEFAULT.nice) >= 0.2
 
 
+@pytest.mark.parametrize(
+    ("chosen", "cores", "processes"), [(0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 64, 2), (1, 64, 1), (5, 2, 5)]
+)
+def test_where_nobody_chose_the_engine_keeps_a_core(chosen: int, cores: int, processes: int) -> None:
+    assert python_processes_of(chosen, cores) == processes
+
+
 def test_the_worker_gets_what_serve_was_given() -> None:
     limits = WorkerLimits.of(Options(worker_nice=19, worker_memory_bytes=3 << 30, worker_python_processes=7))
     assert parsed(*limits.arguments()) == limits == WorkerLimits(19, 3 << 30, 7, REST_MS)
@@ -52,7 +60,7 @@ def test_a_priority_that_does_not_exist_is_refused(text: str) -> None:
         parsed(f"--worker-nice={text}")
 
 
-@pytest.mark.parametrize(("count", "limit"), [(0, "the least is 1"), (257, "the most is 256")])
+@pytest.mark.parametrize(("count", "limit"), [(-1, "the least is 0"), (257, "the most is 256")])
 def test_a_number_of_processes_that_can_not_be_is_refused(count: int, limit: str) -> None:
     with pytest.raises(OptionsError, match=f"--worker-python-processes is {count}: {limit}"):
         Options(worker_python_processes=count).validate()
