@@ -31,7 +31,7 @@ class ActKinds:
 _NO_OFFSETS = "only the log can be read and rewound"
 _NO_KEYS = "only the log keeps keys"
 _NO_CURSORS = "only topics of the log have pipeline cursors, and can be archived"
-_NO_TRASH = "what is emptied or deleted can't be restored, since its files are nsqd's own"
+_NO_TRASH = "its files are nsqd's own, and the trash has no copy of them"
 _READ_ONCE = "only the log can be searched; the files of a disk queue are read once, from front to back"
 
 _NO_QUARANTINE = "a disk queue has nsqd's files, which can't say that a message is set aside"
@@ -64,8 +64,8 @@ _TABLE = (
     ActKinds("create_cursor", diskqueue=_NO_CURSORS),
     ActKinds("move_cursor", diskqueue=_NO_CURSORS),
     ActKinds("delete_cursor", diskqueue=_NO_CURSORS),
-    ActKinds("restore_trash", diskqueue=_NO_TRASH, ephemeral="what is dropped of it is gone"),
-    ActKinds("delete_trash", diskqueue=_NO_TRASH, ephemeral="what is dropped of it is gone"),
+    ActKinds("restore_trash", diskqueue=_NO_TRASH, ephemeral="the trash keeps nothing of it"),
+    ActKinds("delete_trash", diskqueue=_NO_TRASH, ephemeral="the trash keeps nothing of it"),
     # Single messages of a channel.
     ActKinds("list_messages"),
     ActKinds("search_messages", diskqueue=_READ_ONCE),

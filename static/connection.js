@@ -87,7 +87,7 @@ function sentence() {
 }
 
 function moment(time) {
-  const clock = time.toLocaleTimeString("en-GB");
+  const clock = `${time.toLocaleTimeString("en-GB")} local time`;
   if (time.toDateString() === new Date().toDateString()) return clock;
   return `${time.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock}`;
 }

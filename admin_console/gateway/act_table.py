@@ -169,16 +169,16 @@ def _rewound(done: Done) -> str:
 
 def _emptied(done: Done) -> str:
     where = f" and its {counted(done.outcome.channels, 'channel')}" if done.details.get("channels_too") else ""
-    return f"Emptied {done.name}{where}: dropped {done.dropped}."
+    return f"Emptied {done.name}{where}: removed {done.dropped}."
 
 
 def _deleted_topic(done: Done) -> str:
     channels = counted(done.outcome.channels, "channel")
-    return f"Deleted {done.name} with {channels}: dropped {done.dropped}{done.disconnected}."
+    return f"Deleted {done.name} with {channels}: removed {done.dropped}{done.disconnected}."
 
 
 def _deleted_channel(done: Done) -> str:
-    return f"Deleted {done.name}: dropped {done.dropped}{done.disconnected}."
+    return f"Deleted {done.name}: removed {done.dropped}{done.disconnected}."
 
 
 def _restored(done: Done) -> str:

@@ -137,7 +137,7 @@ def _words(found: SearchState) -> str:
     passed = f"{units.number(found.message_count)} of {units.plural(found.message_total, 'message')} looked at"
     read = f"{units.byte_count(found.scanned_bytes)} read"
     end = found.problem or _ENDS.get(found.status, "")
-    return f"{passed}, {read}. {end}".strip()
+    return units.unbroken(f"{passed}, {read}. {end}".strip())
 
 
 def _hit(place: Place, found: SearchState, hit: SearchHit) -> Hit:

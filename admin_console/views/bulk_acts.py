@@ -61,7 +61,7 @@ KINDS = {
         risky_acts.EmptyTopic,
         "Empty",
         "Emptied",
-        "Only what is at the topics themselves is dropped; what their channels took stays there.",
+        "Only what is at the topics themselves is removed; what their channels took stays there.",
         is_dangerous=True,
     ),
     "delete_topic": Kind(
@@ -81,7 +81,7 @@ KINDS = {
         risky_acts.EmptyChannel,
         "Empty",
         "Emptied",
-        "All that waits, is deferred or is in flight there is dropped.",
+        "All that waits, is deferred or is in flight there is removed.",
         is_dangerous=True,
     ),
     "delete_channel": Kind(

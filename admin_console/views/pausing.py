@@ -73,10 +73,10 @@ class PausePage(_PauseAct):
     def _end_field(self, is_paused: bool, known: Pause | None) -> Field:
         chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)
         choices = [(_AS_IT_IS, "as it is")] if is_paused else []
-        choices += [(_NO_END, "when somebody resumes it"), *_ENDS, (_UNTIL, "at the time below")]
+        choices += [(_NO_END, "when somebody ends it"), *_ENDS, (_UNTIL, "at the time below")]
         return Field(
             "for",
-            "It resumes",
+            "The pause ends",
             kind="select",
             choices=tuple(Choice(value, label, value == chosen) for value, label in choices),
         )
@@ -111,7 +111,7 @@ class PausePage(_PauseAct):
             try:
                 details["for_ms"] = parse_duration_ms(end)
             except ValueError as exc:
-                complaints.append(f"It resumes: {exc}.")
+                complaints.append(f"The pause ends: {exc}.")
         if complaints:
             raise ComplaintError(*complaints)
         return details

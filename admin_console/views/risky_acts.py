@@ -13,13 +13,15 @@ from admin_console.views.question import Choice, Field, Question, typed_name_fie
 # How many messages the question named: at the thing itself, and with all that is below it.
 EXPECTED = "expected"
 EXPECTED_IN_ALL = "expected_in_all"
+# The counts of messages that a removal has.
+HELD = ("depth", "in_flight", "deferred", "quarantined")
 _MESSAGE_ID = re.compile(r"[0-9A-Za-z]{16}")
 
 
-def _dropped(depth: int, in_flight: int, deferred: int, quarantined: int = 0) -> str:
-    """`12,551 messages (depth 12,304, 17 in flight, 230 deferred) will be dropped.`"""
+def _removed(depth: int, in_flight: int, deferred: int, quarantined: int = 0) -> str:
+    """`12,551 messages (depth 12,304, 17 in flight, 230 deferred) will be removed.`"""
     counts = message_counts(depth, in_flight, deferred, quarantined)
-    return f"{counts} will be dropped." if counts else "It holds no message now."
+    return f"{counts} will be removed." if counts else "It holds no message now."
 
 
 def _of_channels(topic: TopicStats) -> tuple[int, int, int, int]:
@@ -56,6 +58,7 @@ class Removal(ActPage):
     """An act that removes messages: its form has how many the user was told of, and the engine counts again."""
 
     trashed = 0  # the id in the trash of what was removed
+    is_undone_for_nothing = True  # whether there is something to undo though no message was removed
 
     def afterwards(self, storage: str) -> str:
         """What can be undone, and until when, by the topic's storage kind."""
@@ -86,7 +89,8 @@ class Removal(ActPage):
 
     def do(self, details: dict[str, Any]) -> ActResult:
         result = super().do(details)
-        self.trashed = result.trash
+        is_nothing = not any(result.counts.get(name) for name in HELD)
+        self.trashed = 0 if is_nothing and not self.is_undone_for_nothing else result.trash
         return result
 
     def undo_url(self) -> str:
@@ -94,6 +98,8 @@ class Removal(ActPage):
 
 
 class EmptyTopic(Removal):
+    is_undone_for_nothing = False
+
     def question(self) -> Question:
         topic = self.topic_stats()
         in_channels = message_counts(*_of_channels(topic)) or "no messages"
@@ -103,7 +109,7 @@ class EmptyTopic(Removal):
             f"Empty {self.name}",
             [
                 "Messages at the topic itself have reached none of its channels yet.",
-                "What is in a channel stays there, unless you drop that too.",
+                "What is in a channel stays there, unless you remove that too.",
                 self.afterwards(topic.storage),
             ],
             [
@@ -111,7 +117,7 @@ class EmptyTopic(Removal):
                 self.expected(in_all, EXPECTED_IN_ALL),
                 Field(
                     "scope",
-                    "What to drop",
+                    "What to remove",
                     kind="radio",
                     choices=(
                         Choice(
@@ -150,7 +156,7 @@ class DeleteTopic(Removal):
             f"Delete {self.name}",
             [
                 _deleted(len(topic.channels)),
-                _dropped(topic.depth + depth, in_flight, deferred, quarantined),
+                _removed(topic.depth + depth, in_flight, deferred, quarantined),
                 *_given_up(topic),
                 *_disconnected(clients),
                 self.afterwards(topic.storage),
@@ -171,17 +177,19 @@ class _ChannelAct(Removal):
         count = channel.depth + channel.in_flight_count + channel.deferred_count + channel.quarantined_count
         return [self.expected(count), typed_name_field(self.name)]
 
-    def _dropped(self, channel: ChannelStats) -> str:
-        return _dropped(channel.depth, channel.in_flight_count, channel.deferred_count, channel.quarantined_count)
+    def _removed(self, channel: ChannelStats) -> str:
+        return _removed(channel.depth, channel.in_flight_count, channel.deferred_count, channel.quarantined_count)
 
 
 class EmptyChannel(_ChannelAct):
+    is_undone_for_nothing = False
+
     def question(self) -> Question:
         channel = self.channel_stats()
         return self.pose(
             f"Empty {self.name}",
             [
-                self._dropped(channel),
+                self._removed(channel),
                 "A consumer that still works on one of them can't finish it any more.",
                 self.afterwards(self.topic_stats().storage),
             ],
@@ -196,7 +204,7 @@ class DeleteChannel(_ChannelAct):
         return self.pose(
             f"Delete {self.name}",
             [
-                self._dropped(channel),
+                self._removed(channel),
                 *_disconnected(channel.client_count),
                 "Other channels of the topic keep their copies.",
                 "A consumer that comes back creates the channel again, empty.",

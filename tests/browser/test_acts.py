@@ -156,10 +156,10 @@ def test_empty_a_topic_and_its_channels(server: ServerProcess, open_page: OpenPa
     expect(dialog.get_by_label("Reason")).to_have_value("a test")
     assert server.topic_stats("flush")["depth"] == 4
     confirm(dialog, "Empty flush", confirm="flush", reason="")
-    assert message(page).removesuffix(" Undo") == "Emptied flush: dropped 4 messages."
+    assert message(page).removesuffix(" Undo") == "Emptied flush: removed 4 messages."
     assert server.topic_stats("flush")["depth"] == 0
     assert topology(server, "flush") is not None
-    expect_audited(page, "flush", "empty topic", "Emptied flush: dropped 4 messages.")
+    expect_audited(page, "flush", "empty topic", "Emptied flush: removed 4 messages.")
 
     create_channel(server, "flush", "a")
     create_channel(server, "flush", "b")
@@ -167,9 +167,9 @@ def test_empty_a_topic_and_its_channels(server: ServerProcess, open_page: OpenPa
     dialog = open_act(page, "Empty…")
     dialog.get_by_label("Its channels too: 4 messages").check()
     confirm(dialog, "Empty flush", confirm="flush")
-    assert message(page).removesuffix(" Undo") == "Emptied flush and its 2 channels: dropped 4 messages."
+    assert message(page).removesuffix(" Undo") == "Emptied flush and its 2 channels: removed 4 messages."
     assert server.channel_stats("flush", "b")["depth"] == 0
-    expect_audited(page, "flush", "empty topic", "Emptied flush and its 2 channels: dropped 4 messages.")
+    expect_audited(page, "flush", "empty topic", "Emptied flush and its 2 channels: removed 4 messages.")
 
 
 def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
@@ -179,12 +179,12 @@ def test_delete_a_topic(server: ServerProcess, open_page: OpenPage, complaints: 
     publish(server, "doomed", 5)
     page = open_page("/topics/doomed/", graphs=False)
     dialog = open_act(page, "Delete…")
-    expect(dialog).to_contain_text("5 messages will be dropped.")
+    expect(dialog).to_contain_text("5 messages will be removed.")
     press(dialog, "Delete doomed", confirm="Doomed")
     expect_refused(dialog, "'Doomed' is not doomed. Nothing was done.")
     assert topology(server, "doomed") is not None
     confirm(dialog, "Delete doomed", confirm="doomed", reason="nobody reads it")
-    assert message(page).removesuffix(" Undo") == "Deleted doomed with 1 channel: dropped 5 messages."
+    assert message(page).removesuffix(" Undo") == "Deleted doomed with 1 channel: removed 5 messages."
     assert page.url.endswith("/topics/")
     assert topology(server, "doomed") is None
     expect_audited(page, "doomed", "delete topic", "Deleted doomed with 1 channel", reason="nobody reads it")
@@ -198,7 +198,7 @@ def test_pause_and_unpause_a_channel(server: ServerProcess, open_page: OpenPage)
     page = open_page("/topics/sluice/left/", graphs=False)
     dialog = open_act(page, "Pause…")
     assert dialog.evaluate("(dialog) => dialog.matches(':not(:modal)')"), "the page stays in use"
-    dialog.get_by_label("It resumes").select_option("4h")
+    dialog.get_by_label("The pause ends").select_option("4h")
     confirm(dialog, "Pause sluice/left", reason="the weir")
     assert message(page).startswith("Paused sluice/left for 4h: its consumers get no")
     assert topology(server, "sluice")["channels"][0]["paused"] is True
@@ -330,11 +330,11 @@ def test_empty_a_channel(server: ServerProcess, open_page: OpenPage, complaints:
     expect_refused(dialog, "'east' is not basin/east. Nothing was done.")
     assert server.channel_stats("basin", "east")["depth"] == 3
     confirm(dialog, "Empty basin/east", confirm="basin/east")
-    assert message(page).removesuffix(" Undo") == "Emptied basin/east: dropped 3 messages."
+    assert message(page).removesuffix(" Undo") == "Emptied basin/east: removed 3 messages."
     assert figure(page, "depth") == "0"
     assert server.channel_stats("basin", "west")["depth"] == 3
     assert [channel["name"] for channel in topology(server, "basin")["channels"]] == ["east", "west"]
-    expect_audited(page, "basin/east", "empty channel", "Emptied basin/east: dropped 3 messages.")
+    expect_audited(page, "basin/east", "empty channel", "Emptied basin/east: removed 3 messages.")
 
 
 def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints: Complaints) -> None:
@@ -357,10 +357,10 @@ def test_delete_a_channel(server: ServerProcess, open_page: OpenPage, complaints
         expect_refused(dialog, "'delta' is not delta/arm. Nothing was done.")
         assert topology(server, "delta")["channels"] != []
         confirm(dialog, "Delete delta/arm", confirm="delta/arm")
-        assert message(page).removesuffix(" Undo") == "Deleted delta/arm: dropped 2 messages, disconnected 1 consumer."
+        assert message(page).removesuffix(" Undo") == "Deleted delta/arm: removed 2 messages, disconnected 1 consumer."
         assert page.url.endswith("/topics/delta/")
         assert topology(server, "delta")["channels"] == []
-        expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: dropped 2 messages")
+        expect_audited(page, "delta/arm", "delete channel", "Deleted delta/arm: removed 2 messages")
         consumer.expect_closed()
 
 

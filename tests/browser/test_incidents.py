@@ -91,7 +91,7 @@ def test_a_failing_consumer_is_named_its_channel_paused_with_a_reason_and_all_re
         banner.get_by_role("link", name="Pause").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("ledger-7 fails since its deploy")
-        dialog.get_by_label("It resumes").select_option("15m")
+        dialog.get_by_label("The pause ends").select_option("15m")
         with page.expect_navigation():
             dialog.get_by_role("button", name="Pause payments/ledger").click()
         expect(page.locator("#messages")).to_contain_text("Paused payments/ledger")

@@ -199,13 +199,13 @@ def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, 
     assert "Only what is at the topic: 2 messages<" in page
     assert "Its channels too: 5 messages<" in page
     answer = post(client, "/topics/orders/~empty/", typed_name="orders")
-    assert answer["message"] == "Emptied orders: dropped 2 messages."
+    assert answer["message"] == "Emptied orders: removed 2 messages."
     assert answer["counts"] == {"depth": 2}
     stats = channel_stats(engine)
     assert stats is not None
     assert stats.depth == 5
     answer = post(client, "/topics/orders/~empty/", typed_name="orders", scope="channels_too")
-    assert answer["message"] == "Emptied orders and its 1 channel: dropped 5 messages."
+    assert answer["message"] == "Emptied orders and its 1 channel: removed 5 messages."
     stats = channel_stats(engine)
     assert stats is not None
     assert stats.depth == 0
@@ -227,11 +227,11 @@ def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Clien
     engine.submit("publish", "orders", [b"later"], defer_ms=60_000).result(30)
     with consume(engine, 2):
         page = client.get("/topics/orders/billing/~empty/").content.decode()
-        assert "6 messages (depth 3, 2 in flight, 1 deferred) will be dropped." in page
+        assert "6 messages (depth 3, 2 in flight, 1 deferred) will be removed." in page
         assert "<button" in page
         assert "Empty orders/billing</button>" in page
         answer = post(client, "/topics/orders/billing/~empty/", typed_name="orders/billing", reason="test data")
-    assert answer["message"] == ("Emptied orders/billing: dropped 6 messages (depth 3, 2 in flight, 1 deferred).")
+    assert answer["message"] == ("Emptied orders/billing: removed 6 messages (depth 3, 2 in flight, 1 deferred).")
     _, result = last_rows()
     assert result.counts == {"depth": 3, "in_flight": 2, "deferred": 1}
     assert (result.actor, result.role, result.address, result.via) == ("ada", "admin", "127.0.0.1", "console")
@@ -273,8 +273,8 @@ def test_delete_channel_and_topic(client: Client, engine: EngineRunner) -> None:
     assert topic_stats(engine) is None
     messages = AuditRow.objects.filter(phase="result").order_by("id").values_list("message", flat=True)
     assert list(messages) == [
-        "Deleted orders/billing: dropped 5 messages (depth 4, 1 in flight), disconnected 1 consumer.",
-        "Deleted orders with 0 channels: dropped no messages.",
+        "Deleted orders/billing: removed 5 messages (depth 4, 1 in flight), disconnected 1 consumer.",
+        "Deleted orders with 0 channels: removed no messages.",
     ]
 
 

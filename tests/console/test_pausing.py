@@ -97,7 +97,7 @@ def test_the_form_changes_a_pause_that_is_there(client: Client, engine: EngineRu
     [
         ({"for": "until", "until": "soon"}, "Time: 'soon' is no time such as 14:30 or 2026-03-01 14:30"),
         ({"for": "until", "until": "2020-01-01 10:00"}, "Time: 2020-01-01 10:00 UTC has passed"),
-        ({"for": "15"}, "It resumes: '15' is not a duration"),
+        ({"for": "15"}, "The pause ends: '15' is not a duration"),
         ({"for": "9000h"}, "is not between 0 and 8784h"),
         ({"reason": "x" * 201}, "Reason: it has 201 characters, at most 200"),
     ],

@@ -67,7 +67,7 @@ def test_the_page_shows_what_is_quarantined_and_why(client: Client) -> None:
     assert page.index("Show the messages") < page.index("Redrive…")
     assert "3 messages, 6\u00a0B, the oldest for" in page
     assert "6 messages (depth 2, 3 quarantined" not in page
-    assert "5 messages (depth 2, 3 quarantined) will be dropped." in client.get(f"{PAGE}~empty/").content.decode()
+    assert "5 messages (depth 2, 3 quarantined) will be removed." in client.get(f"{PAGE}~empty/").content.decode()
 
 
 def test_a_message_tells_how_its_deliveries_ended() -> None:

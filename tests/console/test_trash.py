@@ -41,10 +41,17 @@ def depth(engine: EngineRunner, topic: str = "orders") -> int:
     return found.depth + sum(channel.depth for channel in found.channels)
 
 
+def test_emptying_an_empty_channel_offers_no_undo(client: Client, engine: EngineRunner) -> None:
+    for has_undo in (True, False):
+        answer = client.post("/topics/orders/billing/~empty/", {"typed_name": "orders/billing"}, follow=True)
+        assert (">Undo</a>" in answer.content.decode()) == has_undo
+    assert "Emptied orders/billing: removed no messages." in answer.content.decode()
+
+
 def test_an_emptied_channel_comes_back_by_the_link_beside_the_sentence(client: Client, engine: EngineRunner) -> None:
     answer = client.post("/topics/orders/billing/~empty/", {"typed_name": "orders/billing"}, follow=True)
     page = answer.content.decode()
-    assert "Emptied orders/billing: dropped 5 messages." in page
+    assert "Emptied orders/billing: removed 5 messages." in page
     undo = re.search(r'<a href="([^"]+)" data-dialog>Undo</a>', page)
     assert undo is not None
     assert depth(engine) == 0

@@ -50,7 +50,7 @@ def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: An
     older = client.get("/audit/?from=file&before=4").content.decode()
     for words in (
         "no result",
-        "Emptied orders: dropped 7 messages.",
+        "Emptied orders: removed 7 messages.",
         "NOT_ALLOWED: no",
         "(12 like this)",
         ">token deploy<",
