@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 # How often every channel frees memory that it does not need, and how many do so in one tick: enough for 5,000.
 TIDY_INTERVAL_NS = 5 * NS_PER_S
 TIDY_CHANNELS_MAX = 200
+# How long a stop tries to write topology.json.
+TOPOLOGY_PATIENCE_NS = 5 * NS_PER_S
 
 
 class Engine:
@@ -230,13 +232,15 @@ class Engine:
             raise StorageError("; ".join(errors))
 
     def _saving_topology(self, how: Closing) -> Generator[StopProgress, None, Exception | None]:
-        """Write topology.json for the last time; returns the disk's last refusal, None when it was written."""
+        """Write topology.json for the last time; returns the disk's last refusal, None when it was written. Nothing is
+        lost without it, as with kill -9: the changes since are in a file beside it."""
         began_ns = self._clock.monotonic_ns()
+        patience_ns = min(how.patience_ns, TOPOLOGY_PATIENCE_NS)
         while True:
             try:
                 self.catalog.close()
             except StorageError as exc:
-                if self._clock.monotonic_ns() - began_ns >= how.patience_ns:
+                if self._clock.monotonic_ns() - began_ns >= patience_ns:
                     return exc
                 reason = str(exc)
             else:

@@ -1,10 +1,14 @@
 """A full disk: publishes to the log are refused and say why, everything that helps goes on, and so does the log."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from queue_engine.delivery.stats import ActRecord
+from queue_engine.disk_queue.closing import Closing
+from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import NoRoomError, StorageError, TopologyError, TrashNotFoundError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
@@ -12,6 +16,40 @@ from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.topology import written
 
 MIB = 1 << 20
+
+
+class TakesNoTopology(FaultyFiles):
+    """A disk that is full when `topology.json` is to be replaced; what else a stop writes makes room for itself."""
+
+    refuses = False
+
+    def replace(self, path: str, data: bytes) -> None:
+        if self.refuses and path.endswith("topology.json"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().replace(path, data)
+
+
+def test_a_stop_tries_five_seconds_to_write_the_topology_and_loses_nothing_without(tmp_path: Path) -> None:
+    files, clock = TakesNoTopology(), ManualClock()
+    engine = make_engine(tmp_path, clock, files=files)
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.publish("orders", [b"kept"])
+    settle(engine)
+    files.refuses, tries = True, 0
+
+    def stop() -> None:
+        nonlocal tries
+        for progress in engine.closing(Closing(patience_ns=60 * NS_PER_S)):
+            tries += "topology.json" in progress.reason
+            clock.advance(ms=1_000)
+
+    with pytest.raises(StorageError, match=r"topology.json can't be written: .*No space left on device"):
+        stop()
+    assert tries == 5
+    again = make_engine(tmp_path, clock)
+    assert Client(again, "orders", "billing", ready=10).bodies == [b"kept"]
+    again.close()
 
 
 def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> None:
