@@ -6,7 +6,8 @@ A look at a channel's stats notes what each consumer's counts grew by since the 
        └─ who did most of it ─┘
 
 The minute begins inside the oldest bucket, which counts for the share of it that the minute still has. So the sums are
-those of sixty seconds, as the rates beside them, and not of 55 to 60.
+those of sixty seconds, as the rates beside them, and not of 55 to 60. What a look notes came since the look before it:
+a bucket has what came up to its last look, not up to its end.
 
 So REQ and timeouts cost nothing more than their counts, and a channel without failures keeps nothing. What an operator
 requeues is no consumer's failure, and is not in here.
@@ -19,6 +20,7 @@ from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.stats import ConsumerFailures, RecentFailures
 
 BUCKET_NS = 5_000_000_000
+MINUTE_NS = 60_000_000_000
 BUCKETS = 13  # a minute, and the bucket in which it begins
 # Failures of these newest buckets are recent: ten to fifteen seconds.
 RECENT_BUCKETS = 3
@@ -32,7 +34,7 @@ NOBODY = 0  # no connection has this key
 class FailureWindow:
     """The last minute of one channel. time_ns: the wall clock."""
 
-    __slots__ = ("_buckets", "_count", "_leaders", "_names", "_seen", "_time_ns", "_timeouts")
+    __slots__ = ("_buckets", "_count", "_leaders", "_looked_ns", "_names", "_seen", "_time_ns", "_timeouts")
 
     def __init__(self, time_ns: Callable[[], int]) -> None:
         self._time_ns = time_ns
@@ -42,6 +44,7 @@ class FailureWindow:
         self._names: dict[int, tuple[str, str]] = {}
         self._leaders: deque[tuple[int, str, int]] = deque()  # (number of the bucket, message, its deliveries before)
         self._seen = 0  # its deliveries at the last look
+        self._looked_ns = 0  # when that was
 
     def look(
         self,
@@ -59,8 +62,10 @@ class FailureWindow:
         count = requeue_count + timeout_count
         if count == self._count and not self._buckets:
             return None
-        number, elapsed_ns = divmod(self._time_ns(), BUCKET_NS)
-        share = 1 - elapsed_ns / BUCKET_NS  # of the oldest bucket
+        now_ns = self._time_ns()
+        number = now_ns // BUCKET_NS
+        share = _share_of_oldest(now_ns, now_ns - self._looked_ns)
+        self._looked_ns = now_ns
         grown = count - self._count
         if grown:
             self._count = count
@@ -168,3 +173,12 @@ class FailureWindow:
         key = max(known, key=lambda one: (known[one], -one))
         name, address = self._names[key]
         return ConsumerFailures(key, name, address, known[key], len(known))
+
+
+def _share_of_oldest(now_ns: int, interval_ns: int) -> float:
+    """The share of the oldest bucket that came within the minute. interval_ns: from the last look to this one, by which
+    the bucket's own last look is known; where it is none of a steady row, the bucket's end stands for that."""
+    behind_ns = MINUTE_NS - BUCKET_NS + now_ns % BUCKET_NS  # from the bucket's end to now
+    if 0 < interval_ns <= BUCKET_NS:
+        behind_ns = (behind_ns // interval_ns + 1) * interval_ns
+    return max(0, MINUTE_NS - behind_ns) / BUCKET_NS

@@ -82,19 +82,34 @@ def test_a_minute_later_it_is_forgotten(engine: Engine, clock: ManualClock) -> N
     assert client.channel.stats().failures is None
 
 
-def test_a_steady_failure_counts_sixty_seconds_at_every_second(engine: Engine, clock: ManualClock) -> None:
-    """Sixty looks, or one more, wherever the minute begins in a bucket; and all of it is one message's."""
+@pytest.mark.parametrize("phase_ms", [0, 1, 300, 999])
+def test_a_steady_failure_counts_sixty_seconds_at_every_second(
+    engine: Engine, clock: ManualClock, phase_ms: int
+) -> None:
+    """Sixty looks, as the rates beside it, wherever the minute begins in a bucket; and all of it is one message's."""
     one = consumer(engine, "payments-1").consumer
     window = FailureWindow(clock.time_ns)
     counts = []
+    clock.advance(ms=phase_ms)
     for second in range(1, 141):
         clock.advance(ms=1_000)
         one.requeue_count += 8
         failures = window.look([one], one.requeue_count, 0, attempts_max=one.requeue_count + 1, attempts_max_id="a")
         if second > 65 and failures is not None:
             counts.append((failures.requeued, failures.repeated))
-    assert len(counts) == 75
-    assert all(480 <= requeued == repeated <= 488 for requeued, repeated in counts)
+    assert counts == [(480, 480)] * 75
+
+
+def test_looks_in_between_count_nothing_twice(engine: Engine, clock: ManualClock) -> None:
+    """A scrape of /metrics looks, too."""
+    one = consumer(engine, "payments-1").consumer
+    window = FailureWindow(clock.time_ns)
+    for second in range(1, 141):
+        for step_ms, grown in ((990, 8), (10, 0)):
+            clock.advance(ms=step_ms)
+            one.requeue_count += grown
+            failures = window.look([one], one.requeue_count, 0, attempts_max=9, attempts_max_id="a")
+            assert second <= 65 or (failures is not None and 472 <= failures.requeued <= 488)
 
 
 def test_what_a_consumer_did_before_it_left_is_still_its_own(engine: Engine, clock: ManualClock) -> None:
