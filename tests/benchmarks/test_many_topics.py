@@ -24,7 +24,7 @@ def check(steps: list[Step], names: set[str]) -> None:
 def test_a_thousand_topics_are_created_listed_found_again_and_stopped(tmp_path: Path) -> None:
     steps = many_topics(tmp_path / "data", TOPICS)
     check(steps, {"create", "stats", "restart", "stop"})
-    # Each took 27 ms when the whole file was written for it, and more with every topic; alone it takes 6 to 9.
+    # Each took 27 ms when the whole file was written for it, and more with every topic; alone it takes 6.
     create = next(step for step in steps if step.name == "create")
     assert create.cpu_s < 0.020 * TOPICS
 

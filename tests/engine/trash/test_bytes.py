@@ -71,25 +71,31 @@ def test_an_entry_s_bytes_are_what_stays_on_the_disk_for_it_alone(tmp_path: Path
     assert on_disk - left == in_all, "the figure is what the disk got back"
 
 
+def emptied_in_turn(engine: Engine, clock: ManualClock) -> int:
+    """Empties the channels of the topics `second` and `first`, and lets the engine tidy; the id of the first entry."""
+    ids = []
+    for topic in ("second", "first"):
+        outcome, _ = engine.acts.empty_channel(topic, "billing")
+        settle(engine)
+        ids.append(outcome.trash)
+        clock.advance(ms=10)
+    for _ in range(20):
+        pass_time(engine, clock, 1_100)
+    return ids[0]
+
+
 def test_an_entry_whose_segments_stay_anyway_is_not_given_up_for_room(tmp_path: Path, clock: ManualClock) -> None:
     limits = {"trash_max_bytes": 2 << 20, "log_retention_bytes": 4 << 20}
     engine = make_engine(tmp_path, clock, **limits, **SMALL_SEGMENTS)
     for topic in ("first", "second"):
         engine.acts.create_topic(topic)
         engine.acts.create_channel(topic, "billing")
-    ids = {}
     for topic, count in (("first", 120), ("second", 40)):
         for number in range(count):
             publish(engine, topic, number)
-    for topic in ("second", "first"):
-        outcome, _ = engine.acts.empty_channel(topic, "billing")
-        settle(engine)
-        ids[topic] = outcome.trash
-        clock.advance(ms=10)
-    for _ in range(20):
-        pass_time(engine, clock, 1_100)
+    oldest = emptied_in_turn(engine, clock)
     # The oldest is that of the second topic, and the retention keeps its segments: without it nothing would go.
-    assert [one.id for one in engine.trash.list()] == [ids["second"]]
+    assert [one.id for one in engine.trash.list()] == [oldest]
     assert engine.trash.bytes <= 2 << 20
 
 
@@ -97,21 +103,14 @@ def test_an_entry_that_would_make_no_room_is_not_given_up_though_it_is_the_oldes
     tmp_path: Path, clock: ManualClock
 ) -> None:
     engine = make_engine(tmp_path, clock, trash_max_bytes=4 << 20, **SMALL_SEGMENTS)
-    ids = {}
     for topic in ("first", "second"):
         engine.acts.create_topic(topic)
         engine.acts.create_channel(topic, "billing")
         for number in range(60):
             publish(engine, topic, number)
-    for topic in ("second", "first"):
-        outcome, _ = engine.acts.empty_channel(topic, "billing")
-        settle(engine)
-        ids[topic] = outcome.trash
-        clock.advance(ms=10)
-    for _ in range(20):
-        pass_time(engine, clock, 1_100)
+    oldest = emptied_in_turn(engine, clock)
     # The newer one keeps the oldest segments: while it is there, none goes without the older one.
-    assert [one.id for one in engine.trash.list()] == [ids["second"]]
+    assert [one.id for one in engine.trash.list()] == [oldest]
     assert 1 << 20 < engine.trash.bytes <= 4 << 20
 
 
