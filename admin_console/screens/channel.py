@@ -203,7 +203,7 @@ def _client_table(
     for client in sorted((stats.clients or ()) if stats else (), key=lambda client: client.client_key not in named):
         key = str(client.client_key)
         requeue = (
-            act_cell("Requeue now", "requeue_channel", role, topic, name, query={"client": key})
+            act_cell("Requeue now…", "requeue_channel", role, topic, name, query={"client": key})
             if client.in_flight_count
             else act_cell("", "requeue_channel", role, topic, name)
         )
@@ -269,7 +269,7 @@ def _in_flight_table(
                         "due now" if is_late else units.duration(held.deadline_in_ms / 1000),
                         tone="warning" if is_late else "",
                     ),
-                    act_cell("Requeue now", "requeue_channel", role, topic, name, query={"message": held.message_id}),
+                    act_cell("Requeue now…", "requeue_channel", role, topic, name, query={"message": held.message_id}),
                 ),
             )
         )

@@ -39,7 +39,7 @@ def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
                     "warning" if cursor.is_warned else "",
                 ),
                 _gaps(cursor),
-                act_cell("Delete", "delete_cursor", role, cursor.topic, cursor.cursor),
+                act_cell("Delete…", "delete_cursor", role, cursor.topic, cursor.cursor),
             ),
         )
         for cursor in (topic.cursors if topic else ())

@@ -135,11 +135,11 @@ def job_table(view: "PipelineView", role: Role) -> Table:
 
 def _switch(name: str, view: "PipelineView", role: Role, *, is_stopped: bool) -> ActionCell:
     if is_stopped:
-        return act_cell("Start", "start_job", role, name)
+        return act_cell("Start…", "start_job", role, name)
     # Without a worker there is nothing to stop.
     if not view.is_switched_on and view.holder is None:
         return ActionCell()
-    return act_cell("Stop", "stop_job", role, name)
+    return act_cell("Stop…", "stop_job", role, name)
 
 
 def housekeeping_table(view: "PipelineView") -> Table:

@@ -71,7 +71,7 @@ def pause_cell(topic: str, channel: str, role: Role, *, is_paused: bool) -> Acti
     """Resume what is paused, pause what is not. An empty `channel` means the topic."""
     scope, args = ("channel", (topic, channel)) if channel else ("topic", (topic,))
     return (
-        act_cell("Resume", f"unpause_{scope}", role, *args)
+        act_cell("Resume…", f"unpause_{scope}", role, *args)
         if is_paused
-        else act_cell("Pause", f"pause_{scope}", role, *args)
+        else act_cell("Pause…", f"pause_{scope}", role, *args)
     )

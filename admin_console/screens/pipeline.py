@@ -73,12 +73,12 @@ def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str,
         "flags": {
             "off": not view.is_switched_on,
             "archived": bool(view.topics),
-            "stops": _offers(jobs, "Stop"),
-            "starts": _offers(jobs, "Start") or _offers(replays, "Start"),
-            "runs": _offers(replays, "Run"),
-            "cancels": _offers(replays, "Cancel"),
-            "archives": _offers(archived, "Archive"),
-            "stops_archiving": _offers(archived, "Stop archiving"),
+            "stops": _offers(jobs, "Stop…"),
+            "starts": _offers(jobs, "Start…") or _offers(replays, "Start…"),
+            "runs": _offers(replays, "Run…"),
+            "cancels": _offers(replays, "Cancel…"),
+            "archives": _offers(archived, "Archive…"),
+            "stops_archiving": _offers(archived, "Stop archiving…"),
         },
     }
 
@@ -113,12 +113,12 @@ def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]
 def replay_action(replay: "ReplayView", role: Role) -> ActionCell:
     """Run what is planned, start what was stopped, cancel what is under way."""
     if replay.is_asked_about:
-        return act_cell("Run", "run_replay", role, replay.replay_id)
+        return act_cell("Run…", "run_replay", role, replay.replay_id)
     if replay.is_over or replay.run_job is None:
         return ActionCell()
     if replay.run_job.state == "stopped":
-        return act_cell("Start", "start_job", role, replay.run_job.job)
-    return act_cell("Cancel", "cancel_replay", role, replay.replay_id)
+        return act_cell("Start…", "start_job", role, replay.run_job.job)
+    return act_cell("Cancel…", "cancel_replay", role, replay.replay_id)
 
 
 def _subtitle(view: "PipelineView") -> str:
@@ -384,8 +384,8 @@ def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
 
 def _switch(topic: str, cursor: "CursorStats | None", role: Role, *, is_present: bool) -> ActionCell:
     if cursor is not None:
-        return act_cell("Stop archiving", "archive_off", role, topic)
-    return act_cell("Archive", "archive_on", role, topic) if is_present else ActionCell()
+        return act_cell("Stop archiving…", "archive_off", role, topic)
+    return act_cell("Archive…", "archive_on", role, topic) if is_present else ActionCell()
 
 
 def _replay_table(view: "PipelineView", role: Role) -> Table:

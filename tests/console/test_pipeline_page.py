@@ -125,13 +125,13 @@ def test_jobs_show_state_bar_lag_rate_and_error(engine: EngineRunner, browser: C
     see(engine)
     with Lake(str(lake)).lock():
         html = shown(browser)
-    assert row(html, "jobs", "archive") == "archive running 25 % 3,600 812/s Stop"
+    assert row(html, "jobs", "archive") == "archive running 25 % 3,600 812/s Stop…"
     assert '<progress aria-label="Progress" max="4800" value="1200">' in html
     assert row(html, "jobs", "rollup") == (
-        "rollup ▲ failed – – – The disk is full <b>now</b>. Tried again by itself. Stop"
+        "rollup ▲ failed – – – The disk is full <b>now</b>. Tried again by itself. Stop…"
     )
     assert "<b>now</b>" not in html
-    assert row(html, "jobs", "compact") == "compact ❚❚ stopped – – – Start"
+    assert row(html, "jobs", "compact") == "compact ❚❚ stopped – – – Start…"
     assert "The job rollup failed; it is tried again by itself. The disk is full" in words(html)
 
 
@@ -148,10 +148,10 @@ def test_a_job_that_failed_says_what_happens_next_and_is_not_said_to_run(
     with Lake(str(lake)).lock():
         html = shown(browser)
     again = "▲ trying again"
-    assert row(html, "jobs", "archive") == f"archive {again} 56 % – 2/s {error} Being tried again now. Stop"
-    assert row(html, "jobs", "compact") == f"compact {again} – – – {error} Being tried again now. Stop"
+    assert row(html, "jobs", "archive") == f"archive {again} 56 % – 2/s {error} Being tried again now. Stop…"
+    assert row(html, "jobs", "compact") == f"compact {again} – – – {error} Being tried again now. Stop…"
     assert re.fullmatch(
-        r"rollup ▲ failed – – – The engine is gone\. Tried again in 1m [0-5]\ds\. Stop", row(html, "jobs", "rollup")
+        r"rollup ▲ failed – – – The engine is gone\. Tried again in 1m [0-5]\ds\. Stop…", row(html, "jobs", "rollup")
     )
     text = words(html)
     assert re.search(r"The job rollup failed; it is tried again in 1m [0-5]\ds\. The engine is gone\. 2 more", text)
@@ -169,7 +169,7 @@ def test_a_job_that_goes_on_without_one_topic_says_when_that_is_tried_again(
     with Lake(str(lake)).lock():
         html = shown(browser)
     again = r"ried again in 1m [0-5]\ds\."
-    assert re.fullmatch(f"archive ▲ in part – – – {re.escape(error)} T{again} Stop", row(html, "jobs", "archive"))
+    assert re.fullmatch(f"archive ▲ in part – – – {re.escape(error)} T{again} Stop…", row(html, "jobs", "archive"))
     assert re.search(f"A part of the job archive failed; it is t{again} {re.escape(error)}", words(html))
 
 
@@ -181,7 +181,7 @@ def test_a_job_does_not_run_while_nobody_holds_the_lake(engine: EngineRunner, br
     see(engine)
     html = shown(browser)
     assert row(html, "jobs", "archive").startswith("archive waiting")
-    assert row(html, "jobs", "rollup") == "rollup waiting – – – The disk is full. Stop"
+    assert row(html, "jobs", "rollup") == "rollup waiting – – – The disk is full. Stop…"
 
 
 def test_a_broken_file_is_told_of_and_the_page_is_there(engine: EngineRunner, browser: Client, lake: Path) -> None:
@@ -293,7 +293,8 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     archived_topic(lake, "gone", 9, 255, gaps=())
     html = shown(browser)
     assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
-        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets Stop archiving"
+        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets "
+        "Stop archiving…"
     )
     assert '<progress aria-label="Archived" max="3005" value="3000">' in html
     told = "100,000 bytes in 2 files; version 2 of the table, committed 2026-03-01 14:32:40 UTC"
