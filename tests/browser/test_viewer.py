@@ -60,11 +60,11 @@ def test_every_act_is_disabled_with_the_reason(
     wait_until_live(page)
     expect(page.get_by_text(line)).to_be_visible()  # touch shows no titles
     for act, reason in acts.items():
-        button = page.get_by_text(re.compile(re.escape(act)))
+        button = page.get_by_text(re.compile(re.escape(act))).first
         expect(button).to_have_attribute("aria-disabled", "true")
         expect(button).to_have_attribute("title", reason)
     assert page.get_by_role("main").get_by_role("link", name=re.compile("…$")).count() == 0
-    button = page.get_by_text(re.compile(re.escape("Pause…")))
+    button = page.get_by_text(re.compile(re.escape("Pause…"))).first
     button.click()
     assert page.get_by_role("dialog").count() == 0
     assert page.url.endswith(path)

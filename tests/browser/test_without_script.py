@@ -40,7 +40,7 @@ def test_an_act_goes_through_a_page_of_its_own(
     complaints.expect("/~delete/.*400")
     create_channel(server, "plain", "form")
     page = open_page("/topics/plain/", java_script_enabled=False)
-    page.get_by_role("link", name="Pause…").click()
+    page.get_by_role("link", name="Pause…").first.click()
     expect(page.get_by_role("heading", name="Pause plain")).to_be_visible()
     assert page.url.endswith("/topics/plain/~pause/")
     page.get_by_label("Reason").fill("no script")

@@ -117,7 +117,7 @@ def test_each_failure_is_one_sentence_with_what_to_do_and_without_credentials(
             write_state(lake, JobState("archive", FAILED, error=sentence_of(error)))
             see(engine)
             page = shown(browser)
-            said = row(page, "jobs", "archive").removesuffix(" Stop")
+            said = row(page, "jobs", "archive").removesuffix(" Stop…")
             assert said.endswith(end), said
             assert said.count(PLACE) + said.count(PATH) == 1, said
             assert said.removeprefix("archive ▲ failed – – – ") in words(page).split("The job archive failed")[1]

@@ -233,8 +233,10 @@ def test_the_console_alone_does_not_feed_the_watchdog(tmp_path: Path) -> None:
                 assert page_status(server) == 200
             assert len(notified.values("WATCHDOG")) == fed
             # What systemd sends then: the log says where the engine was.
-            assert server.signalled(signal.SIGABRT) == -signal.SIGABRT
+            ended = server.signalled(signal.SIGABRT)
         finally:
             server.kill9()
         assert "Fatal Python error: Aborted" in server.log
-        assert "hang_on_purpose" in server.log
+        # What is written reads the frames of threads that go on meanwhile: it was seen to end by SIGSEGV once.
+        assert ended in (-signal.SIGABRT, -signal.SIGSEGV)
+        assert ended == -signal.SIGSEGV or "hang_on_purpose" in server.log
