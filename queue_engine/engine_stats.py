@@ -114,7 +114,7 @@ class EngineStats:
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> list[InFlightStats]:
         """The first messages in flight of a channel, earliest deadline first. Raises TopicNotFoundError or
         ChannelNotFoundError."""
-        return self._catalog.channel(topic, channel).in_flight_stats(self._clock.monotonic_ns(), limit)
+        return self._catalog.channel(topic, channel).figures.in_flight_stats(self._clock.monotonic_ns(), limit)
 
     def in_slices(
         self, wants_clients: Callable[[str, str], bool], *, topic: str = "", channel: str = ""
@@ -127,7 +127,7 @@ class EngineStats:
 
         def read(each: Channel, window: LatencyWindow) -> ChannelStats:
             clients = self._clients_of(each) if wants_clients(each.topic_name, each.name) else None
-            return each.stats(clients, self._unreadable(each), window)
+            return each.figures.stats(clients, self._unreadable(each), window)
 
         def finish(one: Topic, channels: list[ChannelStats], windows: tuple[LatencyWindow, ...]) -> TopicStats:
             return one.stats(tuple(channels), self._cursors_of(one), self._unreadable(one), windows)
@@ -147,7 +147,7 @@ class EngineStats:
         def read(each: Channel, window: LatencyWindow) -> ChannelReading:
             clients = none if not each.consumers else self._clients_of(each) if has_clients else None
             failure = failure_of(each)
-            return each.reading(clients, "" if failure is None else str(failure), window)
+            return each.figures.reading(clients, "" if failure is None else str(failure), window)
 
         def finish(one: Topic, channels: list[ChannelReading], windows: tuple[LatencyWindow, ...]) -> TopicReading:
             return one.reading(channels, self._cursors_of(one), self._unreadable(one), windows if has_windows else None)
@@ -184,7 +184,7 @@ class EngineStats:
                     continue  # between two slices
                 window: LatencyWindow = NO_LATENCIES
                 if has_windows:
-                    window = each.latency_window(half_window_ns)
+                    window = each.figures.latency_window(half_window_ns)
                     windows.append(window)
                 if channel and channel != each.name:
                     continue

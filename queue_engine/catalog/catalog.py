@@ -569,7 +569,7 @@ class Catalog:
         return after(written, in_force)
 
     def _drop_channel(self, topic: Topic, name: str, *, is_kept: bool = False) -> Outcome:
-        self.gone.add_channels([topic.channels[name].stats(None)])
+        self.gone.add_channels([topic.channels[name].figures.stats(None)])
         self.gone.deletion_count += 1
         keep = log_store(topic).trash_channel if is_kept and not is_ephemeral(name) else None
         return topic.delete_channel(name, keep=keep)

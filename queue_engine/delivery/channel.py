@@ -9,21 +9,15 @@ Fences in queue_engine/README.md lists what each command does then.
 from collections.abc import Callable
 from typing import Protocol
 
-from queue_engine.delivery.backlog_stats import BacklogStatsReader
+from queue_engine.delivery.channel_figures import ChannelFigures
 from queue_engine.delivery.consumer import Consumer
-from queue_engine.delivery.failure_window import FailureWindow
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
-from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
 from queue_engine.delivery.ramp_pace import RampPace
-from queue_engine.delivery.readings import CALM, ChannelReading, ChannelState
 from queue_engine.delivery.sampling import draw
 from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import (
-    ChannelStats,
-    ClientStats,
-    InFlightStats,
     Outcome,
 )
 from queue_engine.storage.store import Backlog
@@ -67,14 +61,9 @@ class Channel:
 
     # Stats read thousands of channels, and wait for memory more than for the processor: so one takes fewer cache lines.
     __slots__ = (
-        "_backlog_stats",
         "_budgets",
-        "_failures",
         "_fences",
         "_in_flight",
-        "_known_state",
-        "_known_stats",
-        "_latency",
         "_limits",
         "_pace",
         "_stranded",
@@ -85,6 +74,7 @@ class Channel:
         "consumers",
         "disconnect_count",
         "fence",
+        "figures",
         "finish_count",
         "is_deleted",
         "name",
@@ -127,24 +117,21 @@ class Channel:
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
         self._time_ns = time_ns
-        self._latency = LatencyHistogram(time_ns)
-        self._failures = FailureWindow(time_ns)
+        latency = LatencyHistogram(time_ns)
         self._budgets = budgets
-        self._in_flight = InFlightTable(self._latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
+        self._in_flight = InFlightTable(latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
         self._limits = SendLimits(backlog, self._in_flight, budgets)
         self._workload = workload
         self._fences = fences
         # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
-        self._backlog_stats = BacklogStatsReader(backlog, self._in_flight, self.stop)
-        self._known_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
-        self._known_state = CALM
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
         # Counters since the process started.
         self.finish_count = 0
         self.requeue_count = 0
         self.timeout_count = 0
         self.disconnect_count = 0
+        self.figures = ChannelFigures(self, self._in_flight, latency, self._limits, time_ns)
         backlog.watch(self.stop)
 
     @property
@@ -207,7 +194,7 @@ class Channel:
         """
         if self.consumers.pop(consumer.key, None) is None:
             return 0
-        self._failures.note_gone(consumer)
+        self.figures.note_gone(consumer)
         if not gives_back:
             return 0
         if self.fence is not None:
@@ -510,7 +497,7 @@ class Channel:
 
     def counts(self) -> Outcome:
         """What it holds: waiting, in flight, deferred, quarantined; the last known ones where they can't be counted."""
-        depth, deferred = self._backlog_stats.waiting_and_deferred()
+        depth, deferred = self.figures.waiting_and_deferred()
         quarantined = self.backlog.quarantine_stats().count
         return Outcome(depth=depth, in_flight=self.in_flight_count, deferred=deferred, quarantined=quarantined)
 
@@ -599,186 +586,3 @@ class Channel:
             self._stranded += [(delivery.run, ids) for delivery, ids in popped[at:]]
             raise
         return count
-
-    # Stats.
-
-    def latency_window(self, half_ns: int) -> LatencyWindow:
-        """How long messages took from publish to FIN, lately; `LatencyHistogram.window` says when that began."""
-        return self._latency.window(half_ns)
-
-    def stats(
-        self,
-        clients: tuple[ClientStats, ...] | None = None,
-        unreadable: str = "",
-        window: LatencyWindow = NO_LATENCIES,
-    ) -> ChannelStats:
-        """unreadable: why the disk refuses the channel, as far as the caller knows. window: of this moment. Never
-        fails: a value that can't be read now is the last known one, or None. The same object as before while nothing
-        changed."""
-        stored = self._backlog_stats.read(unreadable)
-        ready_count = 0
-        for consumer in self.consumers.values():
-            ready_count += consumer.ready_count
-        latency = self._latency.lend()
-        held_back = self._limits.reason_to_hold_back() if stored.depth and self.fence is None else ""
-        fenced = "" if self.fence is None else self.fence.reason
-        failures = self._failures.look(
-            self.consumers.values(),
-            self.requeue_count,
-            self.timeout_count,
-            attempts_max=stored.attempts_max,
-            attempts_max_id=stored.attempts_max_id,
-        )
-        # All that the stats are made of. The counts of how long messages were held change with those of `latency`.
-        sign = (
-            stored,
-            latency,
-            window,
-            self.in_flight_count,
-            self.finish_count,
-            self.requeue_count,
-            self.timeout_count,
-            self.disconnect_count,
-            len(self.consumers),
-            ready_count,
-            self.paused,
-            self.pause,
-            self.resume_refused,
-            self.ramp,
-            self.backlog.dropped_count,
-            held_back,
-            fenced,
-            self.redrive,
-            failures,
-            clients,
-        )
-        known = self._known_stats
-        if known is not None and known[0] == sign:
-            return known[1]
-        made = ChannelStats(
-            topic_name=self.topic_name,
-            channel_name=self.name,
-            depth=stored.depth,
-            backend_depth=stored.backend_depth,
-            in_flight_count=self.in_flight_count,
-            deferred_count=stored.deferred_count,
-            message_count=stored.message_count,
-            finish_count=self.finish_count,
-            requeue_count=self.requeue_count,
-            timeout_count=self.timeout_count,
-            disconnect_count=self.disconnect_count,
-            client_count=len(self.consumers),
-            ready_count=ready_count,
-            paused=self.paused,
-            pause=self.pause,
-            resume_refused=self.resume_refused,
-            ramp=self.ramp,
-            oldest_ns=stored.oldest_ns,
-            next_due_ns=stored.next_due_ns,
-            latest_due_ns=stored.latest_due_ns,
-            disk_bytes=stored.disk_bytes,
-            dropped_count=self.backlog.dropped_count,
-            clients=clients,
-            number=self.number,
-            latency=latency,
-            window=window,
-            held=self._latency.held.counts(),
-            held_back=held_back,
-            fenced=fenced,
-            unreadable=stored.unreadable,
-            attempts_max=stored.attempts_max,
-            attempts_max_id=stored.attempts_max_id,
-            quarantined_count=stored.quarantine.count,
-            quarantine=stored.quarantine,
-            redrive=self.redrive,
-            failures=failures,
-        )
-        self._known_stats = sign, made
-        return made
-
-    def reading(
-        self,
-        clients: tuple[ClientStats, ...] | None = None,
-        unreadable: str = "",
-        window: LatencyWindow = NO_LATENCIES,
-    ) -> ChannelReading:
-        """What `stats` has of this moment, as far as `/stats` writes it. Never fails, as `stats`."""
-        try:
-            plain = None if unreadable else self.backlog.plain_counts()
-        except Exception:
-            plain = None  # `read` says why
-        if plain is not None:
-            depth, message_count, oldest_ns, log_bytes, quarantine = plain
-            disk_bytes: int | None = log_bytes
-            # Nothing is deferred, and messages in flight take no memory: no limit holds it back.
-            backend_depth, deferred_count, held_back = depth, 0, ""
-        else:
-            stored = self._backlog_stats.read(unreadable)
-            depth, message_count, oldest_ns = stored.depth, stored.message_count, stored.oldest_ns
-            disk_bytes, quarantine = stored.disk_bytes, stored.quarantine
-            backend_depth, deferred_count = stored.backend_depth, stored.deferred_count
-            held_back = self._limits.reason_to_hold_back() if depth and self.fence is None else ""
-            unreadable = stored.unreadable
-        ready_count = 0
-        if self.consumers:
-            for consumer in self.consumers.values():
-                ready_count += consumer.ready_count
-        state = (
-            self.paused,
-            "" if self.fence is None else self.fence.reason,
-            unreadable,
-            held_back,
-            self.backlog.dropped_count,
-            self.pause,
-            self.resume_refused,
-            self.ramp,
-            quarantine,
-            self.redrive,
-        )
-        known = self._known_state
-        if known != state:
-            known = self._known_state = CALM if state == CALM else ChannelState(*state)
-        # As ChannelReading(…), in a third of the time.
-        values = (
-            self.name,
-            depth,
-            backend_depth,
-            self.in_flight_count if self._stranded else len(self._in_flight),
-            deferred_count,
-            message_count,
-            self.requeue_count,
-            self.timeout_count,
-            len(self.consumers),
-            clients,
-            window,
-            self.finish_count,
-            self.disconnect_count,
-            ready_count,
-            oldest_ns,
-            disk_bytes,
-            known,
-        )
-        return tuple.__new__(ChannelReading, values)
-
-    def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
-        """The first messages in flight, earliest deadline first."""
-        listed: list[InFlightStats] = []
-        for delivery in self._in_flight.deliveries():
-            run = delivery.run
-            ids = self._in_flight.remaining_ids(delivery)[: limit - len(listed)]
-            index_of = run.index()
-            for message_id, (attempts, body_bytes) in zip(ids, self.backlog.attempts_and_sizes(run, ids), strict=True):
-                listed.append(
-                    InFlightStats(
-                        message_id=message_id.decode("ascii", "replace"),
-                        client_key=delivery.consumer.key,
-                        attempts=attempts,
-                        body_bytes=body_bytes,
-                        published_at_ns=run.time_at(index_of[message_id]),
-                        held_ms=(now_ns - delivery.sent_ns) // 1_000_000,
-                        deadline_in_ms=(delivery.deadline_ns - now_ns) // 1_000_000,
-                    )
-                )
-            if len(listed) == limit:
-                break
-        return listed

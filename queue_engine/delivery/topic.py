@@ -359,7 +359,7 @@ class Topic:
         unreadable: str = "",
         windows: tuple[LatencyWindow, ...] = (),
     ) -> TopicStats:
-        """windows: of all its channels, in an order that stays. Never fails, as `Channel.stats`."""
+        """windows: of all its channels, in an order that stays. Never fails, as `ChannelFigures.stats`."""
         oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
         return TopicStats(
             topic_name=self.name,

@@ -17,15 +17,15 @@ def test_what_other_topics_write_changes_the_bytes_on_disk_alone(tmp_path: Path)
     engine.publish("orders", [b"waits"])
     settle(engine)
     channel = engine.topics["orders"].channels["all"]
-    before = channel.stats()
-    assert channel.stats() is before
+    before = channel.figures.stats()
+    assert channel.figures.stats() is before
     grown = []
     for body in (b"x", b"y" * 100):
         log_bytes = _log_bytes(engine)
         engine.publish("mails", [body])
         settle(engine)
         grown.append(_log_bytes(engine) - log_bytes)
-        after = channel.stats()
+        after = channel.figures.stats()
         assert before.disk_bytes is not None
         assert after == replace(before, disk_bytes=before.disk_bytes + sum(grown))
     assert grown[1] > grown[0] > 0

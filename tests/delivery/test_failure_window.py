@@ -46,7 +46,7 @@ def requeue(client: Client, count: int, clock: ManualClock) -> None:
 
 
 def look(client: Client) -> RecentFailures:
-    failures = client.channel.stats().failures
+    failures = client.channel.figures.stats().failures
     assert failures is not None
     return failures
 
@@ -55,7 +55,7 @@ def test_a_channel_where_nothing_fails_keeps_nothing(engine: Engine) -> None:
     client = consumer(engine, "payments-1", ready=5)
     publish(engine, 5)
     client.finish(*[message.id for message in client.sink.received])
-    assert client.channel.stats().failures is None
+    assert client.channel.figures.stats().failures is None
 
 
 def test_it_names_who_requeued_most_and_how_many_did(engine: Engine, clock: ManualClock) -> None:
@@ -79,7 +79,7 @@ def test_a_minute_later_it_is_forgotten(engine: Engine, clock: ManualClock) -> N
     clock.advance(ms=20_000)
     assert (look(client).requeued, look(client).requeued_recently) == (4, 0)
     clock.advance(ms=60_000)
-    assert client.channel.stats().failures is None
+    assert client.channel.figures.stats().failures is None
 
 
 @pytest.mark.parametrize("phase_ms", [0, 1, 300, 999])
@@ -126,7 +126,7 @@ def test_what_an_operator_requeues_is_no_consumers_failure(engine: Engine) -> No
     client = consumer(engine, "payments-1", ready=4)
     publish(engine, 4)
     client.channel.requeue_in_flight()
-    stats = client.channel.stats()
+    stats = client.channel.figures.stats()
     assert (stats.requeue_count, stats.failures) == (4, None)
 
 
@@ -160,7 +160,7 @@ def test_one_message_that_comes_back_again_and_again_is_counted(engine: Engine, 
         settle(engine)
         failures = look(client)
         clock.advance(ms=1_000)
-    stats = client.channel.stats()
+    stats = client.channel.figures.stats()
     assert (failures.requeued, stats.attempts_max) == (10, 11)
     assert failures.repeated == 9, "all but the first two deliveries, which name no message yet"
 
@@ -184,7 +184,7 @@ def test_a_clock_set_back_forgets_the_minute(engine: Engine, clock: ManualClock)
     requeue(client, 2, clock)
     look(client)
     clock.set_back(ms=3_600_000)
-    assert client.channel.stats().failures is None
+    assert client.channel.figures.stats().failures is None
 
 
 def test_deliveries_of_one_message_are_not_counted_for_the_next(engine: Engine, clock: ManualClock) -> None:

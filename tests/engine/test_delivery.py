@@ -199,8 +199,8 @@ def test_a_deferred_publish_is_deferred_in_every_channel_and_never_early(engine:
     clients = [Client(engine, "orders", name, ready=1) for name in ("billing", "archive")]
     publish(engine, "orders", b"later", defer_ms=3_000)
     for client in clients:
-        assert client.channel.stats().deferred_count == 1
-        assert client.channel.stats().message_count == 1
+        assert client.channel.figures.stats().deferred_count == 1
+        assert client.channel.figures.stats().message_count == 1
     pass_time(engine, clock, 2_999)
     assert [client.bodies for client in clients] == [[], []]
     pass_time(engine, clock, 1)
@@ -263,7 +263,7 @@ def test_a_paused_channel_sends_nothing_and_its_timeouts_go_on(engine: Engine, c
     assert client.bodies == [b"a", b"b"]
     engine.acts.pause_channel("orders", "billing")
     pass_time(engine, clock, 1_001)
-    assert client.channel.stats().timeout_count == 1
+    assert client.channel.figures.stats().timeout_count == 1
 
 
 def test_a_paused_topic_keeps_what_is_published_and_lets_it_go_in_order(engine: Engine) -> None:
@@ -284,7 +284,7 @@ def test_emptying_a_channel_drops_what_waits_is_deferred_and_is_in_flight(engine
     publish(engine, "orders", b"later", defer_ms=1_000)
     outcome, _ = engine.acts.empty_channel("orders", "billing")
     assert (outcome.depth, outcome.in_flight, outcome.deferred) == (5, 25, 1)
-    stats = client.channel.stats()
+    stats = client.channel.figures.stats()
     assert (stats.depth, stats.in_flight_count, stats.deferred_count) == (0, 0, 0)
     assert client.consumer.in_flight_count == 0
 
@@ -333,7 +333,7 @@ def test_requeue_puts_back_one_message_one_clients_or_all(engine: Engine) -> Non
         engine.acts.requeue_channel("orders", "billing", message_id=one)
     assert engine.acts.requeue_channel("orders", "billing", client_key=second.consumer.key)[0].in_flight == 2
     assert engine.acts.requeue_channel("orders", "billing")[0].in_flight == 1
-    stats = first.channel.stats()
+    stats = first.channel.figures.stats()
     assert (stats.depth, stats.in_flight_count, stats.requeue_count) == (4, 0, 4)
 
 

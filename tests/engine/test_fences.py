@@ -315,7 +315,7 @@ def test_what_a_fenced_channel_answers(tmp_path: Path) -> None:
     assert late.bodies == []
     assert fault.calls == calls
     assert channel.in_flight_count == 1
-    assert channel.stats().depth > 0
+    assert channel.figures.stats().depth > 0
     fault.heal()
     outcome, _ = trial.engine.acts.retry_channel("orders", "billing")
     assert outcome.in_flight == 1

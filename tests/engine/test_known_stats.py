@@ -20,22 +20,22 @@ ROUNDS, ACTS = 40, 50
 
 
 def made_anew(channel: Channel) -> ChannelStats:
-    known = channel._known_stats, channel._backlog_stats._known
-    channel._known_stats = channel._backlog_stats._known = None
-    made = channel.stats()
-    channel._known_stats, channel._backlog_stats._known = known
+    known = channel.figures._known_stats, channel.figures._backlog_stats._known
+    channel.figures._known_stats = channel.figures._backlog_stats._known = None
+    made = channel.figures.stats()
+    channel.figures._known_stats, channel.figures._backlog_stats._known = known
     return made
 
 
 def check_reading(channel: Channel) -> None:
     """What `/stats` writes is what the stats have."""
-    reading = channel.reading()
+    reading = channel.figures.reading()
     stats = made_anew(channel)
     for made in (reading, reading.state):
         for name in made._fields:
             if name not in ("state", "window"):
                 assert getattr(made, name) == getattr(stats, name), name
-    assert channel.reading().state is reading.state
+    assert channel.figures.reading().state is reading.state
 
 
 def answered(engine: Engine, templates: StatsTemplates) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def _play(chance: random.Random, directory: Path) -> int:
     kept = 0
     templates = StatsTemplates()
     for _ in range(ACTS):
-        before = [channel.stats() for channel in topic.channels.values()]
+        before = [channel.figures.stats() for channel in topic.channels.values()]
         clock.advance(ms=1)
         try:
             chance.choice(moves)()
@@ -139,7 +139,7 @@ def _play(chance: random.Random, directory: Path) -> int:
         settle(engine)
         for old, channel in zip(before, topic.channels.values(), strict=True):
             check_reading(channel)  # before anything else looks for the oldest message
-            stats = channel.stats()
+            stats = channel.figures.stats()
             assert stats == made_anew(channel)
             assert stats == old or stats is not old
             kept += stats is old
@@ -163,18 +163,18 @@ def test_the_oldest_age_goes_on_from_the_next_due_time(tmp_path: Path) -> None:
     for _ in range(10):
         pass_time(engine, clock, 1000)
     late, early = sorted(client.sink.received, key=lambda one: one.id)
-    before = client.channel.stats()
-    assert (before.in_flight_count, client.channel.stats().oldest_ns) == (2, before.oldest_ns)
+    before = client.channel.figures.stats()
+    assert (before.in_flight_count, client.channel.figures.stats().oldest_ns) == (2, before.oldest_ns)
     client.finish(early.id)
     settle(engine)
-    after = client.channel.stats()
+    after = client.channel.figures.stats()
     assert after == made_anew(client.channel)
     assert before.oldest_ns is not None
     assert after.oldest_ns is not None
     assert after.oldest_ns - before.oldest_ns == 6 * NS_PER_S
     client.finish(late.id)
     settle(engine)
-    assert client.channel.stats().oldest_ns is None
+    assert client.channel.figures.stats().oldest_ns is None
     engine.close()
 
 
@@ -193,11 +193,11 @@ def test_the_oldest_age_goes_on_behind_a_quarantined_message(tmp_path: Path) -> 
     settle(engine)
     client = Client(engine, "t", "a", ready=10, msg_timeout_ms=60_000)
     settle(engine)
-    before = client.channel.stats()
+    before = client.channel.figures.stats()
     assert before.in_flight_count == 2
     client.finish(min(one.id for one in client.sink.received))
     settle(engine)
-    after = client.channel.stats()
+    after = client.channel.figures.stats()
     assert after == made_anew(client.channel)
     assert before.oldest_ns is not None
     assert after.oldest_ns is not None

@@ -239,5 +239,5 @@ def test_a_look_with_a_wrong_argument_stops_no_channel(engine: Engine) -> None:
     for look in wrong:
         with pytest.raises((TypeError, AssertionError)):
             look()
-        assert engine.topics["orders"].channels["billing"].stats().fenced == ""
+        assert engine.topics["orders"].channels["billing"].figures.stats().fenced == ""
     assert [one.body for one in engine.log.peek_channel("orders", "billing", 2).messages] == [b"a", b"b"]

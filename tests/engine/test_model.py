@@ -453,7 +453,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert (real_topic.store.depth, real_topic.paused) == (len(topic.waiting), topic.paused)
             assert real_topic.channels.keys() == topic.channels.keys()
             for channel_name, channel in topic.channels.items():
-                real = real_topic.channels[channel_name].stats()
+                real = real_topic.channels[channel_name].figures.stats()
                 assert real.depth == len(channel.waiting), (name, channel_name, channel)
                 assert real.in_flight_count == len(channel.in_flight)
                 assert real.deferred_count == len(channel.deferred)

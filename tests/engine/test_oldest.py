@@ -46,7 +46,7 @@ class Channel:
 
     @property
     def stats(self) -> ChannelStats:
-        return self.client.channel.stats()
+        return self.client.channel.figures.stats()
 
     @property
     def age_ms(self) -> float | None:

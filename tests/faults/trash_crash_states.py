@@ -302,7 +302,7 @@ def judge(disk: SimulatedFiles, wanted: dict[str, Attempts], rng: Random) -> Non
     engine.close()
     again = new_engine(disk, clock)
     for name in CHANNELS:
-        stats = again.topics[TOPIC].channels[name].stats()
+        stats = again.topics[TOPIC].channels[name].figures.stats()
         if stats.depth or stats.deferred_count:
             raise PromiseBrokenError(f"{name} has {stats.depth} finished messages again")
     again.close()

@@ -25,7 +25,7 @@ def publish(engine: Engine, count: int, topic: str = "orders") -> None:
 
 
 def held_back(client: Client) -> str:
-    return client.channel.stats().held_back
+    return client.channel.figures.stats().held_back
 
 
 # What consumers hold.
@@ -121,7 +121,7 @@ def test_what_exceeds_a_memory_queue_s_bytes_goes_to_disk(
     engine = make_engine(tmp_path, clock, **{option: 3 * COST_BYTES + spare_bytes})
     client = Client(engine, "orders", "billing")
     publish(engine, 5)
-    stats = client.channel.stats()
+    stats = client.channel.figures.stats()
     assert (stats.depth, stats.backend_depth) == (5, 2 + (spare_bytes < 0))
     client.ready(5)
     assert len(client.bodies) == 5
@@ -132,7 +132,9 @@ def test_all_queues_together_have_one_limit(tmp_path: Path, clock: ManualClock) 
     engine = make_engine(tmp_path, clock, mem_queue_total_bytes=3 * COST_BYTES)
     clients = [Client(engine, "orders", f"c{number}") for number in range(5)]
     publish(engine, 2)
-    in_memory = sum(client.channel.stats().depth - client.channel.stats().backend_depth for client in clients)
+    in_memory = sum(
+        client.channel.figures.stats().depth - client.channel.figures.stats().backend_depth for client in clients
+    )
     assert (in_memory, engine._stores.budgets.queues.used) == (3, 3 * COST_BYTES)
     for client in clients:
         client.ready(10)
@@ -147,7 +149,7 @@ def test_what_comes_back_counts_and_goes_to_disk_beyond_the_limit(tmp_path: Path
     assert len(client.bodies) == 6
     client.ready(0)
     client.leave()
-    stats = client.channel.stats()
+    stats = client.channel.figures.stats()
     assert stats.depth == 6
     assert stats.depth - stats.backend_depth <= 4, "as much came back as may wait, and as much waits"
     again = Client(engine, "orders", "billing", ready=10)
@@ -163,7 +165,7 @@ def test_an_ephemeral_topic_drops_what_exceeds_its_bytes_and_counts_it(
     engine.publish("orders#ephemeral", [BODY] * 2)
     settle(engine)
     publish(engine, 3, "orders#ephemeral")
-    stats = client.channel.stats()
+    stats = client.channel.figures.stats()
     assert (stats.depth, stats.dropped_count, stats.message_count) == (fits, 5 - fits, 5)
     client.ready(10)
     assert len(client.bodies) == fits

@@ -77,7 +77,7 @@ def test_req_is_never_refused_and_then_nothing_is_delivered_until_some_are_due(
     publish(engine, 9)
     assert len(client.bodies) == 5
     requeue_all(client, clock, 10)
-    stats = client.channel.stats()
+    stats = client.channel.figures.stats()
     assert (stats.deferred_count, stats.in_flight_count, stats.depth) == (5, 0, 4)
     assert "nothing is delivered until some are due" in stats.held_back
     assert ("--max-deferred-bytes" if limit == "bytes" else "--max-deferred-per-channel") in stats.held_back
@@ -86,7 +86,7 @@ def test_req_is_never_refused_and_then_nothing_is_delivered_until_some_are_due(
     assert len(client.bodies) == 5
     pass_time(engine, clock, 1)
     assert len(client.bodies) == 10
-    assert client.channel.stats().held_back == ""
+    assert client.channel.figures.stats().held_back == ""
 
 
 def test_a_channel_within_the_limits_goes_on_beside_one_that_is_not(

@@ -52,7 +52,7 @@ def test_runs_of_several_publishes_keep_their_times_and_latencies(tmp_path: Path
         one.timestamp_ns for one in received[10:110:10]
     ]
     client.finish(*delivery.run.ids)
-    assert sum(client.channel.stats().latency.values()) == 120
+    assert sum(client.channel.figures.stats().latency.values()) == 120
 
 
 def test_a_channel_keeps_no_batch_that_the_cache_let_go(tmp_path: Path, clock: ManualClock) -> None:

@@ -156,4 +156,4 @@ def test_entries_are_listed_and_restored_while_their_bytes_can_not_be_read(
     assert engine.trash.one(outcome.trash, "orders").restorable == 1
     engine.trash.restore_trash("orders", trash=outcome.trash)
     settle(engine)
-    assert engine.topics["orders"].channels["billing"].stats().depth == 1
+    assert engine.topics["orders"].channels["billing"].figures.stats().depth == 1

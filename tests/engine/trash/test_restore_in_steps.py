@@ -101,7 +101,7 @@ def test_an_error_behind_the_durable_step_fences_and_a_retry_has_all(
         settle(engine)
     assert (ticket.done, ticket.error) == (True, None)
     assert engine.trash.list() == ()
-    assert engine.topics["orders"].channels["billing"].stats().fenced
+    assert engine.topics["orders"].channels["billing"].figures.stats().fenced
     engine.acts.retry_channel("orders", "billing")
     settle(engine)
     client = Client(engine, "orders", "billing", ready=1_000)
@@ -119,8 +119,8 @@ def test_an_error_before_the_durable_step_changes_nothing(engine: Engine, monkey
         ticket = begin(engine)
         settle(engine)
         assert isinstance(ticket.error, ZeroDivisionError)
-    assert engine.topics["orders"].channels["billing"].stats().depth == 0
+    assert engine.topics["orders"].channels["billing"].figures.stats().depth == 0
     assert begin(engine).error is None
     settle(engine)
-    assert engine.topics["orders"].channels["billing"].stats().depth == len(LEFT)
+    assert engine.topics["orders"].channels["billing"].figures.stats().depth == len(LEFT)
     engine.close()
