@@ -112,19 +112,20 @@ def test_what_is_done_to_a_channel_waits_for_no_turn(looks: Looks, change: dict[
 
 
 @pytest.mark.parametrize(
-    ("change", "looks_more"), [({"depth": 40}, 3), ({"depth": 40, "finish_count": 60}, 1)], ids=str
+    ("change", "looks_more"), [({"depth": 40}, 4), ({"depth": 40, "finish_count": 60}, 1)], ids=str
 )
 def test_what_an_act_takes_away_waits_for_no_turn_and_what_is_finished_does(
     looks: Looks, change: dict[str, Any], looks_more: int
 ) -> None:
-    """Each of three seconds has less, so that every turn of the channel's is among them."""
+    """Each of four seconds has less, so that one of them is the channel's turn."""
     hub = Hub()
     for second in range(10):
         write(hub, second)
     before = looks.count["c7"]
-    for step in range(1, 4):
+    for step in range(1, diagnosis.TURNS_MAX + 1):
         less = {
-            name: WAITING.get(name, 0) + (value - WAITING.get(name, 0)) * step // 3 for name, value in change.items()
+            name: WAITING.get(name, 0) + (value - WAITING.get(name, 0)) * step // diagnosis.TURNS_MAX
+            for name, value in change.items()
         }
         write(hub, 9 + step, c7=less)
     assert looks.count["c7"] == before + looks_more
