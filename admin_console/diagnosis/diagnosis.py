@@ -19,7 +19,7 @@ Key = tuple[str, str]  # topic and channel; both "" for the whole engine
 ENGINE: Key = ("", "")
 
 
-# So many channels are looked at by all rules at each snapshot, which cost 10 to 24 us each. Beyond that the channels
+# So many channels are looked at by all rules at each snapshot, which cost 10 to 17 us each. Beyond that the channels
 # that have been looked at take turns, each every second to fourth snapshot: states begin and end by time, not by looks.
 LOOKS_MAX = 1_500
 TURNS_MAX = 4

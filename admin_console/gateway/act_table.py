@@ -38,7 +38,8 @@ class Done:
         return given_up(self.outcome.depth, self.cursor)
 
     @property
-    def dropped(self) -> str:
+    def messages(self) -> str:
+        """Those that the act moved or removed, by their states: `6 messages (depth 3, 2 in flight, 1 deferred)`."""
         outcome = self.outcome
         return message_counts(outcome.depth, outcome.in_flight, outcome.deferred, outcome.quarantined) or "no messages"
 
@@ -169,16 +170,16 @@ def _rewound(done: Done) -> str:
 
 def _emptied(done: Done) -> str:
     where = f" and its {counted(done.outcome.channels, 'channel')}" if done.details.get("channels_too") else ""
-    return f"Emptied {done.name}{where}: removed {done.dropped}."
+    return f"Emptied {done.name}{where}: removed {done.messages}."
 
 
 def _deleted_topic(done: Done) -> str:
     channels = counted(done.outcome.channels, "channel")
-    return f"Deleted {done.name} with {channels}: removed {done.dropped}{done.disconnected}."
+    return f"Deleted {done.name} with {channels}: removed {done.messages}{done.disconnected}."
 
 
 def _deleted_channel(done: Done) -> str:
-    return f"Deleted {done.name}: removed {done.dropped}{done.disconnected}."
+    return f"Deleted {done.name}: removed {done.messages}{done.disconnected}."
 
 
 def _restored(done: Done) -> str:
@@ -196,15 +197,15 @@ def _of_trash(done: Done) -> str:
 
 
 def _deleted_trash(done: Done) -> str:
-    return f"Deleted {_of_trash(done)} for good: {done.dropped}."
+    return f"Deleted {_of_trash(done)} for good: {done.messages}."
 
 
 def _expired_trash(done: Done) -> str:
-    return f"The time was over for {_of_trash(done)}: {done.dropped}."
+    return f"The time was over for {_of_trash(done)}: {done.messages}."
 
 
 def _gave_up_trash(done: Done) -> str:
-    return f"Gave up {_of_trash(done)}, since the trash is to have no more, or the disk is full: {done.dropped}."
+    return f"Gave up {_of_trash(done)}, since the trash is to have no more, or the disk is full: {done.messages}."
 
 
 def _deleted_cursor(done: Done) -> str:
@@ -237,11 +238,11 @@ def _changed_option(done: Done) -> str:
 
 
 def _finished_messages(done: Done) -> str:
-    return f"Finished {done.dropped} of {done.name}{done.left_alone}."
+    return f"Finished {done.messages} of {done.name}{done.left_alone}."
 
 
 def _quarantined_messages(done: Done) -> str:
-    return f"Quarantined {done.dropped} of {done.name}{done.left_alone}."
+    return f"Quarantined {done.messages} of {done.name}{done.left_alone}."
 
 
 def _redriven_messages(done: Done) -> str:

@@ -73,7 +73,7 @@ class PausePage(_PauseAct):
     def _end_field(self, is_paused: bool, known: Pause | None) -> Field:
         chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)
         choices = [(_AS_IT_IS, "as it is")] if is_paused else []
-        choices += [(_NO_END, "when somebody ends it"), *_ENDS, (_UNTIL, "at the time below")]
+        choices += [(_NO_END, "when somebody presses Resume"), *_ENDS, (_UNTIL, "at the time below")]
         return Field(
             "for",
             "The pause ends",

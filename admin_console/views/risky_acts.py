@@ -58,7 +58,7 @@ class Removal(ActPage):
     """An act that removes messages: its form has how many the user was told of, and the engine counts again."""
 
     trashed = 0  # the id in the trash of what was removed
-    is_undone_for_nothing = True  # whether there is something to undo though no message was removed
+    offers_undo_of_nothing = True  # no message was removed, but a topic or channel was
 
     def afterwards(self, storage: str) -> str:
         """What can be undone, and until when, by the topic's storage kind."""
@@ -90,7 +90,7 @@ class Removal(ActPage):
     def do(self, details: dict[str, Any]) -> ActResult:
         result = super().do(details)
         is_nothing = not any(result.counts.get(name) for name in HELD)
-        self.trashed = 0 if is_nothing and not self.is_undone_for_nothing else result.trash
+        self.trashed = 0 if is_nothing and not self.offers_undo_of_nothing else result.trash
         return result
 
     def undo_url(self) -> str:
@@ -98,7 +98,7 @@ class Removal(ActPage):
 
 
 class EmptyTopic(Removal):
-    is_undone_for_nothing = False
+    offers_undo_of_nothing = False
 
     def question(self) -> Question:
         topic = self.topic_stats()
@@ -182,7 +182,7 @@ class _ChannelAct(Removal):
 
 
 class EmptyChannel(_ChannelAct):
-    is_undone_for_nothing = False
+    offers_undo_of_nothing = False
 
     def question(self) -> Question:
         channel = self.channel_stats()
