@@ -9,7 +9,7 @@ from admin_console.diagnosis import falling_behind, filling, poison
 from admin_console.diagnosis.finding import CALM, TONES, Finding, Kind
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.states import State, advance, in_force
-from admin_console.diagnosis.vitals import FULL_SHARE, Vitals, take_vitals
+from admin_console.diagnosis.vitals import FULL_SHARE, Vitals, moment_of
 from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def diagnose_all(
     its turn. takes_turns: of very many channels only some are looked at; otherwise all of the snapshot.
     """
     now_s = snapshot.taken_at_ns / 1e9
+    moment = moment_of(snapshot)
     young_ns = snapshot.taken_at_ns - falling_behind.AGEING_S * 1_000_000_000
     states: dict[Key, tuple[State, ...]] = {}
     made: dict[Key, Diagnosis] = {}
@@ -79,7 +80,7 @@ def diagnose_all(
             known = before.get(key, ())
             if not known and is_calm(topic, channel, young_ns):
                 continue
-            vitals = take_vitals(topic, channel, rings_of(key), snapshot)
+            vitals = Vitals(topic, channel, rings_of(key), moment)
             last = earlier.get(key)
             if turns > 1 and last is not None and (hash(key) + turn) % turns:
                 is_fresh = 0 <= now_s - last.looked_s < turns - 0.5

@@ -19,7 +19,7 @@ WARNING_S = 24 * 3_600
 
 def find(vitals: Vitals) -> Finding | None:
     """A channel that grows while the disk fills: what waits in it is part of that."""
-    disk = vitals.disk
+    disk = vitals.moment.disk
     full_in_s = _soon(disk)
     if disk is None or full_in_s is None or not vitals.is_growing:
         return None

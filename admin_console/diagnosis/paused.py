@@ -14,7 +14,7 @@ def find(vitals: Vitals) -> Finding | None:
     stats, now_ms = vitals.stats, vitals.taken_at_ms
     if not stats.paused:
         return None
-    late = pause_words.overdue(stats.pause, stats.resume_refused, now_ms, vitals.pause_limit_ms)
+    late = pause_words.overdue(stats.pause, stats.resume_refused, now_ms, vitals.moment.pause_limit_ms)
     return Finding(
         PAUSED,
         WARNING if late else HELD,
@@ -31,7 +31,7 @@ def find_topic(vitals: Vitals) -> Finding | None:
     topic, now_ms = vitals.topic, vitals.taken_at_ms
     if not topic.paused or vitals.stats.paused:
         return None
-    late = pause_words.overdue(topic.pause, topic.resume_refused, now_ms, vitals.pause_limit_ms)
+    late = pause_words.overdue(topic.pause, topic.resume_refused, now_ms, vitals.moment.pause_limit_ms)
     return Finding(
         TOPIC_PAUSED,
         WARNING if late else HELD,

@@ -1,7 +1,7 @@
 """A channel's vitals: its counts, their trend, and how its deliveries of the last minute ended."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from admin_console.rings.rings import Rings
 
@@ -25,9 +25,27 @@ class _ReadOnce(Generic[T]):
         self._name = read.__name__
 
     def __get__(self, vitals: "Vitals", _: object = None) -> T:
-        # Found in the instance from now on, before this.
-        value = vitals.__dict__[self._name] = self._read(vitals)
+        # Found in the instance from now on, before this. To name its __dict__ here would make one for each instance.
+        value = self._read(vitals)
+        setattr(vitals, self._name, value)
         return value
+
+
+class Moment(NamedTuple):
+    """What a snapshot says of all channels alike. It holds none of them, so vitals may keep it for long.
+
+    taken_at_ns: Unix; monotonic_ns: the same moment by the clock of due times. pause_limit_ms: a pause without an end
+    has outlived its time after so long. disk: of the data directory; None where that is unknown.
+    """
+
+    taken_at_ns: int
+    monotonic_ns: int
+    pause_limit_ms: int
+    disk: "DiskSpace | None"
+
+
+def moment_of(snapshot: "EngineSnapshot") -> Moment:
+    return Moment(snapshot.taken_at_ns, snapshot.monotonic_ns, snapshot.pause_limit_ms, snapshot.disk)
 
 
 class Vitals:
@@ -37,28 +55,12 @@ class Vitals:
     nothing. It is of the rings' second at which the vitals were taken, also when the rings have gone on since.
     """
 
-    def __init__(
-        self,
-        topic: "TopicStats",
-        stats: "ChannelStats",
-        rings: Rings | None,
-        *,
-        taken_at_ns: int,
-        monotonic_ns: int,
-        pause_limit_ms: int,
-        disk: "DiskSpace | None" = None,
-    ) -> None:
+    def __init__(self, topic: "TopicStats", stats: "ChannelStats", rings: Rings | None, moment: Moment) -> None:
         self.topic = topic
         self.stats = stats
+        self.moment = moment
         self._rings = rings
         self._second = rings.clock.newest if rings else None
-        self._taken_at_ns = taken_at_ns
-        self._monotonic_ns = monotonic_ns
-        self.disk = disk  # of the data directory; None where that is unknown
-        oldest_ns = stats.oldest_ns
-        # The age of the oldest unfinished message. Every rule asks for it, so it is no property.
-        self.oldest_s = None if oldest_ns is None else max(0.0, (taken_at_ns - oldest_ns) / 1e9)
-        self.pause_limit_ms = pause_limit_ms  # a pause without an end has outlived its time after so long
 
     @property
     def topic_name(self) -> str:
@@ -76,6 +78,12 @@ class Vitals:
     def failures(self) -> "RecentFailures | None":
         """What consumers did not finish in the last minute, and who; None for nothing."""
         return self.stats.failures
+
+    @_ReadOnce
+    def oldest_s(self) -> float | None:
+        """The age of the oldest unfinished message."""
+        oldest_ns = self.stats.oldest_ns
+        return None if oldest_ns is None else max(0.0, (self.moment.taken_at_ns - oldest_ns) / 1e9)
 
     @_ReadOnce
     def growth_s(self) -> float | None:
@@ -127,19 +135,19 @@ class Vitals:
     @property
     def taken_at_ms(self) -> int:
         """When the figures were taken, Unix milliseconds."""
-        return self._taken_at_ns // 1_000_000
+        return self.moment.taken_at_ns // 1_000_000
 
     @property
     def next_due_s(self) -> float | None:
         """In how many seconds the earliest deferred message is due; negative when it is overdue."""
         due_ns = self.stats.next_due_ns
-        return None if due_ns is None else (due_ns - self._monotonic_ns) / 1e9
+        return None if due_ns is None else (due_ns - self.moment.monotonic_ns) / 1e9
 
     @property
     def latest_due_s(self) -> float | None:
         """The same of the latest deferred message."""
         due_ns = self.stats.latest_due_ns
-        return None if due_ns is None else (due_ns - self._monotonic_ns) / 1e9
+        return None if due_ns is None else (due_ns - self.moment.monotonic_ns) / 1e9
 
     @property
     def handled_min(self) -> float:
@@ -173,18 +181,7 @@ SHRINKING_S_MIN = 0.05
 
 
 def take_vitals(
-    topic: "TopicStats",
-    channel: "ChannelStats",
-    rings: Rings | None,
-    snapshot: "EngineSnapshot",
+    topic: "TopicStats", channel: "ChannelStats", rings: Rings | None, snapshot: "EngineSnapshot"
 ) -> Vitals:
-    """The vitals of one channel at one snapshot."""
-    return Vitals(
-        topic,
-        channel,
-        rings,
-        taken_at_ns=snapshot.taken_at_ns,
-        monotonic_ns=snapshot.monotonic_ns,
-        pause_limit_ms=snapshot.pause_limit_ms,
-        disk=snapshot.disk,
-    )
+    """The vitals of one channel at one snapshot. Of many channels: moment_of once, and Vitals for each."""
+    return Vitals(topic, channel, rings, moment_of(snapshot))

@@ -177,7 +177,7 @@ def _depth_note(vitals: Vitals, rings: Rings | None) -> Cell:
     drained_in_s = vitals.drained_in(rings.trend("depth", TREND_SPAN_S)) if rings else None
     if drained_in_s is not None:
         return Cell(f"{note.text} · empty in {units.about(drained_in_s)}")
-    full_in_s = vitals.disk.full_in_s if vitals.disk is not None and vitals.is_growing else None
+    full_in_s = vitals.moment.disk.full_in_s if vitals.moment.disk is not None and vitals.is_growing else None
     if full_in_s is None or full_in_s > SHOWN_FULL_IN_S:
         return note
     return Cell(f"{note.text} · disk full in {units.about(full_in_s)}")
