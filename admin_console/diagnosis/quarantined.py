@@ -41,6 +41,6 @@ def _sentences(vitals: Vitals) -> Sentences:
     return Sentences(
         f"{units.number(quarantine.count)} quarantined",
         f"{count} {is_or_are} quarantined.",
-        f"{why[:1].upper()}{why[1:]}. {advice}",
+        f"Why: {why}. {advice}",
         f"{count} {is_or_are} quarantined",
     )

@@ -67,6 +67,25 @@ def test_no_page_scrolls_sideways_and_every_page_is_dark_in_the_dark(
                     assert brightness(page, "color") > 180, f"{wanted.name} has dark letters in the dark"
 
 
+def test_a_long_value_of_a_card_goes_below_its_head(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "cards", "long")
+    server.http("POST", "/mpub?topic=cards", b"1\n2")
+    page = open_page("/topics/cards/long/~messages/", graphs=False, viewport=NARROW)
+    cell = page.locator("td.number[data-label]").last
+    one_line = cell.bounding_box()
+    cell.evaluate("(cell) => { cell.dataset.label = 'Quarantined'; cell.textContent = '23h 58m 12s ago'; }")
+    box, card = cell.bounding_box(), page.locator("tbody").last.bounding_box()
+    assert one_line is not None
+    assert box is not None
+    assert card is not None
+    assert cell.evaluate("(cell) => cell.scrollWidth - cell.clientWidth") == 0
+    assert box["height"] > 1.5 * one_line["height"]
+    right_px = cell.evaluate(
+        "(cell) => { const text = new Range(); text.selectNodeContents(cell); return text.getBoundingClientRect().right; }"
+    )
+    assert box["x"] + box["width"] - 1 <= right_px <= card["x"] + card["width"]
+
+
 def top_of(page: Page, selector: str) -> float:
     box = page.locator(selector).first.bounding_box()
     assert box is not None, selector

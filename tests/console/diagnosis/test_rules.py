@@ -316,7 +316,7 @@ def test_one_quarantined_message_is_no_they() -> None:
     one = QuarantineStats(0, 1, 40, 1, reasons=(("by an operator", 1),))
     finding = quarantined.find(vitals(**DRAINS, quarantined_count=1, quarantine=one))
     assert finding is not None
-    assert finding.text.startswith("1 by an operator. It blocks no other message. Look at why it fails")
+    assert finding.text.startswith("Why: 1 by an operator. It blocks no other message. Look at why it fails")
 
 
 def test_a_nameless_consumer_is_named_by_its_address() -> None:
