@@ -81,7 +81,7 @@ def test_a_long_value_of_a_card_goes_below_its_head(server: ServerProcess, open_
     assert cell.evaluate("(cell) => cell.scrollWidth - cell.clientWidth") == 0
     assert box["height"] > 1.5 * one_line["height"]
     right_px = cell.evaluate(
-        "(cell) => { const text = new Range(); text.selectNodeContents(cell); return text.getBoundingClientRect().right }"
+        "(cell) => { const r = new Range(); r.selectNodeContents(cell); return r.getBoundingClientRect().right; }"
     )
     assert box["x"] + box["width"] - 1 <= right_px <= card["x"] + card["width"]
 
