@@ -1,7 +1,7 @@
 """The stats of all topics, channels and clients, at one moment or in slices that are moments apart; the health."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Protocol, TypeVar
 
 from queue_engine import cursor_acts
@@ -27,7 +27,7 @@ from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
-from queue_engine.vocabulary.errors import NoRoomError
+from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.version import VERSION
@@ -140,19 +140,35 @@ class EngineStats:
     ) -> Generator[None, None, EngineReading]:
         """The same as `/stats` needs it, in half of the time. has_clients, has_buckets: whether it writes clients,
         and buckets of latencies."""
-        failure_of = self._workload.failure_of
+        workload, fences = self._workload, self._fences
         none: tuple[ClientStats, ...] | None = () if has_clients else None
         has_windows = has_buckets or bool(self._catalog.latency_percentiles)
+        keeps = not (has_windows or topic or channel)
+        signs: dict[Topic, Hashable] = {}  # when reading each topic began
 
-        def read(each: Channel, window: LatencyWindow) -> ChannelReading:
+        def known(one: Topic) -> TopicReading | None:
+            if not keeps or workload.has_failures or fences.error is not None:
+                return None
+            sign = signs[one] = one.rest_sign()
+            return one.kept.read(sign, has_clients=has_clients)
+
+        def read(each: Channel, window: LatencyWindow) -> tuple[ChannelReading, int | None]:
             clients = none if not each.consumers else self._clients_of(each) if has_clients else None
-            failure = failure_of(each)
+            failure = workload.failure_of(each)
             return each.figures.reading(clients, "" if failure is None else str(failure), window)
 
-        def finish(one: Topic, channels: list[ChannelReading], windows: tuple[LatencyWindow, ...]) -> TopicReading:
-            return one.reading(channels, self._cursors_of(one), self._unreadable(one), windows if has_windows else None)
+        def finish(
+            one: Topic, channels: list[tuple[ChannelReading, int | None]], windows: tuple[LatencyWindow, ...]
+        ) -> TopicReading:
+            made = one.reading(channels, self._cursors_of(one), self._unreadable(one), windows if has_windows else None)
+            if one in signs and len(channels) == len(one.channels):
+                try:
+                    one.kept.note(signs[one], one.rest_sign(), made, has_clients=has_clients)
+                except StorageError:
+                    pass  # the next reading says why
+            return made
 
-        listed = yield from self._walk(topic, channel, read, finish, has_windows=has_windows)
+        listed = yield from self._walk(topic, channel, read, finish, known, has_windows=has_windows)
         return EngineReading(self._snapshot((), has_producers=has_clients), listed)
 
     def _walk(
@@ -161,20 +177,30 @@ class EngineStats:
         channel: str,
         read: Callable[[Channel, LatencyWindow], C],
         finish: Callable[[Topic, list[C], tuple[LatencyWindow, ...]], T],
+        known: Callable[[Topic], T | None] = lambda one: None,
         *,
         has_windows: bool,
     ) -> Generator[None, None, list[T]]:
-        """What `finish` makes of each topic and what `read` made of its channels, in slices."""
+        """What `finish` makes of each topic and what `read` made of its channels, in slices. known: what is kept of a
+        topic, which is not read then."""
         topics = self.topics
         names = [topic] if topic else self._catalog.sorted_names()
         deletions = self._catalog.gone.deletion_count
         half_window_ns = self._catalog.latency_window_ms * NS_PER_MS // 2
-        walked: list[tuple[Topic, list[Channel], list[C], tuple[LatencyWindow, ...]]] = []
+        walked: list[tuple[Topic, list[Channel], list[C] | None, tuple[LatencyWindow, ...]]] = []
         listed: list[T] = []
         sliced = 0
         for name in names:
             one = topics.get(name)
             if one is None or (channel and channel not in one.channels):
+                continue
+            if (kept := known(one)) is not None:
+                walked.append((one, list(one.channels.values()), None, ()))
+                listed.append(kept)
+                sliced += 1
+                if sliced >= SLICE_CHANNELS:
+                    sliced = 0
+                    yield
                 continue
             channels: list[Channel] = []
             made: list[C] = []
@@ -202,11 +228,18 @@ class EngineStats:
         if self._catalog.gone.deletion_count != deletions:
             # Their counts are among those of deleted ones now.
             found, listed = listed, []
-            for (one, channels, made, all_windows), whole_one in zip(walked, found, strict=True):
+            for (one, channels, before, all_windows), whole_one in zip(walked, found, strict=True):
                 if one.is_deleted:
                     continue
-                there = [kept for each, kept in zip(channels, made, strict=True) if not each.is_deleted]
-                listed.append(whole_one if len(there) == len(made) else finish(one, there, all_windows))
+                living = [each for each in channels if not each.is_deleted]
+                if len(living) == len(channels):
+                    listed.append(whole_one)
+                elif before is None:
+                    living.sort(key=lambda each: each.name)
+                    listed.append(finish(one, [read(each, NO_LATENCIES) for each in living], all_windows))
+                else:
+                    there = [kept for each, kept in zip(channels, before, strict=True) if not each.is_deleted]
+                    listed.append(finish(one, there, all_windows))
         return listed
 
     def _snapshot(self, topics: tuple[TopicStats, ...], *, has_producers: bool) -> EngineSnapshot:

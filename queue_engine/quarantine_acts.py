@@ -70,10 +70,10 @@ class QuarantineActs:
             raise QuarantineError(f"max_attempts={max_attempts} is not between 0 and {MAX_ATTEMPTS_MOST}")
 
         def act(outcome: Outcome) -> Ticket:
-            one, backlog = self._found("set_max_attempts", topic, channel)
+            one, _ = self._found("set_max_attempts", topic, channel)
 
             def in_force() -> Ticket:
-                backlog.set_max_attempts(max_attempts)
+                one.set_max_attempts(max_attempts)
                 return DONE
 
             change = max_attempts_set(self.topics[topic].number, one.number, max_attempts)

@@ -13,6 +13,7 @@ from queue_engine.delivery.channel_figures import ChannelFigures
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
+from queue_engine.delivery.kept_reading import Changes
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.ramp_pace import RampPace
 from queue_engine.delivery.sampling import draw
@@ -62,6 +63,7 @@ class Channel:
     # Stats read thousands of channels, and wait for memory more than for the processor: so one takes fewer cache lines.
     __slots__ = (
         "_budgets",
+        "_changes",
         "_fences",
         "_in_flight",
         "_limits",
@@ -101,7 +103,9 @@ class Channel:
         workload: ChannelWork,
         time_ns: Callable[[], int],
         fences: Fences,
+        changes: Changes,
     ) -> None:
+        """changes: the topic's."""
         self.topic_name = topic_name
         self.name = name
         self.number = number
@@ -123,6 +127,7 @@ class Channel:
         self._limits = SendLimits(backlog, self._in_flight, budgets)
         self._workload = workload
         self._fences = fences
+        self._changes = changes
         # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
@@ -184,6 +189,7 @@ class Channel:
     # Consumers.
 
     def add_consumer(self, consumer: Consumer) -> None:
+        self._changes.note()
         self.consumers[consumer.key] = consumer
         self._workload.wake(self)
 
@@ -468,22 +474,31 @@ class Channel:
 
     def set_paused(self, pause: Pause | None) -> None:
         """Deliver nothing from now on. pause: what is known of it; None when nothing is."""
+        self._changes.note()
         self.paused, self.pause, self.resume_refused = True, pause, ""
         self.ramp = self._pace = None
 
     def set_running(self, ramp: Ramp | None = None) -> None:
         """Deliver again, slowly at first with a ramp."""
+        self._changes.note()
         self.paused, self.pause, self.resume_refused = False, None, ""
         self.ramp, self._pace = ramp, None
         self._workload.wake(self)
 
     def set_quarantine(self, max_attempts: int, redrive: Redrive | None) -> None:
         """As topology.json has it. A kind without a quarantine has neither."""
+        self._changes.note()
         self.backlog.set_max_attempts(max_attempts)
         self.redrive = None if redrive is None else RedriveState(redrive, redrive.total)
 
+    def set_max_attempts(self, max_attempts: int) -> None:
+        """As `Backlog.set_max_attempts`."""
+        self._changes.note()
+        self.backlog.set_max_attempts(max_attempts)
+
     def empty(self) -> Outcome:
         """Drop all that waits, is deferred or is in flight."""
+        self._changes.note()
         in_flight = len(self._in_flight)
         for delivery, ids in self._in_flight.pop_all():
             delivery.consumer.in_flight_count -= len(ids)
@@ -514,6 +529,7 @@ class Channel:
 
     def has_moved(self) -> None:
         """The backlog was changed by an act: other messages wait, and other ones are due."""
+        self._changes.note()
         self._workload.schedule(self)
         self._workload.wake(self)
 
@@ -545,6 +561,7 @@ class Channel:
 
     def release_deferred(self) -> Outcome:
         """Let all deferred messages wait like the others now."""
+        self._changes.note()
         try:
             count = self.backlog.release_all_deferred()
         except StorageError:

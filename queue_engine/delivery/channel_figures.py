@@ -13,6 +13,7 @@ from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
 from queue_engine.delivery.readings import CALM, ChannelReading, ChannelState
 from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats
+from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
@@ -185,11 +186,13 @@ class ChannelFigures:
         clients: tuple[ClientStats, ...] | None = None,
         unreadable: str = "",
         window: LatencyWindow = NO_LATENCIES,
-    ) -> ChannelReading:
-        """What `stats` has of this moment, as far as `/stats` writes it. Never fails, as `stats`."""
+    ) -> tuple[ChannelReading, int | None]:
+        """What `stats` has of this moment, as far as `/stats` writes it; and the bytes on disk, None for unknown. Never
+        fails, as `stats`."""
         channel = self._channel
+        backlog = channel.backlog
         try:
-            plain = None if unreadable else channel.backlog.plain_counts()
+            plain = None if unreadable else backlog.plain_counts()
         except Exception:
             plain = None  # `read` says why
         if plain is not None:
@@ -208,21 +211,22 @@ class ChannelFigures:
         if channel.consumers:
             for consumer in channel.consumers.values():
                 ready_count += consumer.ready_count
-        state = (
-            channel.paused,
-            "" if channel.fence is None else channel.fence.reason,
-            unreadable,
-            held_back,
-            channel.backlog.dropped_count,
-            channel.pause,
-            channel.resume_refused,
-            channel.ramp,
-            quarantine,
-            channel.redrive,
-        )
         known = self._known_state
-        if known != state:
-            known = self._known_state = CALM if state == CALM else ChannelState(*state)
+        # Nearly all are calm, and a look at each value costs half of making a state and comparing it.
+        if (
+            known is not CALM
+            or channel.paused
+            or channel.fence is not None
+            or unreadable
+            or held_back
+            or quarantine is not NO_QUARANTINE
+            or channel.pause is not None
+            or channel.resume_refused
+            or channel.ramp is not None
+            or channel.redrive is not None
+            or backlog.dropped_count
+        ):
+            known = self._state(unreadable, held_back, quarantine)
         # As ChannelReading(…), in a third of the time.
         values = (
             channel.name,
@@ -240,10 +244,28 @@ class ChannelFigures:
             channel.disconnect_count,
             ready_count,
             oldest_ns,
-            disk_bytes,
             known,
         )
-        return tuple.__new__(ChannelReading, values)
+        return tuple.__new__(ChannelReading, values), disk_bytes
+
+    def _state(self, unreadable: str, held_back: str, quarantine: QuarantineStats) -> ChannelState:
+        """The same object as before while it is equal."""
+        channel = self._channel
+        state = (
+            channel.paused,
+            "" if channel.fence is None else channel.fence.reason,
+            unreadable,
+            held_back,
+            channel.backlog.dropped_count,
+            channel.pause,
+            channel.resume_refused,
+            channel.ramp,
+            quarantine,
+            channel.redrive,
+        )
+        if self._known_state != state:
+            self._known_state = CALM if state == CALM else ChannelState(*state)
+        return self._known_state
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""

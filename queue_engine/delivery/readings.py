@@ -4,6 +4,7 @@
 times are read anew each time.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from queue_engine.delivery.latency_window import LatencyWindow
@@ -51,7 +52,6 @@ class ChannelReading(NamedTuple):
     disconnect_count: int
     ready_count: int
     oldest_ns: int | None
-    disk_bytes: int | None
     state: ChannelState
 
 
@@ -67,11 +67,24 @@ class TopicState(NamedTuple):
     resume_refused: str
 
 
+class KeptText:
+    """What was written of a reading that is kept (`kept_reading.py`): text with places for its ages and bytes; None
+    before it was written."""
+
+    __slots__ = ("template",)
+
+    def __init__(self) -> None:
+        self.template: bytes | None = None
+
+
 class TopicReading(NamedTuple):
-    """One topic with its channels, by name. The counts are those of `TopicStats`, in the order of the JSON document."""
+    """One topic with its channels, by name. The counts are those of `TopicStats`, in the order of the JSON document.
+    channel_bytes: of each channel on the disk, None for unknown. kept: the same object while nothing but the bytes
+    differs; None where nothing is kept."""
 
     topic_name: str
     channels: list[ChannelReading]
+    channel_bytes: Sequence[int | None]
     depth: int
     backend_depth: int
     message_count: int
@@ -81,6 +94,7 @@ class TopicReading(NamedTuple):
     disk_bytes: int | None
     cursors: tuple[CursorStats, ...]
     state: TopicState
+    kept: KeptText | None = None
 
 
 class EngineReading(NamedTuple):

@@ -5,11 +5,12 @@ A call that fails unexpectedly fences the topic (`fences.py`): it refuses what i
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
+from queue_engine.delivery.kept_reading import Changes, KeptReading
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow, TopicWindow
 from queue_engine.delivery.readings import ChannelReading, TopicReading, TopicState
 from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
@@ -84,6 +85,8 @@ class Topic:
         self._counts = (0, 0)  # the last that could be read
         self._window = NO_CHANNELS
         self._known_state: TopicState | None = None
+        self.changes = Changes()
+        self.kept = KeptReading(store)
         store.watch(self.stop)
         store.set_flowing(True)
 
@@ -97,6 +100,7 @@ class Topic:
 
     def retry(self) -> Outcome:
         """Let a fenced topic go on. Raises FencedError when it fails again."""
+        self.changes.note()
         if self.fence is not None:
             try:
                 self.store.start_over()
@@ -263,8 +267,10 @@ class Topic:
             workload=self._workload,
             time_ns=self._time_ns,
             fences=self._fences,
+            changes=self.changes,
         )
         self.channels[name] = channel
+        self.changes.note()
         self.on_channels()
         self._workload.schedule(channel)  # after a restart it may have deferred messages
         try:
@@ -279,6 +285,7 @@ class Topic:
 
         keep: has the store keep what it holds, instead; the outcome counts that."""
         channel = self.channels.pop(name)
+        self.changes.note()
         channel.is_deleted = True
         self.on_channels()
         clients = len(channel.consumers)
@@ -343,11 +350,13 @@ class Topic:
         """Let what is published from now on wait at the topic, instead of passing it on to the channels. pause: what is
         known of it; None when nothing is."""
         self.paused, self.pause, self.resume_refused = True, pause, ""
+        self.changes.note()
         self.store.set_flowing(False)
 
     def set_running(self) -> None:
         """Let messages flow to the channels."""
         self.paused, self.pause, self.resume_refused = False, None, ""
+        self.changes.note()
         self.store.set_flowing(True)
         if self.channels and self.store.depth:
             self._workload.pump_later(self)
@@ -382,15 +391,21 @@ class Topic:
             unreadable=unreadable,
         )
 
+    def rest_sign(self) -> Hashable | None:
+        """Changes with all that is read of the topic and its channels while they rest (`kept_reading.py`); None while
+        the topic does not."""
+        sign = self.store.rest_sign()
+        return None if sign is None else (self.changes.count, self.message_count, sign)
+
     def reading(
         self,
-        channels: list[ChannelReading],
+        channels: list[tuple[ChannelReading, int | None]],
         cursors: tuple[CursorStats, ...] = (),
         unreadable: str = "",
         windows: tuple[LatencyWindow, ...] | None = None,
     ) -> TopicReading:
-        """What `stats` has of this moment, as far as `/stats` writes it; windows: None where it writes none. Never
-        fails, as `stats`."""
+        """What `stats` has of this moment, as far as `/stats` writes it. channels: each with its bytes on disk.
+        windows: None where it writes none. Never fails, as `stats`."""
         oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
         state = (
             self.store.kind,
@@ -406,7 +421,8 @@ class Topic:
             known = self._known_state = TopicState(*state)
         return TopicReading(
             self.name,
-            channels,
+            [channel for channel, _ in channels],
+            [disk_bytes for _, disk_bytes in channels],
             self._counts[0],
             self._counts[1],
             self.message_count,

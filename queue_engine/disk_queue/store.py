@@ -191,6 +191,15 @@ class DiskQueueStore:
     def disk_bytes(self) -> int:
         return self._queue.disk_bytes
 
+    def rest_sign(self) -> None:
+        return None
+
+    def needed_places(self, channels: Sequence[str]) -> list[int]:
+        return []  # never asked: there is no sign
+
+    def bytes_from_places(self, places: Sequence[int]) -> list[int]:
+        return []
+
     def oldest_ns(self) -> int | None:
         try:
             times = [self._queue.oldest_ns()]

@@ -182,16 +182,17 @@ class LogBacklog:
             self.quarantine,
             self._oldest,
         )
+        released = topic.released
         # With nothing deferred or quarantined the oldest message is the first that is not settled.
-        if floor >= topic.released:
+        if floor >= released:
             oldest_ns = None
         elif known is not None and known[0] == floor >= topic.queue.oldest_offset:
             oldest_ns = known[1]
         else:
             oldest_ns = self.oldest_ns()
         depth = self._unsent.count + self._returned.count
-        if cursor.offset < topic.released:
-            depth += cursor.ahead_count
+        if cursor.offset < released:
+            depth += cursor.ahead_count if cursor.aside_count else topic.queue.count_between(cursor.offset, released)
         return (
             depth,
             topic.released_count - self._released_before,
@@ -204,6 +205,10 @@ class LogBacklog:
         if self._journaled.journal is None:
             return 0
         return self._needed.bytes_from(self._topic, self.needed_offset)
+
+    def needed_place(self) -> int:
+        """Where the log begins that the channel needs; negative for nothing. Raises StorageError."""
+        return self._needed.first_from(self._topic, self.needed_offset, -1)
 
     @property
     def message_count(self) -> int:

@@ -6,7 +6,7 @@ no channel, `released` stays, and the messages behind it wait at the topic.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from queue_engine.commit_log.record import REPLAYED, message_ids
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
@@ -139,6 +139,21 @@ class LogTopicStore(LogTopic):
 
     def disk_bytes(self) -> int:
         return self._needed.bytes_from(self, self.needed_offset)
+
+    def rest_sign(self) -> Hashable | None:
+        if self.trash.all or self._is_in_trash or self._planned_starts or self._unnoted:
+            return None
+        if self.readers.least_offset(self.number) is not None:
+            return None
+        queue = self.queue
+        return self.released, self.released_count, queue.end_offset, queue.oldest_offset
+
+    def needed_places(self, channels: Sequence[str]) -> list[int]:
+        topic_place = self._needed.first_from(self, self.needed_offset, -1)
+        return [topic_place, *(self._channels[name].needed_place() for name in channels)]
+
+    def bytes_from_places(self, places: Sequence[int]) -> list[int]:
+        return self.size.bytes_from_all(places)
 
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
         """How many bytes of the log one of its cursors keeps, other topics' share included."""

@@ -296,6 +296,21 @@ class TopicStore(Protocol):
         that it, its channels and its readers need."""
         ...
 
+    def rest_sign(self) -> Hashable | None:
+        """Changes when another message waits at the topic or at one of its channels, or the files of a shared log that
+        it needs are others, whatever causes that but acts on its channels. None while that has to be looked at each
+        time: a reader or the trash has something of the topic, or the kind of storage has no such sign."""
+        ...
+
+    def needed_places(self, channels: Sequence[str]) -> list[int]:
+        """Where the log begins that is there for the topic, and for each of these channels; negative for nothing.
+        Only where there is a `rest_sign`. Raises StorageError."""
+        ...
+
+    def bytes_from_places(self, places: Sequence[int]) -> list[int]:
+        """How many bytes the log holds from each of these places on, of `needed_places`."""
+        ...
+
     def oldest_ns(self) -> int | None:
         """From when on the age of the oldest message that waits at the topic itself runs, as `Backlog.oldest_ns`."""
         ...

@@ -29,13 +29,14 @@ def made_anew(channel: Channel) -> ChannelStats:
 
 def check_reading(channel: Channel) -> None:
     """What `/stats` writes is what the stats have."""
-    reading = channel.figures.reading()
+    reading, disk_bytes = channel.figures.reading()
     stats = made_anew(channel)
+    assert disk_bytes == stats.disk_bytes
     for made in (reading, reading.state):
         for name in made._fields:
             if name not in ("state", "window"):
                 assert getattr(made, name) == getattr(stats, name), name
-    assert channel.figures.reading().state is reading.state
+    assert channel.figures.reading()[0].state is reading.state
 
 
 def answered(engine: Engine, templates: StatsTemplates) -> list[dict[str, Any]]:

@@ -71,6 +71,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on": (LOG, "a disk queue keeps no keys"),
     "test_a_page_of_a_key_says_what_is_not_indexed_yet": (LOG, "a disk queue keeps no keys"),
     "test_what_a_search_shows_of_bodies_is_audited": (LOG, "only the log is searched"),
+    "engine/test_kept_readings.py": (LOG, "a disk queue is read each time"),
     "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
     "test_a_channel_of_the_log_loses_nothing_when_a_call_fails_behind_its_work": (
         LOG,

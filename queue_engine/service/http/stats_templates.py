@@ -10,17 +10,13 @@ from typing import Any
 import orjson
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
-from queue_engine.delivery.readings import ChannelReading, ChannelState, TopicReading, TopicState
+from queue_engine.delivery.readings import ChannelState, KeptText, TopicReading, TopicState
 from queue_engine.delivery.stats import ClientStats
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.latency.latency_percentiles import bucket_table
 
 _NO_LATENCY = b'{"count":0,"percentiles":null}'
-
-# Their places in a ChannelReading.
-_NAME, _CLIENTS, _WINDOW, _OLDEST, _DISK_BYTES = map(
-    ChannelReading._fields.index, ("channel_name", "clients", "window", "oldest_ns", "disk_bytes")
-)
+_AGE, _BYTES = b'"oldest_age_ms":%b,', b'"disk_bytes":%b,'
 
 
 class StatsTemplates:
@@ -37,9 +33,11 @@ class StatsTemplates:
 
     def topic(self, topic: TopicReading, latencies: "LatencyTexts", now_ns: int) -> bytes:
         """One topic with its channels. now_ns: ages run to it, Unix."""
+        if topic.kept is not None:
+            return self._kept_topic(topic, topic.kept, latencies, now_ns)
         return self._of(topic.state) % (
             topic.topic_name.encode(),
-            b",".join([self._channel(channel, latencies, now_ns) for channel in topic.channels]),
+            b",".join(self._channels(topic, latencies, now_ns)),
             topic.depth,
             topic.backend_depth,
             topic.message_count,
@@ -50,17 +48,72 @@ class StatsTemplates:
             encoded(topic.cursors) if topic.cursors else b"[]",
         )
 
-    def _channel(self, channel: ChannelReading, latencies: "LatencyTexts", now_ns: int) -> bytes:
-        values: list[Any] = [*channel]
-        found = self._used.get(id(state := values.pop()))
-        values[_NAME] = channel.channel_name.encode()
-        values[_CLIENTS] = (
-            _clients_text(clients) if (clients := channel.clients) else b"null" if clients is None else b"[]"
-        )
-        values[_WINDOW] = latencies.of(channel.window)
-        values[_OLDEST] = _age_ms(channel.oldest_ns, now_ns)
-        values[_DISK_BYTES] = b"null" if channel.disk_bytes is None else b"%d" % channel.disk_bytes
-        return (self._of(state) if found is None else found[1]) % tuple(values)
+    def _kept_topic(self, topic: TopicReading, kept: KeptText, latencies: "LatencyTexts", now_ns: int) -> bytes:
+        """The same of a reading that is kept: its text is, too, with places for ages and bytes."""
+        if kept.template is None:
+            kept.template = self._template_of(topic, latencies)
+        values: list[int | None] = []
+        for channel, disk_bytes in zip(topic.channels, topic.channel_bytes, strict=True):
+            oldest_ns = channel.oldest_ns
+            if oldest_ns is not None:
+                values.append((now_ns - oldest_ns) // NS_PER_MS if now_ns > oldest_ns else 0)
+            values.append(disk_bytes)
+        values.append(topic.disk_bytes)
+        return kept.template % tuple(values)
+
+    def _template_of(self, topic: TopicReading, latencies: "LatencyTexts") -> bytes:
+        """The text of a topic that rests: it has no age of its own, no clients, and no words but names."""
+        places = [None] * len(topic.channels)
+        # At the beginning of time every age is 0.
+        text = self.topic(topic._replace(kept=None, disk_bytes=None, channel_bytes=places), latencies, 0)
+        for known, place in ((b"%", b"%%"), (_AGE % b"0", _AGE % b"%d"), (_BYTES % b"null", _BYTES % b"%d")):
+            text = text.replace(known, place)
+        return text
+
+    def _channels(self, topic: TopicReading, latencies: "LatencyTexts", now_ns: int) -> list[bytes]:
+        used, of_window = self._used, latencies.of
+        texts = []
+        # Taking a reading apart costs a third of what reading its fields by name does.
+        for channel, disk_bytes in zip(topic.channels, topic.channel_bytes, strict=True):
+            (
+                name,
+                depth,
+                backend_depth,
+                in_flight_count,
+                deferred_count,
+                message_count,
+                requeue_count,
+                timeout_count,
+                client_count,
+                clients,
+                window,
+                finish_count,
+                disconnect_count,
+                ready_count,
+                oldest_ns,
+                state,
+            ) = channel
+            found = used.get(id(state))
+            values = (
+                name.encode(),
+                depth,
+                backend_depth,
+                in_flight_count,
+                deferred_count,
+                message_count,
+                requeue_count,
+                timeout_count,
+                client_count,
+                _clients_text(clients) if clients else b"null" if clients is None else b"[]",
+                of_window(window),
+                finish_count,
+                disconnect_count,
+                ready_count,
+                b"null" if oldest_ns is None else _age_ms(oldest_ns, now_ns),
+                b"null" if disk_bytes is None else b"%d" % disk_bytes,
+            )
+            texts.append((self._of(state) if found is None else found[1]) % values)
+        return texts
 
     def _of(self, state: ChannelState | TopicState) -> bytes:
         found = self._used.get(id(state))
@@ -171,7 +224,10 @@ def _channel_template(state: ChannelState) -> bytes:
         b'"message_count":%d,"requeue_count":%d,"timeout_count":%d,"client_count":%d,"clients":%b,'
         + _members({"paused": state.paused})
         + b',"e2e_processing_latency":%b,"finish_count":%d,"disconnect_count":%d,"ready_count":%d,'
-        b'"oldest_age_ms":%b,"disk_bytes":%b,' + _members(rest) + b"}"
+        + _AGE
+        + _BYTES
+        + _members(rest)
+        + b"}"
     )
 
 
@@ -189,7 +245,9 @@ def _topic_template(state: TopicState) -> bytes:
         + _members({"paused": state.paused})
         + b',"e2e_processing_latency":%b,'
         + _members({"storage": state.storage})
-        + b',"oldest_age_ms":%b,"disk_bytes":%b,'
+        + b","
+        + _AGE
+        + _BYTES
         + _members(rest)
         + b',"cursors":%b}'
     )
