@@ -161,9 +161,10 @@ class EngineStats:
             one: Topic, channels: list[tuple[ChannelReading, int | None]], windows: tuple[LatencyWindow, ...]
         ) -> TopicReading:
             made = one.reading(channels, self._cursors_of(one), self._unreadable(one), windows if has_windows else None)
-            if one in signs and len(channels) == len(one.channels):
+            sign = signs.get(one)
+            if one in signs and one.kept.is_known(sign) and one.rest_sign() == sign:
                 try:
-                    one.kept.note(signs[one], one.rest_sign(), made, has_clients=has_clients)
+                    one.kept.note(made, has_clients=has_clients)
                 except StorageError:
                     pass  # the next reading says why
             return made

@@ -61,15 +61,17 @@ class KeptReading:
         topic_bytes, *channel_bytes = self._store.bytes_from_places(self._places)
         return kept._replace(disk_bytes=topic_bytes, channel_bytes=channel_bytes)
 
-    def note(self, before: Hashable, sign: Hashable, reading: TopicReading, *, has_clients: bool) -> None:
-        """The topic was read. before: its sign when that began. Raises StorageError."""
-        is_known, self._last_sign = before == self._last_sign, sign
-        self._reading = None
-        if sign is None or before != sign or not is_known or not _rests(reading):
-            return
-        self._places = self._store.needed_places([channel.channel_name for channel in reading.channels])
-        self._sign, self._has_clients = sign, has_clients
-        self._reading = reading._replace(kept=KeptText())
+    def is_known(self, sign: Hashable) -> bool:
+        """Whether the topic had this sign at the last reading, too. This is a reading: `note` comes next if so."""
+        is_same, self._last_sign, self._reading = sign is not None and sign == self._last_sign, sign, None
+        return is_same
+
+    def note(self, reading: TopicReading, *, has_clients: bool) -> None:
+        """Keep what was read, if the topic rests; its sign was the same before and after. Raises StorageError."""
+        if _rests(reading):
+            self._places = self._store.needed_places([channel.channel_name for channel in reading.channels])
+            self._sign, self._has_clients = self._last_sign, has_clients
+            self._reading = reading._replace(kept=KeptText())
 
 
 def _rests(topic: TopicReading) -> bool:

@@ -6,7 +6,15 @@ from collections.abc import Generator
 import pytest
 
 from queue_engine.service.http.exchange import paced_steps
-from queue_engine.service.http.exchange.paced_steps import BURST_NS, CALM_NS, SHARE, SLICE_NS, PacedSteps
+from queue_engine.service.http.exchange.paced_steps import (
+    BURST_NS,
+    CALM_NS,
+    SHARE,
+    SLICE_NS,
+    WAY_NS,
+    WAYS_MAX,
+    PacedSteps,
+)
 from tests.support.clock import ManualClock
 
 STEP_NS = SLICE_NS // 4
@@ -60,7 +68,7 @@ def test_one_answer_is_made_without_a_pause_in_slices(clock: ManualClock, loop: 
     loop.run()
     assert made == ["it"]
     assert loop.paused_s == 0
-    assert loop.slices == BURST_NS // 2 // SLICE_NS
+    assert loop.slices == BURST_NS // 2 // SLICE_NS + 1  # sending it is one
 
 
 def test_who_reads_without_pause_gets_a_share_of_the_time(clock: ManualClock, loop: Pauses) -> None:
@@ -108,7 +116,7 @@ def test_while_nothing_else_works_an_answer_of_any_length_is_made_at_once(clock:
     loop.run()
     assert made == ["it"]
     assert loop.paused_s == 0
-    assert loop.slices == 10 * BURST_NS // SLICE_NS
+    assert loop.slices == 10 * BURST_NS // SLICE_NS + 1
 
 
 def test_a_message_beside_a_long_answer_makes_it_pause_from_the_next_slice_on(clock: ManualClock, loop: Pauses) -> None:
@@ -119,13 +127,37 @@ def test_a_message_beside_a_long_answer_makes_it_pause_from_the_next_slice_on(cl
     for _ in range(2 * BURST_NS // SLICE_NS):
         loop.due.pop(0)()  # type: ignore[operator]
     assert loop.paused_s == 0
-    slices = 20
+    slices, began_ns = 20, clock.monotonic_ns()
     for at in range(slices):
         turns.note()
+        clock.advance(ns=WAY_NS)  # it is through
         loop.due.pop(0)()  # type: ignore[operator]
         assert at > 0 or loop.paused_s > 0
     # The share alone, from the first pause on: what was made at once is not paid back.
-    assert loop.paused_s * 1e9 == pytest.approx(slices * SLICE_NS / SHARE, rel=0.15)
+    assert clock.monotonic_ns() - began_ns == pytest.approx(slices * SLICE_NS / SHARE, rel=0.15)
+
+
+def test_a_slice_lets_a_message_through_but_not_without_end(clock: ManualClock, loop: Pauses) -> None:
+    turns, made = Turns(clock), []
+    steps = PacedSteps(worked_at_ns=turns, now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
+
+    def one_step() -> Generator[None, None, str]:
+        made.append("a step")
+        yield
+        return "it"
+
+    turns.note()
+    steps.add(one_step(), made.append, pytest.fail)
+    for ways in range(1, WAYS_MAX + 1):
+        assert made == []
+        assert loop.paused_s == pytest.approx(ways * WAY_NS / 1e9)
+        turns.note()
+        loop.due.pop(0)()  # type: ignore[operator]
+    assert made == ["a step", "it"]
+    clock.advance(ns=WAY_NS)
+    loop.run()
+    assert made == ["a step", "it"]
+    assert loop.paused_s == pytest.approx(WAYS_MAX * WAY_NS / 1e9)
 
 
 def test_a_while_after_the_last_message_a_long_answer_goes_on_at_once(clock: ManualClock, loop: Pauses) -> None:

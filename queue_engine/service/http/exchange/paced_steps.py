@@ -3,6 +3,7 @@ while messages move.
 
     credit  BURST_NS at the most; it grows by a share of the time that passes, and shrinks by what slices take of the
               │     processor
+    a turn just now    ──► a short pause, so that a message gets through all of its turns
     credit > 0         ──► the next slice behind what waits in the loop
     no turn for CALM_NS ─► the same
     else               ──► a pause, until the credit is enough for a slice
@@ -17,6 +18,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from enum import Enum, auto
 from typing import TypeVar
 
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
@@ -28,11 +30,23 @@ T = TypeVar("T")
 # A message waits for one slice at most.
 SLICE_NS = NS_PER_MS // 2
 # Of the loop's time, once the burst is used up.
-SHARE = 0.2
+SHARE = 0.1
 # What a read of a thousand channels takes.
 BURST_NS = 15 * NS_PER_MS
+# A message takes a few turns of the loop: a slice that is due while it takes them waits so long, so often at most.
+WAY_NS = NS_PER_MS
+WAYS_MAX = 2
 # 20 messages a second are enough to keep the slices at their share.
 CALM_NS = 50 * NS_PER_MS
+
+
+class Next(Enum):
+    """What comes after a step: another STEP of the same work; a step that is a SLICE of its own behind long work; or
+    another WORK."""
+
+    STEP = auto()
+    SLICE = auto()
+    WORK = auto()
 
 
 class PacedSteps:
@@ -52,9 +66,11 @@ class PacedSteps:
         self._worked_at_ns = worked_at_ns
         self._now_ns = now_ns
         self._cpu_ns = cpu_ns
-        self._line: deque[Callable[[], bool]] = deque()  # each does a step and returns whether it was the last
+        self._line: deque[Callable[[], Next]] = deque()  # each does a step
         self._credit_ns = float(BURST_NS)
         self._credited_ns = now_ns()
+        self._is_long = False  # the first of the line was begun in an earlier slice
+        self._ways = 0  # how often the next slice has let a message through
 
     def __len__(self) -> int:
         """Works that are not done."""
@@ -64,18 +80,24 @@ class PacedSteps:
         """Do the steps behind the works that came before, and hand what they return to `then`. failed: called instead
         when either raises, which is logged."""
 
-        def step() -> bool:
+        done: list[T] = []
+
+        def step() -> Next:
             try:
+                if done:
+                    then(done[0])
+                    return Next.WORK
                 try:
                     next(steps)
                 except StopIteration as stop:
-                    then(stop.value)
-                else:
-                    return False
+                    # Sending a long answer takes as long as a slice.
+                    done.append(stop.value)
+                    return Next.SLICE
+                return Next.STEP
             except Exception:
                 logger.exception("answer not made")
                 failed()
-            return True
+            return Next.WORK
 
         self._line.append(step)
         if len(self._line) == 1:
@@ -83,25 +105,39 @@ class PacedSteps:
 
     def _do_slice(self) -> None:
         began_ns, cpu_ns = self._now_ns(), self._cpu_ns()
+        if self._makes_way(began_ns):
+            return
         is_calm = self._is_calm(began_ns)
         self._credit_ns = min(self._credit_ns + (began_ns - self._credited_ns) * self._share, BURST_NS)
         self._credited_ns = began_ns
         try:
             while self._line:
-                is_done = True  # also when it fails unexpectedly: those behind it go on
+                then = Next.WORK  # also when it fails unexpectedly: those behind it go on
                 try:
-                    is_done = self._line[0]()
+                    then = self._line[0]()
                 finally:
-                    if is_done:
+                    if then is Next.WORK:
                         self._line.popleft()
-                if self._now_ns() - began_ns >= SLICE_NS:
+                if (then is Next.SLICE and self._is_long) or self._now_ns() - began_ns >= SLICE_NS:
+                    self._is_long = then is not Next.WORK
                     break
+                if then is Next.WORK:
+                    self._is_long = False
         finally:
             took_ns = self._cpu_ns() - cpu_ns
             # What was taken while calm is no debt: with the first message the pauses are as long as ever.
             self._credit_ns = max(self._credit_ns, 0) - took_ns if is_calm else self._credit_ns - took_ns
             if self._line:
                 self._go_on(is_calm)
+
+    def _makes_way(self, now_ns: int) -> bool:
+        """Whether the slice comes a little later, since the loop works for others at this moment."""
+        if self._worked_at_ns is None or self._ways == WAYS_MAX or now_ns - self._worked_at_ns() >= WAY_NS // 2:
+            self._ways = 0
+            return False
+        self._ways += 1
+        asyncio.get_running_loop().call_later(WAY_NS / NS_PER_S, self._do_slice)
+        return True
 
     def _is_calm(self, now_ns: int) -> bool:
         return self._worked_at_ns is not None and now_ns - self._worked_at_ns() >= CALM_NS
