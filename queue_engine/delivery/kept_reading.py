@@ -34,7 +34,7 @@ class Changes:
 class RestingStore(Protocol):
     """What keeping a reading needs of a `TopicStore`."""
 
-    def needed_places(self, channels: Sequence[str]) -> list[int]: ...
+    def needed_places(self, channels: Sequence[str]) -> list[int] | None: ...
 
     def bytes_from_places(self, places: Sequence[int]) -> list[int]: ...
 
@@ -68,9 +68,11 @@ class KeptReading:
 
     def note(self, reading: TopicReading, *, has_clients: bool) -> None:
         """Keep what was read, if the topic rests; its sign was the same before and after. Raises StorageError."""
-        if _rests(reading):
-            self._places = self._store.needed_places([channel.channel_name for channel in reading.channels])
-            self._sign, self._has_clients = self._last_sign, has_clients
+        if not _rests(reading):
+            return
+        places = self._store.needed_places([channel.channel_name for channel in reading.channels])
+        if places is not None:
+            self._places, self._sign, self._has_clients = places, self._last_sign, has_clients
             self._reading = reading._replace(kept=KeptText())
 
 

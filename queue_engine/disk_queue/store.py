@@ -194,8 +194,8 @@ class DiskQueueStore:
     def rest_sign(self) -> None:
         return None
 
-    def needed_places(self, channels: Sequence[str]) -> list[int]:
-        return []  # never asked: there is no sign
+    def needed_places(self, channels: Sequence[str]) -> None:
+        return None
 
     def bytes_from_places(self, places: Sequence[int]) -> list[int]:
         return []

@@ -148,9 +148,11 @@ class LogTopicStore(LogTopic):
         queue = self.queue
         return self.released, self.released_count, queue.end_offset, queue.oldest_offset
 
-    def needed_places(self, channels: Sequence[str]) -> list[int]:
-        topic_place = self._needed.first_from(self, self.needed_offset, -1)
-        return [topic_place, *(self._channels[name].needed_place() for name in channels)]
+    def needed_places(self, channels: Sequence[str]) -> list[int] | None:
+        backlogs = [self._channels[name] for name in channels]
+        if any(one.plain_counts() is None for one in backlogs):
+            return None
+        return [self._needed.first_from(self, self.needed_offset, -1), *(one.needed_place() for one in backlogs)]
 
     def bytes_from_places(self, places: Sequence[int]) -> list[int]:
         return self.size.bytes_from_all(places)

@@ -302,9 +302,10 @@ class TopicStore(Protocol):
         time: a reader or the trash has something of the topic, or the kind of storage has no such sign."""
         ...
 
-    def needed_places(self, channels: Sequence[str]) -> list[int]:
-        """Where the log begins that is there for the topic, and for each of these channels; negative for nothing.
-        Only where there is a `rest_sign`. Raises StorageError."""
+    def needed_places(self, channels: Sequence[str]) -> list[int] | None:
+        """Where the log begins that is there for the topic, and for each of these channels; negative for nothing. None
+        where a channel has no plain counts: its figures may change by themselves. Only where there is a `rest_sign`.
+        Raises StorageError."""
         ...
 
     def bytes_from_places(self, places: Sequence[int]) -> list[int]:

@@ -167,6 +167,21 @@ def test_a_topic_is_kept_from_the_second_reading_on_without_change(tmp_path: Pat
     engine.close()
 
 
+def test_a_topic_whose_messages_were_deferred_is_read_each_time(tmp_path: Path) -> None:
+    """Limits of memory, which other topics use up, may hold such a channel back."""
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    two_resting(engine)
+    engine.publish("t", [b"later"], defer_ms=100)
+    settle(engine)
+    pass_time(engine, clock, 200)
+    answered(engine, StatsTemplates())
+    (one,) = [topic for topic in answered(engine, StatsTemplates()) if topic["topic_name"] == "t"]
+    assert [(each["depth"], each["deferred_count"]) for each in one["channels"]] == [(6, 0), (6, 0)]
+    assert kept_names(engine) == {"other"}
+    engine.close()
+
+
 def test_bytes_and_ages_of_a_kept_topic_go_on(tmp_path: Path) -> None:
     clock = ManualClock()
     engine = make_engine(tmp_path, clock)
