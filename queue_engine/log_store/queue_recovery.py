@@ -114,6 +114,7 @@ class QueueRecovery:
         )
         losses = LogLosses(known, found.position if known and found is not None else 0, jumps, self._segments)
         recovered.damages[:] = losses.with_messages(recovered.damages, names)
+        ends = {number: self._end_of_removed(queue) for number, queue in known.items() if number not in queues}
         if damaged_holes:
             recovered.damages.append(Damage(0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
         if wanting:
@@ -128,7 +129,7 @@ class QueueRecovery:
             for number in reversed(known):
                 self._queue_files.remove_aside(self._directory_of(number))
         for number in names:
-            self._trim_to_holes(number, queues.setdefault(number, self._new_queue(number, 0)))
+            self._trim_to_holes(number, queues.setdefault(number, self._new_queue(number, ends.get(number, 0))))
         checkpointed = frozenset(found.queues) if found is not None else frozenset[int]()
         return RecoveredQueues(queues, recovered, counts["unknown"], checkpointed)
 
@@ -142,6 +143,16 @@ class QueueRecovery:
                 known[number] = self._queue_of(number, state, is_aside=True)
         self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, known)))
         return known
+
+    def _end_of_removed(self, queue: ConsumeQueue) -> int:
+        """Where a topic ends that has no record in the log: where it ended, if its records were removed and not lost.
+        They lay before the log, and nobody needed them; readers that have read them all go on from there."""
+        listed = self._segments.list
+        try:
+            last = queue.last_unit()
+        except StorageError:
+            return 0
+        return queue.end_offset if last is None or (listed and last[1] < listed[0].position) else 0
 
     def _remove_checkpoint(self) -> None:
         """Remove the checkpoint durably. Raises OSError."""

@@ -142,6 +142,29 @@ def test_messages_that_are_gone_are_no_depth_though_a_power_cut_undid_their_sett
     assert len(list(everything(channel))) == depth
 
 
+def test_a_topic_whose_records_were_removed_ends_where_it_ended(tmp_path: Path) -> None:
+    """Also where the consume queues are made anew from the log: readers that have read all of it go on from there."""
+    bench = Bench(tmp_path, segment_bytes=4_096, checkpoint_interval_ms=10)
+    other = bench.open_topic("other", 2)
+    for topic in (bench.topic, other):
+        for number in range(50):
+            bench.publish(b"%d" % number * 100, topic=topic)
+        topic.empty()
+    bench.publish(b"kept", topic=other)
+    assert bench.log.retention.remove_unneeded() > 1
+    bench.clock.advance(ms=10)
+    bench.log.tick(bench.clock.monotonic_ns())
+    bench.kill()
+    shutil.rmtree(tmp_path / "log" / "queues" / "2")
+    opening = bench.start(TopicOpening("t", 1, 1 << 40, 1_000), TopicOpening("other", 2, 2 << 40, 1_000))
+    removed, kept = opening.topics[1], opening.topics[2]
+    assert kept.oldest_offset > 0
+    assert kept.end_offset == 51
+    assert (removed.oldest_offset, removed.end_offset, removed.next_offset) == (50, 50, 1_000)
+    bench.publish(b"more", topic=removed)
+    assert (removed.oldest_offset, removed.end_offset) == (50, 1_001)
+
+
 def test_what_a_paused_topic_dropped_stays_so_though_topology_json_has_not_heard(bench: Bench) -> None:
     channel = bench.topic.open_channel("c", 7)
     bench.publish(b"before")
