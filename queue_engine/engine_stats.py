@@ -2,15 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from queue_engine import cursor_acts
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
-from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
-from queue_engine.delivery.readings import ChannelReading, EngineReading, TopicReading
+from queue_engine.delivery.latency_window import LatencyWindow
+from queue_engine.delivery.readings import (
+    ChannelReading,
+    ClientReading,
+    EngineReading,
+    TopicReading,
+)
 from queue_engine.delivery.stats import (
     HEALTHY,
     ChannelStats,
@@ -24,20 +29,15 @@ from queue_engine.delivery.stats import (
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fence_on_failure import fence_on_failure
+from queue_engine.stats_walk import walk
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
-from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
-
-# Channels per slice: a message waits for a slice at most, a tenth of a millisecond or two.
-SLICE_CHANNELS = 16
-
-C = TypeVar("C")
-T = TypeVar("T")
 
 
 class Client(Protocol):
@@ -47,6 +47,14 @@ class Client(Protocol):
     def is_producer(self) -> bool: ...
 
     def stats(self) -> ClientStats: ...
+
+    def reading(self) -> ClientReading: ...
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether its figures change only when those of its channel do: it publishes nothing, and has no rights that
+        could end."""
+        ...
 
 
 class EngineStats:
@@ -124,15 +132,7 @@ class EngineStats:
         A channel's stats agree among themselves; those of different slices are moments apart.
         wants_clients(topic, channel): whether that channel's clients are listed.
         """
-
-        def read(each: Channel, window: LatencyWindow) -> ChannelStats:
-            clients = self._clients_of(each) if wants_clients(each.topic_name, each.name) else None
-            return each.figures.stats(clients, self._unreadable(each), window)
-
-        def finish(one: Topic, channels: list[ChannelStats], windows: tuple[LatencyWindow, ...]) -> TopicStats:
-            return one.stats(tuple(channels), self._cursors_of(one), self._unreadable(one), windows)
-
-        listed = yield from self._walk(topic, channel, read, finish, has_windows=True)
+        listed = yield from walk(self._catalog, _WholeStats(self, wants_clients), topic=topic, channel=channel)
         return self._snapshot(tuple(listed), has_producers=wants_clients("", ""))
 
     def readings_in_slices(
@@ -140,108 +140,16 @@ class EngineStats:
     ) -> Generator[None, None, EngineReading]:
         """The same as `/stats` needs it, in half of the time. has_clients, has_buckets: whether it writes clients,
         and buckets of latencies."""
-        workload, fences = self._workload, self._fences
-        none: tuple[ClientStats, ...] | None = () if has_clients else None
         has_windows = has_buckets or bool(self._catalog.latency_percentiles)
         keeps = not (has_windows or topic or channel)
-        signs: dict[Topic, Hashable] = {}  # when reading each topic began
-
-        def known(one: Topic) -> TopicReading | None:
-            if not keeps or workload.has_failures or fences.error is not None:
-                return None
-            sign = signs[one] = one.rest_sign()
-            return one.kept.read(sign, has_clients=has_clients)
-
-        def read(each: Channel, window: LatencyWindow) -> tuple[ChannelReading, int | None]:
-            clients = none if not each.consumers else self._clients_of(each) if has_clients else None
-            failure = workload.failure_of(each)
-            return each.figures.reading(clients, "" if failure is None else str(failure), window)
-
-        def finish(
-            one: Topic, channels: list[tuple[ChannelReading, int | None]], windows: tuple[LatencyWindow, ...]
-        ) -> TopicReading:
-            made = one.reading(channels, self._cursors_of(one), self._unreadable(one), windows if has_windows else None)
-            sign = signs.get(one)
-            if one in signs and one.kept.is_known(sign) and one.rest_sign() == sign:
-                try:
-                    one.kept.note(made, has_clients=has_clients)
-                except StorageError:
-                    pass  # the next reading says why
-            return made
-
-        listed = yield from self._walk(topic, channel, read, finish, known, has_windows=has_windows)
+        reader = _Readings(self, has_clients=has_clients, has_windows=has_windows, keeps=keeps)
+        listed = yield from walk(self._catalog, reader, topic=topic, channel=channel)
         return EngineReading(self._snapshot((), has_producers=has_clients), listed)
 
-    def _walk(
-        self,
-        topic: str,
-        channel: str,
-        read: Callable[[Channel, LatencyWindow], C],
-        finish: Callable[[Topic, list[C], tuple[LatencyWindow, ...]], T],
-        known: Callable[[Topic], T | None] = lambda one: None,
-        *,
-        has_windows: bool,
-    ) -> Generator[None, None, list[T]]:
-        """What `finish` makes of each topic and what `read` made of its channels, in slices. known: what is kept of a
-        topic, which is not read then."""
-        topics = self.topics
-        names = [topic] if topic else self._catalog.sorted_names()
-        deletions = self._catalog.gone.deletion_count
-        half_window_ns = self._catalog.latency_window_ms * NS_PER_MS // 2
-        walked: list[tuple[Topic, list[Channel], list[C] | None, tuple[LatencyWindow, ...]]] = []
-        listed: list[T] = []
-        sliced = 0
-        for name in names:
-            one = topics.get(name)
-            if one is None or (channel and channel not in one.channels):
-                continue
-            if (kept := known(one)) is not None:
-                walked.append((one, list(one.channels.values()), None, ()))
-                listed.append(kept)
-                sliced += 1
-                if sliced >= SLICE_CHANNELS:
-                    sliced = 0
-                    yield
-                continue
-            channels: list[Channel] = []
-            made: list[C] = []
-            windows: list[LatencyWindow] = []
-            for each in [one.channels[channel_name] for channel_name in sorted(one.channels)]:
-                if each.is_deleted:
-                    continue  # between two slices
-                window: LatencyWindow = NO_LATENCIES
-                if has_windows:
-                    window = each.figures.latency_window(half_window_ns)
-                    windows.append(window)
-                if channel and channel != each.name:
-                    continue
-                channels.append(each)
-                made.append(read(each, window))
-                sliced += 1
-                if sliced >= SLICE_CHANNELS:
-                    sliced = 0
-                    yield
-            if one.is_deleted:
-                continue
-            walked.append((one, channels, made, tuple(windows)))
-            listed.append(finish(one, made, tuple(windows)))
-            sliced += 1
-        if self._catalog.gone.deletion_count != deletions:
-            # Their counts are among those of deleted ones now.
-            found, listed = listed, []
-            for (one, channels, before, all_windows), whole_one in zip(walked, found, strict=True):
-                if one.is_deleted:
-                    continue
-                living = [each for each in channels if not each.is_deleted]
-                if len(living) == len(channels):
-                    listed.append(whole_one)
-                elif before is None:
-                    living.sort(key=lambda each: each.name)
-                    listed.append(finish(one, [read(each, NO_LATENCIES) for each in living], all_windows))
-                else:
-                    there = [kept for each, kept in zip(channels, before, strict=True) if not each.is_deleted]
-                    listed.append(finish(one, there, all_windows))
-        return listed
+    @property
+    def may_keep(self) -> bool:
+        """Whether no disk fails, and nothing is fenced: readings that are kept do not say so."""
+        return not self._workload.has_failures and self._fences.error is None
 
     def _snapshot(self, topics: tuple[TopicStats, ...], *, has_producers: bool) -> EngineSnapshot:
         producers = [client for client in self._clients.values() if client.is_producer]
@@ -275,11 +183,12 @@ class EngineStats:
         """The stats at this moment."""
         return whole(self.in_slices(lambda t, c: include_clients, topic=topic, channel=channel))
 
-    def _unreadable(self, one: Topic | Channel) -> str:
+    def unreadable(self, one: Topic | Channel) -> str:
+        """What the disk refuses of it now; "" for nothing."""
         failure = self._workload.failure_of(one)
         return "" if failure is None else str(failure)
 
-    def _cursors_of(self, topic: Topic) -> tuple[CursorStats, ...]:
+    def cursors_of(self, topic: Topic) -> tuple[CursorStats, ...]:
         """Of a topic's cursors; () when making them fails unexpectedly, which `faults` then shows."""
         what = f"making the stats of the cursors of {topic.name}"
         try:
@@ -299,7 +208,81 @@ class EngineStats:
         self._faults.ended("making the stats of the log")
         return found
 
-    def _clients_of(self, channel: Channel) -> tuple[ClientStats, ...]:
-        if not channel.consumers:
-            return ()
-        return tuple(self._clients[key].stats() for key in channel.consumers if key in self._clients)
+    def clients_of(self, channel: Channel) -> list[Client]:
+        """Those that consume from a channel."""
+        return [self._clients[key] for key in channel.consumers if key in self._clients]
+
+
+class _WholeStats:
+    """Implements Reader: all stats. wants_clients: as `EngineStats.in_slices` has it."""
+
+    has_windows = True
+
+    def __init__(self, stats: EngineStats, wants_clients: Callable[[str, str], bool]) -> None:
+        self._stats = stats
+        self._wants_clients = wants_clients
+
+    def kept(self, topic: Topic) -> None:
+        return None
+
+    def of_channel(self, channel: Channel, window: LatencyWindow) -> ChannelStats:
+        clients: tuple[ClientStats, ...] | None = None
+        if self._wants_clients(channel.topic_name, channel.name):
+            clients = tuple(client.stats() for client in self._stats.clients_of(channel))
+        return channel.figures.stats(clients, self._stats.unreadable(channel), window)
+
+    def of_topic(self, topic: Topic, channels: list[ChannelStats], windows: tuple[LatencyWindow, ...]) -> TopicStats:
+        stats = self._stats
+        return topic.stats(tuple(channels), stats.cursors_of(topic), stats.unreadable(topic), windows)
+
+
+class _Readings:
+    """Implements Reader: what `/stats` writes. keeps: whether what is kept is used, and kept."""
+
+    def __init__(self, stats: EngineStats, *, has_clients: bool, has_windows: bool, keeps: bool) -> None:
+        self.has_windows = has_windows
+        self._stats = stats
+        self._has_clients = has_clients
+        self._keeps = keeps
+        self._none: tuple[ClientReading, ...] | None = () if has_clients else None
+        self._began: dict[Topic, tuple[Hashable, int]] = {}  # signs and message counts when reading each topic began
+
+    def kept(self, topic: Topic) -> TopicReading | None:
+        if not self._keeps or not self._stats.may_keep:
+            return None
+        sign = topic.rest_sign()
+        self._began[topic] = sign, topic.message_count
+        found = topic.kept.read(
+            sign, message_count=topic.message_count, message_bytes=topic.message_bytes, has_clients=self._has_clients
+        )
+        if found is None or not self._has_clients:
+            return found
+        for name in topic.kept.consumed:
+            for client in self._stats.clients_of(topic.channels[name]):
+                if not client.is_quiet:
+                    return None
+        return found
+
+    def of_channel(self, channel: Channel, window: LatencyWindow) -> tuple[ChannelReading, int | None]:
+        clients = self._clients_of(channel) if channel.consumers else self._none
+        return channel.figures.reading(clients, self._stats.unreadable(channel), window)
+
+    def of_topic(
+        self, topic: Topic, channels: list[tuple[ChannelReading, int | None]], windows: tuple[LatencyWindow, ...]
+    ) -> TopicReading:
+        stats = self._stats
+        shown = windows if self.has_windows else None
+        made = topic.reading(channels, stats.cursors_of(topic), stats.unreadable(topic), shown)
+        began = self._began.get(topic)
+        # What came between two slices is in the counts of some of its channels.
+        if began is not None and topic.kept.is_known(began[0]) and (topic.rest_sign(), topic.message_count) == began:
+            try:
+                topic.kept.note(made, has_clients=self._has_clients)
+            except StorageError:
+                pass  # the next reading says why
+        return made
+
+    def _clients_of(self, channel: Channel) -> tuple[ClientReading, ...] | None:
+        if not self._has_clients:
+            return None
+        return tuple([client.reading() for client in self._stats.clients_of(channel)])

@@ -200,6 +200,7 @@ class Channel:
         """
         if self.consumers.pop(consumer.key, None) is None:
             return 0
+        self._changes.note()
         self.figures.note_gone(consumer)
         if not gives_back:
             return 0
@@ -216,9 +217,17 @@ class Channel:
 
     def set_ready(self, consumer: Consumer, ready_count: int) -> None:
         """RDY."""
+        if consumer.ready_count != ready_count:
+            self._changes.note()
         consumer.ready_count = ready_count
         if consumer.credit > 0:
             self._workload.wake(self)
+
+    def set_closing(self, consumer: Consumer) -> None:
+        """CLS: no message is sent to it from now on."""
+        self._changes.note()
+        consumer.is_closing = True
+        consumer.ready_count = 0
 
     # From the backlog to the consumers.
 
@@ -314,6 +323,7 @@ class Channel:
         run = self.backlog.take(count_max, consumer.sink.run_bytes_max)
         if run is None:
             return False
+        self._changes.note()
         taken = run
         try:
             if not self._in_flight.may_add(run.ids):

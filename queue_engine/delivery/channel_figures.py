@@ -10,7 +10,7 @@ from queue_engine.delivery.fences import Fence
 from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
-from queue_engine.delivery.readings import CALM, ChannelReading, ChannelState
+from queue_engine.delivery.readings import CALM, ChannelReading, ChannelState, ClientReading
 from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
@@ -86,6 +86,13 @@ class ChannelFigures:
         """The last known ones where they can't be counted."""
         return self._backlog_stats.waiting_and_deferred()
 
+    def ready_count(self) -> int:
+        """How many messages its consumers hold or would take: the sum of their RDY."""
+        ready_count = 0
+        for consumer in self._channel.consumers.values():
+            ready_count += consumer.ready_count
+        return ready_count
+
     def latency_window(self, half_ns: int) -> LatencyWindow:
         """How long messages took from publish to FIN, lately; `LatencyHistogram.window` says when that began."""
         return self._latency.window(half_ns)
@@ -101,9 +108,7 @@ class ChannelFigures:
         changed."""
         channel = self._channel
         stored = self._backlog_stats.read(unreadable)
-        ready_count = 0
-        for consumer in channel.consumers.values():
-            ready_count += consumer.ready_count
+        ready_count = self.ready_count()
         latency = self._latency.lend()
         held_back = self._limits.reason_to_hold_back() if stored.depth and channel.fence is None else ""
         fenced = "" if channel.fence is None else channel.fence.reason
@@ -183,7 +188,7 @@ class ChannelFigures:
 
     def reading(
         self,
-        clients: tuple[ClientStats, ...] | None = None,
+        clients: tuple[ClientReading, ...] | None = None,
         unreadable: str = "",
         window: LatencyWindow = NO_LATENCIES,
     ) -> tuple[ChannelReading, int | None]:
@@ -207,10 +212,7 @@ class ChannelFigures:
             backend_depth, deferred_count = stored.backend_depth, stored.deferred_count
             held_back = self._limits.reason_to_hold_back() if depth and channel.fence is None else ""
             unreadable = stored.unreadable
-        ready_count = 0
-        if channel.consumers:
-            for consumer in channel.consumers.values():
-                ready_count += consumer.ready_count
+        ready_count = self.ready_count() if channel.consumers else 0
         known = self._known_state
         # Nearly all are calm, and a look at each value costs half of making a state and comparing it.
         if (

@@ -1,26 +1,29 @@
 """What `/stats` last read of a topic that rests, kept while nothing of it changes: reading it again costs a look at a
 few numbers, instead of one at twenty objects for each of its channels.
 
-A topic rests while it and its channels are in no special state, nobody consumes from it, and nothing of it is in
-flight, deferred, quarantined or in the trash. Then what is read of it changes only with:
+A topic rests while it and its channels are in no special state, and nothing of it waits at the topic, is in flight,
+deferred, quarantined or in the trash. Then what is read of it changes only with:
 
-    what is published and passed on     `message_count` of the topic, `rest_sign` of its store
-    retention, cursors, leases          `rest_sign`
-    a consumer that comes, an act       both count in the topic's `Changes`
-    the bytes of the log                counted anew for each reading
-    a fence, a disk that fails          while there is one in the engine, nothing kept is used
+    what is published                  its channels get it at once: their counts grow by the same number
+    the bytes of the log               counted anew for each reading
+    retention, cursors, leases         `rest_sign` of the store
+    a consumer that comes or goes, a   all count in the topic's `Changes`; clients that do more than consume are listed
+    delivery, RDY, CLS, a deferred     anew each time (`Client.is_quiet`)
+    publish, an act
+    a fence, a disk that fails         while there is one in the engine, nothing kept is used
 
-A topic is kept once it was the same in two readings, so one that changes each time costs no more than before.
+A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before.
 """
 
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
-from queue_engine.delivery.readings import CALM, KeptText, TopicReading
+from queue_engine.delivery.readings import CALM, KeptText, TopicReading, grown
 
 
 class Changes:
-    """How often a consumer came to a topic or one of its channels, or an act changed them: they all share it."""
+    """How often consumers of a topic's channels did something or got messages, or an act changed the topic or one of
+    them: they all share it."""
 
     __slots__ = ("count",)
 
@@ -42,24 +45,38 @@ class RestingStore(Protocol):
 class KeptReading:
     """Of one topic, if it rests. Signs are `Topic.rest_sign`, of the moment of the call; None: it does not rest."""
 
-    __slots__ = ("_has_clients", "_last_sign", "_places", "_reading", "_sign", "_store")
+    __slots__ = ("_has_clients", "_has_empty", "_last_sign", "_places", "_reading", "_sign", "_store", "consumed")
 
     def __init__(self, store: RestingStore) -> None:
         self._store = store
         self._last_sign: Hashable = None  # at the last reading
         self._sign: Hashable = None  # of what is kept
         self._has_clients = False
+        self._has_empty = False  # a channel in which nothing waits
         self._reading: TopicReading | None = None
+        self.consumed: list[str] = []  # the channels of the reading that have consumers
         self._places: list[int] = []  # of the topic and of each channel, in the log
 
-    def read(self, sign: Hashable, *, has_clients: bool) -> TopicReading | None:
-        """What is kept, with the bytes of now; None where all has to be read. has_clients: whether clients are
-        listed."""
+    def read(self, sign: Hashable, *, message_count: int, message_bytes: int, has_clients: bool) -> TopicReading | None:
+        """What is kept, with what went on since; None where all has to be read. The counts are the topic's of now,
+        has_clients: whether clients are listed."""
         kept = self._reading
         if kept is None or sign is None or sign != self._sign or has_clients != self._has_clients:
             return None
+        came = message_count - kept.message_count
+        if came and self._has_empty:
+            return None  # the first that came is the oldest now
         topic_bytes, *channel_bytes = self._store.bytes_from_places(self._places)
-        return kept._replace(disk_bytes=topic_bytes, channel_bytes=channel_bytes)
+        channels = kept.channels
+        if came:
+            channels = [grown(channel, came) for channel in channels]
+        return kept._replace(
+            channels=channels,
+            channel_bytes=channel_bytes,
+            message_count=message_count,
+            message_bytes=message_bytes,
+            disk_bytes=topic_bytes,
+        )
 
     def is_known(self, sign: Hashable) -> bool:
         """Whether the topic had this sign at the last reading, too. This is a reading: `note` comes next if so."""
@@ -71,18 +88,21 @@ class KeptReading:
         if not _rests(reading):
             return
         places = self._store.needed_places([channel.channel_name for channel in reading.channels])
-        if places is not None:
-            self._places, self._sign, self._has_clients = places, self._last_sign, has_clients
-            self._reading = reading._replace(kept=KeptText())
+        if places is None:
+            return
+        self._places, self._sign, self._has_clients = places, self._last_sign, has_clients
+        self.consumed = [channel.channel_name for channel in reading.channels if channel.client_count]
+        self._has_empty = any(not channel.depth for channel in reading.channels)
+        self._reading = reading._replace(kept=KeptText())
 
 
 def _rests(topic: TopicReading) -> bool:
     state = topic.state
-    if state.paused or state.fenced or state.unreadable or topic.depth or topic.cursors:
+    if state.paused or state.fenced or state.unreadable or topic.cursors:
         return False
     return all(
         channel.state is CALM
-        and not (channel.client_count or channel.in_flight_count or channel.deferred_count)
+        and not (channel.in_flight_count or channel.deferred_count)
         # A search for the oldest message that found none goes on with the next reading.
         and (channel.oldest_ns is None) == (not channel.depth)
         for channel in topic.channels

@@ -34,8 +34,24 @@ class ChannelState(NamedTuple):
 CALM = ChannelState()
 
 
+class ClientReading(NamedTuple):
+    """One consumer's connection. The counts are those of `ClientStats`, in the order of the JSON document. who: the
+    same object as before, as long as nothing but these changed; its counts are those of its making."""
+
+    state: int
+    ready_count: int
+    in_flight_count: int
+    message_count: int
+    finish_count: int
+    requeue_count: int
+    pub_counts: tuple[tuple[str, int], ...]
+    timeout_count: int
+    who: ClientStats
+
+
 class ChannelReading(NamedTuple):
-    """One channel. The counts are those of `ChannelStats`, in the order of the JSON document."""
+    """One channel. The counts are those of `ChannelStats`, in the order of the JSON document. clients: None where they
+    are not listed."""
 
     channel_name: str
     depth: int
@@ -46,13 +62,19 @@ class ChannelReading(NamedTuple):
     requeue_count: int
     timeout_count: int
     client_count: int
-    clients: tuple[ClientStats, ...] | None
+    clients: tuple[ClientReading, ...] | None
     window: LatencyWindow
     finish_count: int
     disconnect_count: int
     ready_count: int
     oldest_ns: int | None
     state: ChannelState
+
+
+def grown(one: ChannelReading, count: int) -> ChannelReading:
+    """After so many messages came that wait. As `_replace`, in a quarter of the time."""
+    depth, backend_depth, message_count = one[1] + count, one[2] + count, one[5] + count
+    return tuple.__new__(ChannelReading, (one[0], depth, backend_depth, *one[3:5], message_count, *one[6:]))
 
 
 class TopicState(NamedTuple):
@@ -68,7 +90,7 @@ class TopicState(NamedTuple):
 
 
 class KeptText:
-    """What was written of a reading that is kept (`kept_reading.py`): text with places for its ages and bytes; None
+    """What was written of a reading that is kept (`kept_reading.py`): text with places for all that goes on; None
     before it was written."""
 
     __slots__ = ("template",)
@@ -79,8 +101,8 @@ class KeptText:
 
 class TopicReading(NamedTuple):
     """One topic with its channels, by name. The counts are those of `TopicStats`, in the order of the JSON document.
-    channel_bytes: of each channel on the disk, None for unknown. kept: the same object while nothing but the bytes
-    differs; None where nothing is kept."""
+    channel_bytes: of each channel on the disk, None for unknown. kept: the same object while nothing differs but what
+    `kept_reading.py` lets go on; None where nothing is kept."""
 
     topic_name: str
     channels: list[ChannelReading]

@@ -239,6 +239,8 @@ class Topic:
     def _published(self, batch: Batch, *, is_deferred: bool) -> None:
         self.message_count += len(batch.ids)
         self.message_bytes += batch.body_bytes
+        if is_deferred:
+            self.changes.note()
         try:
             self._pass_on(is_deferred=is_deferred)
         except Exception as exc:
@@ -392,10 +394,10 @@ class Topic:
         )
 
     def rest_sign(self) -> Hashable | None:
-        """Changes with all that is read of the topic and its channels while they rest (`kept_reading.py`); None while
-        the topic does not."""
-        sign = self.store.rest_sign()
-        return None if sign is None else (self.changes.count, self.message_count, sign)
+        """Changes with all that is read of the topic and its channels while they rest, but for what `kept_reading.py`
+        lets go on; None while the topic does not rest."""
+        sign = self.store.rest_sign(self.message_count)
+        return None if sign is None else (self.changes.count, sign)
 
     def reading(
         self,

@@ -191,7 +191,7 @@ class DiskQueueStore:
     def disk_bytes(self) -> int:
         return self._queue.disk_bytes
 
-    def rest_sign(self) -> None:
+    def rest_sign(self, published: int) -> None:
         return None
 
     def needed_places(self, channels: Sequence[str]) -> None:

@@ -140,13 +140,13 @@ class LogTopicStore(LogTopic):
     def disk_bytes(self) -> int:
         return self._needed.bytes_from(self, self.needed_offset)
 
-    def rest_sign(self) -> Hashable | None:
+    def rest_sign(self, published: int) -> Hashable | None:
         if self.trash.all or self._is_in_trash or self._planned_starts or self._unnoted:
             return None
         if self.readers.least_offset(self.number) is not None:
             return None
         queue = self.queue
-        return self.released, self.released_count, queue.end_offset, queue.oldest_offset
+        return None if self.released != queue.end_offset else (self.released_count - published, queue.oldest_offset)
 
     def needed_places(self, channels: Sequence[str]) -> list[int] | None:
         backlogs = [self._channels[name] for name in channels]

@@ -296,10 +296,11 @@ class TopicStore(Protocol):
         that it, its channels and its readers need."""
         ...
 
-    def rest_sign(self) -> Hashable | None:
-        """Changes when another message waits at the topic or at one of its channels, or the files of a shared log that
-        it needs are others, whatever causes that but acts on its channels. None while that has to be looked at each
-        time: a reader or the trash has something of the topic, or the kind of storage has no such sign."""
+    def rest_sign(self, published: int) -> Hashable | None:
+        """Changes when other messages wait at the topic's channels, or the files of a shared log that it needs are
+        others, whatever causes that but deliveries, acts, and publishing to the channels alone, which `published`
+        counts. None while that has to be looked at each time: messages wait at the topic itself, a reader or the trash
+        has something of it, or the kind of storage has no such sign."""
         ...
 
     def needed_places(self, channels: Sequence[str]) -> list[int] | None:

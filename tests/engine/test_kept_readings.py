@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from queue_engine.delivery.stats import CLIENT_STATE_CLOSING, CLIENT_STATE_SUBSCRIBED
 from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
 from queue_engine.service.http.stats_templates import StatsTemplates
@@ -18,16 +19,16 @@ from tests.support.stats_answer import stats_answer
 ROUNDS, ACTS = 40, 60
 
 
-def answered(engine: Engine, templates: StatsTemplates) -> list[dict[str, Any]]:
-    topics: list[dict[str, Any]] = stats_answer(engine, templates)["topics"]
+def answered(engine: Engine, templates: StatsTemplates, *, has_clients: bool = False) -> list[dict[str, Any]]:
+    topics: list[dict[str, Any]] = stats_answer(engine, templates, has_clients=has_clients)["topics"]
     return topics
 
 
-def read_anew(engine: Engine) -> list[dict[str, Any]]:
+def read_anew(engine: Engine, *, has_clients: bool = False) -> list[dict[str, Any]]:
     """The same of topics that were never read."""
     for topic in engine.topics.values():
         topic.changes.note()
-    return answered(engine, StatsTemplates())
+    return answered(engine, StatsTemplates(), has_clients=has_clients)
 
 
 def kept_names(engine: Engine, *, has_clients: bool = False) -> set[str]:
@@ -63,11 +64,15 @@ def _play(chance: random.Random, directory: Path) -> int:
     connected: list[Client] = []
 
     def come() -> None:
-        connected.append(Client(engine, "t", "a", ready=chance.choice((0, 2)), msg_timeout_ms=500))
+        connected.append(Client(engine, "t", "a", ready=chance.choice((0, 0, 2)), msg_timeout_ms=500))
 
     def go() -> None:
         if connected:
             connected.pop().leave()
+
+    def want() -> None:
+        for one in connected:
+            one.ready(chance.choice((0, 2, 9)))
 
     def finish() -> None:
         for one in connected:
@@ -110,7 +115,7 @@ def _play(chance: random.Random, directory: Path) -> int:
     ]
     # What is done and undone stands together, so that the topic rests again.
     others: list[list[Callable[[], object]]] = [
-        [come, finish, requeue, go, lambda: acts.requeue_channel("t", "a")],
+        [come, want, finish, finish, finish, requeue, go, lambda: acts.requeue_channel("t", "a")],
         [restore, delete_and_create],
         [lambda: acts.create_channel("t", "c"), lambda: acts.delete_channel("t", "c")],
         [lambda: acts.pause_topic("t", for_ms=400), lambda: acts.unpause_topic("t"), lambda: acts.empty_topic("t")],
@@ -135,6 +140,7 @@ def _play(chance: random.Random, directory: Path) -> int:
     ]
     moves = always + [act for acts_of_kind in chance.sample(others, 2) for act in acts_of_kind]
     kept = 0
+    has_clients = chance.random() < 0.5
     templates = StatsTemplates()
     for _ in range(ACTS):
         clock.advance(ms=1)
@@ -144,11 +150,11 @@ def _play(chance: random.Random, directory: Path) -> int:
             pass  # it has nothing to act on
         settle(engine)
         # What was kept before this act is used by the first of these answers, what it left by the others.
-        given = [answered(engine, templates) for _ in range(3)]
-        kept += "t" in kept_names(engine)
-        assert given == [read_anew(engine)] * 3
-        answered(engine, templates)
-        answered(engine, templates)
+        given = [answered(engine, templates, has_clients=has_clients) for _ in range(3)]
+        kept += "t" in kept_names(engine, has_clients=has_clients)
+        assert given == [read_anew(engine, has_clients=has_clients)] * 3
+        for _ in range(2):
+            answered(engine, templates, has_clients=has_clients)
     engine.close()
     return kept
 
@@ -159,7 +165,7 @@ def test_a_topic_is_kept_from_the_second_reading_on_without_change(tmp_path: Pat
     two_resting(engine)
     seen = [kept_names(engine) for _ in range(3)]
     assert seen == [set(), set(), {"t", "other"}]
-    engine.publish("t", [b"x"])
+    engine.acts.create_channel("t", "c")
     settle(engine)
     assert kept_names(engine) == {"other"}
     # An answer of the other kind has clients, which are read.
@@ -182,28 +188,177 @@ def test_a_topic_whose_messages_were_deferred_is_read_each_time(tmp_path: Path) 
     engine.close()
 
 
-def test_bytes_and_ages_of_a_kept_topic_go_on(tmp_path: Path) -> None:
+def test_what_goes_on_in_a_kept_topic_is_told(tmp_path: Path) -> None:
     clock = ManualClock()
     engine = make_engine(tmp_path, clock)
     two_resting(engine)
+    Client(engine, "t", "a")
     templates = StatsTemplates()
+
+    def of_t() -> dict[str, Any]:
+        return {one["topic_name"]: one for one in answered(engine, templates, has_clients=True)}["t"]
+
     for _ in range(3):
-        answered(engine, templates)
-    before = {one["topic_name"]: one for one in answered(engine, templates)}["t"]
+        of_t()
+    before = of_t()
     clock.advance(ms=70)
     engine.publish("other", [b"x" * 1_000])
+    engine.publish("t", [b"four", b"more"])
     settle(engine)
-    assert kept_names(engine) == {"t"}
-    after = {one["topic_name"]: one for one in answered(engine, templates)}["t"]
+    engine.acts.pause_channel("other", "a")  # a state, so that it is not kept
+    settle(engine)
+    assert kept_names(engine, has_clients=True) == {"t"}
+    after = of_t()
     grown = after["disk_bytes"] - before["disk_bytes"]
     assert grown > 1_000
+
+    def goes_on(channel: dict[str, Any]) -> dict[str, Any]:
+        return channel | {
+            "depth": 7,
+            "backend_depth": 7,
+            "message_count": 7,
+            "disk_bytes": channel["disk_bytes"] + grown,
+            "oldest_age_ms": channel["oldest_age_ms"] + 70,
+        }
+
+    assert [len(channel["clients"]) for channel in before["channels"]] == [1, 0]
     assert after == before | {
+        "message_count": 7,
+        "message_bytes": before["message_bytes"] + 8,
         "disk_bytes": before["disk_bytes"] + grown,
-        "channels": [
-            one | {"disk_bytes": one["disk_bytes"] + grown, "oldest_age_ms": one["oldest_age_ms"] + 70}
-            for one in before["channels"]
-        ],
+        "channels": [goes_on(channel) for channel in before["channels"]],
     }
+    engine.close()
+
+
+def test_the_first_message_of_an_empty_channel_is_its_oldest(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    two_resting(engine)
+    engine.acts.empty_channel("t", "b")
+    settle(engine)
+    for one in engine.trash.list():
+        engine.trash.delete_trash("t", trash=one.id)
+        settle(engine)
+    for _ in range(3):
+        answered(engine, StatsTemplates())
+    assert kept_names(engine) == {"t", "other"}
+    clock.advance(ms=70)
+    engine.publish("t", [b"x"])
+    settle(engine)
+    assert kept_names(engine) == {"other"}
+    clock.advance(ms=5)
+    (_, one) = answered(engine, StatsTemplates())
+    assert [(each["depth"], each["oldest_age_ms"]) for each in one["channels"]] == [(6, 75), (1, 5)]
+    assert kept_names(engine) == {"t", "other"}
+    engine.close()
+
+
+def test_a_reading_that_a_publish_came_into_is_not_kept(tmp_path: Path) -> None:
+    """Some of its channels would count that message twice."""
+    engine = make_engine(tmp_path, ManualClock())
+    engine.acts.create_topic("t")
+    settle(engine)
+    for number in range(40):
+        engine.acts.create_channel("t", f"c{number}")
+        settle(engine)
+    engine.publish("t", [b"x"])
+    settle(engine)
+    kept_names(engine)
+    steps = engine.stats.readings_in_slices(has_clients=False)
+    next(steps)  # the first channels are read
+    engine.publish("t", [b"y"])
+    settle(engine)
+    whole(steps)
+    (one,) = answered(engine, StatsTemplates())
+    assert {each["depth"] for each in one["channels"]} == {2}
+    assert kept_names(engine) == {"t"}
+    engine.close()
+
+
+def test_what_consumers_of_a_kept_topic_do_is_told(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, ManualClock())
+    engine.acts.create_topic("empty")
+    settle(engine)
+    engine.acts.create_channel("empty", "a")
+    settle(engine)
+    consumer = Client(engine, "empty", "a")
+
+    def clients_after(act: Callable[[], object]) -> list[tuple[int, int]]:
+        """State and RDY of each, after an act on what is kept."""
+        for _ in range(2):
+            answered(engine, StatsTemplates(), has_clients=True)
+        assert kept_names(engine, has_clients=True) == {"empty"}
+        act()
+        (one,) = answered(engine, StatsTemplates(), has_clients=True)
+        return [(client["state"], client["ready_count"]) for client in one["channels"][0]["clients"]]
+
+    assert clients_after(lambda: consumer.ready(5)) == [(CLIENT_STATE_SUBSCRIBED, 5)]
+    assert clients_after(lambda: consumer.ready(0)) == [(CLIENT_STATE_SUBSCRIBED, 0)]
+    assert clients_after(lambda: consumer.channel.set_closing(consumer.consumer)) == [(CLIENT_STATE_CLOSING, 0)]
+    assert clients_after(consumer.leave) == []
+    engine.close()
+
+
+def test_a_topic_whose_consumer_publishes_or_has_rights_is_read_each_time(tmp_path: Path) -> None:
+    """Neither is an act on its channel."""
+    engine = make_engine(tmp_path, ManualClock())
+    two_resting(engine)
+    consumer = Client(engine, "t", "a")
+    for _ in range(3):
+        answered(engine, StatsTemplates(), has_clients=True)
+    assert kept_names(engine, has_clients=True) == {"t", "other"}
+    consumer.is_quiet = False
+    assert kept_names(engine, has_clients=True) == {"other"}
+    engine.close()
+
+
+def test_deliveries_of_a_kept_topic_are_told(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, ManualClock())
+    two_resting(engine)
+    consumer = Client(engine, "t", "a")
+    consumer.sink.is_writable = False  # its connection is full
+    consumer.ready(1)
+    for _ in range(3):
+        answered(engine, StatsTemplates())
+    assert kept_names(engine) == {"t", "other"}
+    consumer.sink.is_writable = True
+    consumer.ready(1)
+    (_, one) = answered(engine, StatsTemplates())
+    assert [(each["depth"], each["in_flight_count"]) for each in one["channels"]] == [(4, 1), (5, 0)]
+    engine.close()
+
+
+def test_a_topic_with_messages_in_flight_is_read_each_time(tmp_path: Path) -> None:
+    """They time out, and their consumer may be gone before."""
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    two_resting(engine)
+    consumer = Client(engine, "t", "a", ready=2, msg_timeout_ms=500)
+    consumer.ready(0)
+    for _ in range(3):
+        answered(engine, StatsTemplates())
+    assert kept_names(engine) == {"other"}
+    pass_time(engine, clock, 600)
+    (_, one) = answered(engine, StatsTemplates())
+    assert [(each["in_flight_count"], each["timeout_count"]) for each in one["channels"]] == [(0, 2), (0, 0)]
+    answered(engine, StatsTemplates())
+    assert kept_names(engine) == {"t", "other"}
+    engine.close()
+
+
+def test_a_topic_at_which_messages_wait_is_read_each_time(tmp_path: Path) -> None:
+    """Its own oldest message has an age that goes on."""
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    two_resting(engine)
+    engine.acts.create_topic("waits")
+    settle(engine)
+    engine.publish("waits", [b"x"])
+    settle(engine)
+    for _ in range(3):
+        answered(engine, StatsTemplates())
+    assert kept_names(engine) == {"t", "other"}
     engine.close()
 
 

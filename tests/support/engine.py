@@ -5,6 +5,8 @@ from pathlib import Path
 
 from queue_engine.delivery.channel import RUN_BYTES_MAX, Channel
 from queue_engine.delivery.consumer import Consumer
+from queue_engine.delivery.readings import ClientReading
+from queue_engine.delivery.stats import CLIENT_STATE_CLOSING, CLIENT_STATE_SUBSCRIBED, ClientStats
 from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
@@ -50,6 +52,7 @@ class Client:
     ) -> None:
         self.engine = engine
         self.sink = RecordingSink()
+        self._who: ClientStats | None = None
         self.consumer = Consumer(
             engine.add_client(self),
             self.sink,
@@ -62,9 +65,33 @@ class Client:
             self.ready(ready)
 
     is_producer = False
+    is_quiet = True
 
-    def stats(self) -> None:
-        raise AssertionError("these tests ask for no client figures")
+    def stats(self) -> ClientStats:
+        consumer = self.consumer
+        return ClientStats(
+            client_key=consumer.key,
+            client_id=f"c{consumer.key}",
+            hostname="100%.example",
+            user_agent="tests",
+            remote_address="127.0.0.1:5000",
+            version="V2",
+            state=CLIENT_STATE_CLOSING if consumer.is_closing else CLIENT_STATE_SUBSCRIBED,
+            ready_count=consumer.ready_count,
+            in_flight_count=consumer.in_flight_count,
+            message_count=consumer.message_count,
+            finish_count=consumer.finish_count,
+            requeue_count=consumer.requeue_count,
+            timeout_count=consumer.timeout_count,
+            connect_ts=1_500_000_000,
+            msg_timeout_ms=consumer.msg_timeout_ns // NS_PER_MS,
+        )
+
+    def reading(self) -> ClientReading:
+        stats = self.stats()
+        self._who = self._who or stats
+        counts = [getattr(stats, name) for name in ClientReading._fields[:-1]]
+        return ClientReading(*counts, self._who)
 
     def ready(self, count: int) -> None:
         self.channel.set_ready(self.consumer, count)

@@ -1,4 +1,4 @@
-"""What `/stats` answers of an engine without clients, and without a server."""
+"""What `/stats` answers, without a server."""
 
 from typing import Any
 
@@ -10,8 +10,10 @@ from queue_engine.service.http.stats_templates import StatsTemplates
 from queue_engine.vocabulary.pieces import whole
 
 
-def stats_answer(engine: Engine, templates: StatsTemplates | None = None) -> dict[str, Any]:
+def stats_answer(
+    engine: Engine, templates: StatsTemplates | None = None, *, has_clients: bool = False
+) -> dict[str, Any]:
     """templates: with what is kept of the answer before; None for none."""
-    reading = whole(engine.stats.readings_in_slices(has_clients=False))
+    reading = whole(engine.stats.readings_in_slices(has_clients=has_clients))
     answer: dict[str, Any] = orjson.loads(whole(stats_json(reading, Wanted(), templates or StatsTemplates())))
     return answer

@@ -34,10 +34,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
-from queue_engine.delivery.readings import ChannelState, EngineReading, TopicState
+from queue_engine.delivery.readings import ChannelState, ClientReading, EngineReading, TopicState
 from queue_engine.delivery.stats import ClientStats, EngineSnapshot
 from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
-from queue_engine.service.http.stats_templates import LatencyTexts, StatsTemplates, client_document, encoded
+from queue_engine.service.http.stats_templates import LatencyTexts, StatsTemplates
+from queue_engine.service.http.stats_texts import client_document, encoded
 from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
@@ -45,7 +46,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.flow.pause import Pause
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
-_CHANNELS_PER_STEP = 50  # a tenth of a millisecond, or half of one with percentiles
+_LINES_PER_STEP = 50
 _DAMAGES_MAX = 100  # `report` and `lost_count` have all
 
 
@@ -84,19 +85,11 @@ def stats_json(reading: EngineReading, wanted: Wanted, templates: StatsTemplates
     tail["connection_count"] = snapshot.connection_count
     tail["log"] = snapshot.log and _log(snapshot.log)
     latencies = LatencyTexts(snapshot.percentiles, has_buckets=wanted.has_buckets)
-    templates.begin()
-    topics: list[bytes] = []
-    listed = 0
-    for one in reading.topics:
-        topics.append(templates.topic(one, latencies, snapshot.taken_at_ns))
-        listed += 1 + len(one.channels)
-        if listed >= _CHANNELS_PER_STEP:
-            listed = 0
-            yield
+    topics = yield from templates.topics(reading.topics, latencies, snapshot.taken_at_ns)
     yield  # joining half a megabyte takes as long as a step
     # nsqd answers null for a topic that it does not have.
-    listing = b"null" if wanted.topic and not wanted.is_topic_there else b"[%b]" % b",".join(topics)
-    return b"".join((encoded(head)[:-1], b',"topics":', listing, b",", encoded(tail)[1:]))
+    opened, closed = (b"null", b"") if wanted.topic and not wanted.is_topic_there else (b"[", b"]")
+    return b"".join((encoded(head)[:-1], b',"topics":', opened, b",".join(topics), closed, b",", encoded(tail)[1:]))
 
 
 def _log(log: LogStats) -> dict[str, Any]:
@@ -146,12 +139,8 @@ def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, 
         lines += ["", "Memory:"]
         lines += [f"   {name:<25}\t{value}" for name, value in memory_stats().items()]
     lines += ["", "Topics:" if reading.topics else "Topics: None"]
-    listed = 0
+    listed = 0  # lines at the last step
     for index, one in enumerate(reading.topics):
-        if listed >= _CHANNELS_PER_STEP:
-            listed = 0
-            yield
-        listed += 1 + len(one.channels)
         if index:
             lines.append("")
         # nsqd has none of a topic without channels.
@@ -163,6 +152,9 @@ def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, 
         )
         lines += _trouble_text(one.state)
         for channel in one.channels:
+            if len(lines) - listed >= _LINES_PER_STEP:
+                listed = len(lines)
+                yield
             mark = "   *P " if channel.state.paused else "      "
             lines.append(
                 f"{mark}[{channel.channel_name:<25}] depth: {channel.depth:<5} "
@@ -172,7 +164,11 @@ def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, 
                 f"e2e%: {_latency_text(channel.window, snapshot.percentiles)}"
             )
             lines += _trouble_text(channel.state)
-            lines += [f"        {_consumer_text(client, now_s)}" for client in channel.clients or ()]
+            for client in channel.clients or ():
+                if len(lines) - listed >= _LINES_PER_STEP:
+                    listed = len(lines)
+                    yield
+                lines.append(f"        {_consumer_text(client, now_s)}")
         lines += [
             f"      cursor [{cursor.cursor:<18}] depth: {cursor.depth:<5} lag-bytes: {cursor.lag_bytes:<8} "
             f"gaps: {len(cursor.gaps)}{' near its limit' if cursor.is_warned else ''}"
@@ -230,11 +226,11 @@ def _client_text(client: ClientStats) -> str:
     return f"{client.version} {name:<21}"
 
 
-def _consumer_text(client: ClientStats, now_s: int) -> str:
+def _consumer_text(client: ClientReading, now_s: int) -> str:
     return (
-        f"[{_client_text(client)}] state: {client.state} inflt: {client.in_flight_count:<4} "
+        f"[{_client_text(client.who)}] state: {client.state} inflt: {client.in_flight_count:<4} "
         f"rdy: {client.ready_count:<4} fin: {client.finish_count:<8} re-q: {client.requeue_count:<8} "
-        f"msgs: {client.message_count:<8} connected: {_duration(max(now_s - client.connect_ts, 0))}"
+        f"msgs: {client.message_count:<8} connected: {_duration(max(now_s - client.who.connect_ts, 0))}"
     )
 
 
