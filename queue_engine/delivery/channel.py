@@ -9,11 +9,11 @@ Fences in queue_engine/README.md lists what each command does then.
 from collections.abc import Callable
 from typing import Protocol
 
+from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.channel_figures import ChannelFigures
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
-from queue_engine.delivery.kept_reading import Changes
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.ramp_pace import RampPace
 from queue_engine.delivery.sampling import draw
@@ -123,7 +123,7 @@ class Channel:
         self._time_ns = time_ns
         latency = LatencyHistogram(time_ns)
         self._budgets = budgets
-        self._in_flight = InFlightTable(latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
+        self._in_flight = InFlightTable(latency, budgets.in_flight, changes, keeps_ages=not backlog.can_reread)
         self._limits = SendLimits(backlog, self._in_flight, budgets)
         self._workload = workload
         self._fences = fences

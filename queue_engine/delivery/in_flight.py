@@ -11,6 +11,7 @@ from collections.abc import Container, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import repeat
 
+from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.vocabulary.byte_budget import ByteBudget
@@ -60,12 +61,16 @@ class Delivery:
 
 class InFlightTable:
     """All messages of one channel that are in flight. latency: counts each that is finished. budget: counts the bytes
-    of their frames, of all channels. keeps_ages: whether `oldest_ns` will be called."""
+    of their frames, of all channels. changes: counts each time that messages are not in flight any more. keeps_ages:
+    whether `oldest_ns` will be called."""
 
-    __slots__ = ("_ages", "_budget", "_delivery_of", "_heap", "_keeps_ages", "_order", "_stale", "latency")
+    __slots__ = ("_ages", "_budget", "_changes", "_delivery_of", "_heap", "_keeps_ages", "_order", "_stale", "latency")
 
-    def __init__(self, latency: LatencyHistogram, budget: ByteBudget, *, keeps_ages: bool = True) -> None:
+    def __init__(
+        self, latency: LatencyHistogram, budget: ByteBudget, changes: Changes, *, keeps_ages: bool = True
+    ) -> None:
         self.latency = latency
+        self._changes = changes
         self._keeps_ages = keeps_ages
         self._budget = budget
         self._delivery_of: dict[bytes, Delivery] = {}
@@ -276,6 +281,7 @@ class InFlightTable:
         return touched.deadline_ns
 
     def _settle(self, delivery: Delivery, count: int) -> None:
+        self._changes.note()
         delivery.outstanding -= count
         assert delivery.outstanding >= 0
         if delivery.outstanding == 0:
@@ -321,6 +327,7 @@ class InFlightTable:
         return expired
 
     def _remove_all_of(self, delivery: Delivery) -> list[bytes]:
+        self._changes.note()
         ids = self.remaining_ids(delivery)
         assert len(ids) == delivery.outstanding, "deliveries and map must agree"
         for message_id in ids:
@@ -352,6 +359,7 @@ class InFlightTable:
     def take_apart(self) -> list[tuple[Run, list[bytes]]]:
         """Remove everything when deliveries and map may disagree after an error: the map decides what is in flight. A
         message whose bytes are gone is left out."""
+        self._changes.note()
         held: dict[Delivery, list[bytes]] = {}
         for message_id, delivery in self._delivery_of.items():
             held.setdefault(delivery, []).append(message_id)

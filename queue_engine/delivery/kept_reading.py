@@ -1,15 +1,14 @@
 """What `/stats` last read of a topic that rests, kept while nothing of it changes: reading it again costs a look at a
 few numbers, instead of one at twenty objects for each of its channels.
 
-A topic rests while it and its channels are in no special state, and nothing of it waits at the topic, is in flight,
-deferred, quarantined or in the trash. Then what is read of it changes only with:
+A topic rests while it and its channels are in no special state, and nothing of it waits at the topic, is deferred,
+quarantined or in the trash. Then what is read of it changes only with:
 
     what is published                  its channels get it at once: their counts grow by the same number
     the bytes of the log               counted anew for each reading
     retention, cursors, leases         `rest_sign` of the store
-    a consumer that comes or goes, a   all count in the topic's `Changes`; clients that do more than consume are listed
-    delivery, RDY, CLS, a deferred     anew each time (`Client.is_quiet`)
-    publish, an act
+    all else: deliveries, FIN, REQ,    the topic's `Changes`; a client that does more than consume is read each time
+    timeouts, RDY, consumers, acts     (`Client.is_quiet`)
     a fence, a disk that fails         while there is one in the engine, nothing kept is used
 
 A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before.
@@ -19,19 +18,6 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from queue_engine.delivery.readings import CALM, KeptText, TopicReading, grown
-
-
-class Changes:
-    """How often consumers of a topic's channels did something or got messages, or an act changed the topic or one of
-    them: they all share it."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def note(self) -> None:
-        self.count += 1
 
 
 class RestingStore(Protocol):
@@ -52,7 +38,7 @@ class KeptReading:
         self._last_sign: Hashable = None  # at the last reading
         self._sign: Hashable = None  # of what is kept
         self._has_clients = False
-        self._has_empty = False  # a channel in which nothing waits
+        self._has_empty = False  # a channel without a message
         self._reading: TopicReading | None = None
         self.consumed: list[str] = []  # the channels of the reading that have consumers
         self._places: list[int] = []  # of the topic and of each channel, in the log
@@ -92,7 +78,7 @@ class KeptReading:
             return
         self._places, self._sign, self._has_clients = places, self._last_sign, has_clients
         self.consumed = [channel.channel_name for channel in reading.channels if channel.client_count]
-        self._has_empty = any(not channel.depth for channel in reading.channels)
+        self._has_empty = any(channel.oldest_ns is None for channel in reading.channels)
         self._reading = reading._replace(kept=KeptText())
 
 
@@ -102,8 +88,8 @@ def _rests(topic: TopicReading) -> bool:
         return False
     return all(
         channel.state is CALM
-        and not (channel.in_flight_count or channel.deferred_count)
+        and not channel.deferred_count
         # A search for the oldest message that found none goes on with the next reading.
-        and (channel.oldest_ns is None) == (not channel.depth)
+        and (channel.oldest_ns is None) == (not (channel.depth or channel.in_flight_count))
         for channel in topic.channels
     )

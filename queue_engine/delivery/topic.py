@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
+from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
-from queue_engine.delivery.kept_reading import Changes, KeptReading
+from queue_engine.delivery.kept_reading import KeptReading
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow, TopicWindow
 from queue_engine.delivery.readings import ChannelReading, TopicReading, TopicState
 from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats

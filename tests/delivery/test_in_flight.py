@@ -1,5 +1,6 @@
 """What consumers hold: map and deadlines agree, and what is finished costs nothing."""
 
+from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
@@ -15,7 +16,7 @@ def consumer(key: int = 1, *, timeout_s: int = 60) -> Consumer:
 
 
 def table_of() -> InFlightTable:
-    return InFlightTable(LatencyHistogram(ManualClock().time_ns), ByteBudget(1 << 20))
+    return InFlightTable(LatencyHistogram(ManualClock().time_ns), ByteBudget(1 << 20), Changes())
 
 
 def run_of(first: int, count: int, body: bytes = b"x") -> Run:

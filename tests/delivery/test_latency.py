@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
@@ -59,7 +60,7 @@ class Flight:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.latency = LatencyHistogram(self.clock.time_ns)
-        self.table = InFlightTable(self.latency, ByteBudget(1 << 20))
+        self.table = InFlightTable(self.latency, ByteBudget(1 << 20), Changes())
         sink = RecordingSink()
         self.consumer = Consumer(1, sink, msg_timeout_ns=60 * NS_PER_S, max_msg_timeout_ns=900 * NS_PER_S)
         self.published: dict[bytes, int] = {}

@@ -1,0 +1,13 @@
+"""Whether something of a topic has changed since it was last looked at (`kept_reading.py`)."""
+
+
+class Changes:
+    """How often something of a topic or one of its channels changed that is no publish: they all share it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self) -> None:
+        self.count += 1
