@@ -51,9 +51,8 @@ class Client(Protocol):
     def reading(self) -> ClientReading: ...
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether its figures change only when those of its channel do: it publishes nothing, and has no rights that
-        could end."""
+    def pub_counts(self) -> Mapping[str, int]:
+        """Messages that it published, by topic: the same object as long as it is connected."""
         ...
 
 
@@ -252,16 +251,9 @@ class _Readings:
             return None
         sign = topic.rest_sign()
         self._began[topic] = sign, topic.message_count
-        found = topic.kept.read(
+        return topic.kept.read(
             sign, message_count=topic.message_count, message_bytes=topic.message_bytes, has_clients=self._has_clients
         )
-        if found is None or not self._has_clients:
-            return found
-        for name in topic.kept.consumed:
-            for client in self._stats.clients_of(topic.channels[name]):
-                if not client.is_quiet:
-                    return None
-        return found
 
     def of_channel(self, channel: Channel, window: LatencyWindow) -> tuple[ChannelReading, int | None]:
         clients = self._clients_of(channel) if channel.consumers else self._none
@@ -277,7 +269,8 @@ class _Readings:
         # What came between two slices is in the counts of some of its channels.
         if began is not None and topic.kept.is_known(began[0]) and (topic.rest_sign(), topic.message_count) == began:
             try:
-                topic.kept.note(made, has_clients=self._has_clients)
+                consumers = [client for each in topic.channels.values() for client in stats.clients_of(each)]
+                topic.kept.note(made, [client.pub_counts for client in consumers], has_clients=self._has_clients)
             except StorageError:
                 pass  # the next reading says why
         return made

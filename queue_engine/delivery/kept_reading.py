@@ -7,17 +7,17 @@ quarantined or in the trash. Then what is read of it changes only with:
     what is published                  its channels get it at once: their counts grow by the same number
     the bytes of the log               counted anew for each reading
     retention, cursors, leases         `rest_sign` of the store
-    all else: deliveries, FIN, REQ,    the topic's `Changes`; a client that does more than consume is read each time
-    timeouts, RDY, consumers, acts     (`Client.is_quiet`)
+    all else: deliveries, FIN, REQ,    the topic's `Changes`; a consumer that publishes, too, or has rights that may end
+    timeouts, RDY, consumers, acts     is read each time
     a fence, a disk that fails         while there is one in the engine, nothing kept is used
 
 A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
-from queue_engine.delivery.readings import CALM, KeptText, TopicReading, grown
+from queue_engine.delivery.readings import CALM, KeptText, TopicReading, gone_on, grown
 
 
 class RestingStore(Protocol):
@@ -31,7 +31,7 @@ class RestingStore(Protocol):
 class KeptReading:
     """Of one topic, if it rests. Signs are `Topic.rest_sign`, of the moment of the call; None: it does not rest."""
 
-    __slots__ = ("_has_clients", "_has_empty", "_last_sign", "_places", "_reading", "_sign", "_store", "consumed")
+    __slots__ = ("_has_clients", "_has_empty", "_last_sign", "_places", "_pub_counts", "_reading", "_sign", "_store")
 
     def __init__(self, store: RestingStore) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class KeptReading:
         self._has_clients = False
         self._has_empty = False  # a channel without a message
         self._reading: TopicReading | None = None
-        self.consumed: list[str] = []  # the channels of the reading that have consumers
+        self._pub_counts: Sequence[Mapping[str, int]] = ()  # of each consumer
         self._places: list[int] = []  # of the topic and of each channel, in the log
 
     def read(self, sign: Hashable, *, message_count: int, message_bytes: int, has_clients: bool) -> TopicReading | None:
@@ -49,6 +49,8 @@ class KeptReading:
         kept = self._reading
         if kept is None or sign is None or sign != self._sign or has_clients != self._has_clients:
             return None
+        if has_clients and any(self._pub_counts):
+            return None
         came = message_count - kept.message_count
         if came and self._has_empty:
             return None  # the first that came is the oldest now
@@ -56,9 +58,10 @@ class KeptReading:
         channels = kept.channels
         if came:
             channels = [grown(channel, came) for channel in channels]
-        return kept._replace(
-            channels=channels,
-            channel_bytes=channel_bytes,
+        return gone_on(
+            kept,
+            channels,
+            channel_bytes,
             message_count=message_count,
             message_bytes=message_bytes,
             disk_bytes=topic_bytes,
@@ -69,15 +72,16 @@ class KeptReading:
         is_same, self._last_sign, self._reading = sign is not None and sign == self._last_sign, sign, None
         return is_same
 
-    def note(self, reading: TopicReading, *, has_clients: bool) -> None:
-        """Keep what was read, if the topic rests; its sign was the same before and after. Raises StorageError."""
+    def note(self, reading: TopicReading, pub_counts: Sequence[Mapping[str, int]], *, has_clients: bool) -> None:
+        """Keep what was read, if the topic rests; its sign was the same before and after. pub_counts: of all its
+        consumers, each the same object as long as the consumer is there. Raises StorageError."""
         if not _rests(reading):
             return
         places = self._store.needed_places([channel.channel_name for channel in reading.channels])
         if places is None:
             return
         self._places, self._sign, self._has_clients = places, self._last_sign, has_clients
-        self.consumed = [channel.channel_name for channel in reading.channels if channel.client_count]
+        self._pub_counts = pub_counts
         self._has_empty = any(channel.oldest_ns is None for channel in reading.channels)
         self._reading = reading._replace(kept=KeptText())
 
@@ -89,6 +93,7 @@ def _rests(topic: TopicReading) -> bool:
     return all(
         channel.state is CALM
         and not channel.deferred_count
+        and not any(client.who.authed for client in channel.clients or ())
         # A search for the oldest message that found none goes on with the next reading.
         and (channel.oldest_ns is None) == (not (channel.depth or channel.in_flight_count))
         for channel in topic.channels

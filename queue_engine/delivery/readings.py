@@ -119,6 +119,30 @@ class TopicReading(NamedTuple):
     kept: KeptText | None = None
 
 
+def gone_on(
+    one: TopicReading,
+    channels: list[ChannelReading],
+    channel_bytes: Sequence[int],
+    *,
+    message_count: int,
+    message_bytes: int,
+    disk_bytes: int,
+) -> TopicReading:
+    """With others of these values. As `_replace`, in a quarter of the time."""
+    values = (
+        one[0],
+        channels,
+        channel_bytes,
+        *one[3:5],
+        message_count,
+        message_bytes,
+        *one[7:9],
+        disk_bytes,
+        *one[10:],
+    )
+    return tuple.__new__(TopicReading, values)
+
+
 class EngineReading(NamedTuple):
     """All of the engine: `rest` without topics, and the topics, by name."""
 

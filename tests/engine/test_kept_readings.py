@@ -304,12 +304,15 @@ def test_a_topic_whose_consumer_publishes_or_has_rights_is_read_each_time(tmp_pa
     """Neither is an act on its channel."""
     engine = make_engine(tmp_path, ManualClock())
     two_resting(engine)
-    consumer = Client(engine, "t", "a")
+    consumer, other = Client(engine, "t", "a"), Client(engine, "other", "a")
+    other.authed = True
     for _ in range(3):
         answered(engine, StatsTemplates(), has_clients=True)
-    assert kept_names(engine, has_clients=True) == {"t", "other"}
-    consumer.is_quiet = False
-    assert kept_names(engine, has_clients=True) == {"other"}
+    assert kept_names(engine, has_clients=True) == {"t"}
+    consumer.pub_counts["elsewhere"] = 3
+    (_, one) = answered(engine, StatsTemplates(), has_clients=True)
+    assert one["channels"][0]["clients"][0]["pub_counts"] == [{"topic": "elsewhere", "count": 3}]
+    assert kept_names(engine, has_clients=True) == set()
     engine.close()
 
 

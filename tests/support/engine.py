@@ -53,6 +53,8 @@ class Client:
         self.engine = engine
         self.sink = RecordingSink()
         self._who: ClientStats | None = None
+        self.pub_counts: dict[str, int] = {}
+        self.authed = False
         self.consumer = Consumer(
             engine.add_client(self),
             self.sink,
@@ -65,7 +67,6 @@ class Client:
             self.ready(ready)
 
     is_producer = False
-    is_quiet = True
 
     def stats(self) -> ClientStats:
         consumer = self.consumer
@@ -85,6 +86,8 @@ class Client:
             timeout_count=consumer.timeout_count,
             connect_ts=1_500_000_000,
             msg_timeout_ms=consumer.msg_timeout_ns // NS_PER_MS,
+            pub_counts=tuple(self.pub_counts.items()),
+            authed=self.authed,
         )
 
     def reading(self) -> ClientReading:

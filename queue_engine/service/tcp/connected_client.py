@@ -75,7 +75,8 @@ class ConnectedClient:
 
     handlers: by a command's type, the method that does it; they raise ProtocolError. identity: the result of IDENTIFY.
     consumer: its subscription; None before SUB and after the channel's deletion. pub_counts: messages it published, by
-    topic. auth: what it may do. is_sub_pending: the answer to SUB has not left yet, and no message goes before it.
+    topic, the same object as long as it lives. auth: what it may do. is_sub_pending: the answer to SUB has not left
+    yet, and no message goes before it.
     """
 
     def __init__(
@@ -312,10 +313,6 @@ class ConnectedClient:
     @property
     def is_producer(self) -> bool:
         return bool(self.pub_counts)
-
-    @property
-    def is_quiet(self) -> bool:
-        return not self.pub_counts and self.auth.authorization is None
 
     def reading(self) -> ClientReading:
         """The counts of this moment, and the rest as it was when that last changed."""
