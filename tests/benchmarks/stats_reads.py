@@ -1,18 +1,22 @@
 """/stats of 200 topics with 5 channels each: how long a read takes, and what reading in a loop does to the queue.
 
-    python -m tests.benchmarks.stats_reads [--topics 200] [--channels 5] [--seconds 5] [--rounds 5] [--options FLAG …]
+    python -m tests.benchmarks.stats_reads [--topics 200] [--channels 5] [--seconds 5] [--rounds 5] [--consumers]
+                                           [--options FLAG …]
 
 A real server without its console. 200 messages a second go through another channel, PUB to the consumer's socket, in
 alternating rounds: alone; while a client reads /stats in JSON four times a second, and publishes before each read to
 none of the topics, to ten, or to all; and while it reads without pause, which the server slows down
 (`service/http/exchange/paced_steps.py`). Each of the messages makes the log longer, and with it the bytes on disk that
-/stats has of each topic and channel. Wall-clock times: other work of the machine disturbs them, all kinds of rounds
+/stats has of each topic and channel. With --consumers each channel has a consumer that holds a message all the time.
+Wall-clock times: other work of the machine disturbs them, all kinds of rounds
 alike.
 """
 
 import argparse
 import http.client
+import socket
 import statistics
+import struct
 import tempfile
 import threading
 import time
@@ -21,6 +25,7 @@ from pathlib import Path
 
 from tests.benchmarks.many_channels import fill
 from tests.benchmarks.scenarios import percentile_ms, together, topic_with
+from tests.benchmarks.stalled_peers import allow_descriptors
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ServerProcess
 
@@ -84,6 +89,29 @@ class Reads:
             self._next_topic = (self._next_topic + 1) % self._topics
 
 
+class Holders:
+    """A consumer of each channel that `fill` has made: it takes one message, and never finishes it."""
+
+    def __init__(self, server: ServerProcess, topics: int, channels: int) -> None:
+        self._open: list[socket.socket] = []
+        settings = b'{"msg_timeout":900000,"heartbeat_interval":60000}'
+        identify = b"  V2IDENTIFY\n%b%b" % (struct.pack(">i", len(settings)), settings)
+        for topic in range(topics):
+            for channel in range(channels):
+                client = socket.create_connection(("127.0.0.1", server.tcp_port), timeout=10)
+                client.sendall(identify + b"SUB t%d c%d\nRDY 1\n" % (topic, channel))
+                self._open.append(client)
+
+    def beat(self) -> None:
+        """Show that all are there still."""
+        for client in self._open:
+            client.sendall(b"NOP\n")
+
+    def close(self) -> None:
+        for client in self._open:
+            client.close()
+
+
 @dataclass(slots=True)
 class Found:
     """Milliseconds. read_ms: of reads with a pause between them, by the number of topics published to before each;
@@ -117,14 +145,24 @@ class Found:
 
 
 def stats_reads(
-    directory: Path, topics: int, channels: int, *, seconds: float, rounds: int, options: tuple[str, ...] = ()
+    directory: Path,
+    topics: int,
+    channels: int,
+    *,
+    seconds: float,
+    rounds: int,
+    has_consumers: bool = False,
+    options: tuple[str, ...] = (),
 ) -> Found:
     found = Found()
     with EngineProcess(directory, options=list(options)) as server:
         fill(server, topics, channels)
+        holders = Holders(server, topics, channels) if has_consumers else None
         with topic_with(server, "log", "c0") as topic:
             load = ("nsq_load", "latency", server.tcp_port, topic, "c0", BODY_BYTES, RATE, seconds)
             for _ in range(rounds):
+                if holders is not None:
+                    holders.beat()
                 [report], _ = together([load])
                 found.alone.append(_percentiles(report["latencies_ns"]))
                 for changed in dict.fromkeys((0, min(SOME, topics), topics)):
@@ -138,6 +176,8 @@ def stats_reads(
                 found.looped_ms += reads.took_ms
                 found.beside_loop.append(_percentiles(report["latencies_ns"]))
                 found.read_bytes = reads.bytes
+        if holders is not None:
+            holders.close()
     return found
 
 
@@ -151,8 +191,10 @@ def main() -> None:
     parser.add_argument("--channels", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--consumers", action="store_true")
     parser.add_argument("--options", nargs="*", default=[])
     given = parser.parse_args()
+    allow_descriptors()
     with tempfile.TemporaryDirectory() as directory:
         options = tuple(given.options)
         found = stats_reads(
@@ -161,6 +203,7 @@ def main() -> None:
             given.channels,
             seconds=given.seconds,
             rounds=given.rounds,
+            has_consumers=given.consumers,
             options=options,
         )
     print("\n".join(found.lines()))

@@ -59,7 +59,7 @@ def _drive(steps: Generator[None, None, T], taken_ms: list[float]) -> T:
 @pytest.mark.slow(reason="reads the stats of a real server for a second")
 @pytest.mark.timeout(120)
 def test_the_stats_of_a_server_are_read_beside_messages(tmp_path: Path) -> None:
-    found = stats_reads(tmp_path / "data", 4, 5, seconds=0.5, rounds=1)
+    found = stats_reads(tmp_path / "data", 4, 5, seconds=0.5, rounds=1, has_consumers=True)
     assert found.read_bytes > 10_000
     assert list(found.read_ms) == [0, 4]
     assert all(found.read_ms.values())
