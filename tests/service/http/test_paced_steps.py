@@ -9,6 +9,7 @@ from queue_engine.service.http.exchange import paced_steps
 from queue_engine.service.http.exchange.paced_steps import (
     BURST_NS,
     CALM_NS,
+    CALM_SLICE_NS,
     SHARE,
     SLICE_NS,
     WAY_NS,
@@ -116,7 +117,7 @@ def test_while_nothing_else_works_an_answer_of_any_length_is_made_at_once(clock:
     loop.run()
     assert made == ["it"]
     assert loop.paused_s == 0
-    assert loop.slices == 10 * BURST_NS // SLICE_NS + 1
+    assert loop.slices == 10 * BURST_NS // CALM_SLICE_NS + 1
 
 
 def test_a_message_beside_a_long_answer_makes_it_pause_from_the_next_slice_on(clock: ManualClock, loop: Pauses) -> None:

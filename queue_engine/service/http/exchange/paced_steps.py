@@ -27,10 +27,11 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A message waits for one slice at most.
-SLICE_NS = NS_PER_MS // 2
+# A message waits for one slice at most; one that comes while the loop is calm, for a longer one.
+SLICE_NS = NS_PER_MS // 5
+CALM_SLICE_NS = NS_PER_MS // 2
 # Of the loop's time, once the burst is used up.
-SHARE = 0.1
+SHARE = 0.05
 # What a read of a thousand channels takes.
 BURST_NS = 15 * NS_PER_MS
 # A message takes a few turns of the loop: a slice that is due while it takes them waits so long, so often at most.
@@ -108,6 +109,7 @@ class PacedSteps:
         if self._makes_way(began_ns):
             return
         is_calm = self._is_calm(began_ns)
+        slice_ns = CALM_SLICE_NS if is_calm else SLICE_NS
         self._credit_ns = min(self._credit_ns + (began_ns - self._credited_ns) * self._share, BURST_NS)
         self._credited_ns = began_ns
         try:
@@ -118,7 +120,7 @@ class PacedSteps:
                 finally:
                     if then is Next.WORK:
                         self._line.popleft()
-                if (then is Next.SLICE and self._is_long) or self._now_ns() - began_ns >= SLICE_NS:
+                if (then is Next.SLICE and self._is_long) or self._now_ns() - began_ns >= slice_ns:
                     self._is_long = then is not Next.WORK
                     break
                 if then is Next.WORK:
