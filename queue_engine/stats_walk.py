@@ -45,12 +45,12 @@ def walk(
     listed: list[T] = []
     sliced = 0
     for name in names:
-        one = catalog.topics.get(name)
-        if one is None or (channel and channel not in one.channels):
-            continue
         if sliced >= SLICE_CHANNELS:
             sliced = 0
             yield
+        one = catalog.topics.get(name)
+        if one is None or (channel and channel not in one.channels):
+            continue
         if (kept := reader.kept(one)) is not None:
             walked.append((one, list(one.channels.values()), None, ()))
             listed.append(kept)

@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.faults.kill_runs import CHANNELS, OPTIONS, TOPIC, LostError, Round, drain, resume
 from tests.support.processes.engine_process import EngineProcess
 
-IMAGE_BYTES = 192 << 20
+IMAGE_BYTES = 384 << 20
 POLICIES = ("always", "interval")
 INTERVAL_S = 0.05  # of kill_runs.OPTIONS
 # The interval is looked at every 100 ms, and a sync takes its time.

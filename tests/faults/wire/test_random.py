@@ -22,7 +22,7 @@ MUTANT_SEEDS = {
     "lost": ("log", 3),
     "altered": ("log", 1),
     "returned": ("log", 5),
-    "returned-by-hand": ("log", 3),
+    "returned-by-hand": ("log", 40),
     "fin-forgotten": ("log", 24),
 }
 
