@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Mapping
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from queue_engine import cursor_acts
 from queue_engine.catalog.catalog import Catalog
@@ -29,7 +29,7 @@ from queue_engine.delivery.stats import (
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fence_on_failure import fence_on_failure
-from queue_engine.stats_walk import walk
+from queue_engine.stats_walk import SLICE_CLIENTS, walk
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.clock import Clock
@@ -38,6 +38,8 @@ from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
+
+M = TypeVar("M")
 
 
 class Client(Protocol):
@@ -212,6 +214,30 @@ class EngineStats:
         return [self._clients[key] for key in channel.consumers if key in self._clients]
 
 
+class _Clients(Generic[M]):
+    """What is made of the consumers of each channel: `make` of each, or nothing of channels that `wants` leaves out."""
+
+    def __init__(self, stats: EngineStats, make: Callable[[Client], M], wants: Callable[[str, str], bool]) -> None:
+        self._stats = stats
+        self._make = make
+        self._wants = wants
+        self._ahead: dict[Client, M] = {}
+
+    def ahead(self, channel: Channel) -> Generator[None, None, None]:
+        if not self._wants(channel.topic_name, channel.name):
+            return
+        for at, client in enumerate(self._stats.clients_of(channel), 1):
+            self._ahead[client] = self._make(client)
+            if at % SLICE_CLIENTS == 0:
+                yield
+
+    def of(self, channel: Channel) -> tuple[M, ...] | None:
+        if not self._wants(channel.topic_name, channel.name):
+            return None
+        ahead, make = self._ahead, self._make
+        return tuple([ahead.pop(one, None) or make(one) for one in self._stats.clients_of(channel)])
+
+
 class _WholeStats:
     """Implements Reader: all stats. wants_clients: as `EngineStats.in_slices` has it."""
 
@@ -219,16 +245,16 @@ class _WholeStats:
 
     def __init__(self, stats: EngineStats, wants_clients: Callable[[str, str], bool]) -> None:
         self._stats = stats
-        self._wants_clients = wants_clients
+        self._clients = _Clients(stats, lambda client: client.stats(), wants_clients)
 
     def kept(self, topic: Topic) -> None:
         return None
 
+    def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
+        return self._clients.ahead(channel)
+
     def of_channel(self, channel: Channel, window: LatencyWindow) -> ChannelStats:
-        clients: tuple[ClientStats, ...] | None = None
-        if self._wants_clients(channel.topic_name, channel.name):
-            clients = tuple(client.stats() for client in self._stats.clients_of(channel))
-        return channel.figures.stats(clients, self._stats.unreadable(channel), window)
+        return channel.figures.stats(self._clients.of(channel), self._stats.unreadable(channel), window)
 
     def of_topic(self, topic: Topic, channels: list[ChannelStats], windows: tuple[LatencyWindow, ...]) -> TopicStats:
         stats = self._stats
@@ -242,6 +268,7 @@ class _Readings:
         self.has_windows = has_windows
         self._stats = stats
         self._has_clients = has_clients
+        self._clients = _Clients(stats, lambda client: client.reading(), lambda topic, channel: has_clients)
         self._keeps = keeps
         self._none: tuple[ClientReading, ...] | None = () if has_clients else None
         self._began: dict[Topic, tuple[Hashable, int]] = {}  # signs and message counts when reading each topic began
@@ -255,8 +282,11 @@ class _Readings:
             sign, message_count=topic.message_count, message_bytes=topic.message_bytes, has_clients=self._has_clients
         )
 
+    def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
+        return self._clients.ahead(channel)
+
     def of_channel(self, channel: Channel, window: LatencyWindow) -> tuple[ChannelReading, int | None]:
-        clients = self._clients_of(channel) if channel.consumers else self._none
+        clients = self._clients.of(channel) if channel.consumers else self._none
         return channel.figures.reading(clients, self._stats.unreadable(channel), window)
 
     def of_topic(
@@ -274,8 +304,3 @@ class _Readings:
             except StorageError:
                 pass  # the next reading says why
         return made
-
-    def _clients_of(self, channel: Channel) -> tuple[ClientReading, ...] | None:
-        if not self._has_clients:
-            return None
-        return tuple([client.reading() for client in self._stats.clients_of(channel)])

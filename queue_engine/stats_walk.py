@@ -11,6 +11,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 
 # Channels per slice: a message waits for a slice at most, a tenth of a millisecond or two.
 SLICE_CHANNELS = 16
+SLICE_CLIENTS = 64
 
 C = TypeVar("C")
 T_co = TypeVar("T_co", covariant=True)
@@ -25,6 +26,10 @@ class Reader(Protocol[C, T_co]):
 
     def kept(self, topic: Topic) -> T_co | None:
         """What is kept of a topic, which is not read then."""
+        ...
+
+    def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
+        """Read the consumers of a channel that has many, in slices; `of_channel` reads those that come meanwhile."""
         ...
 
     def of_channel(self, channel: Channel, window: LatencyWindow) -> C: ...
@@ -60,6 +65,8 @@ def walk(
         made: list[C] = []
         windows: list[LatencyWindow] = []
         for each in [one.channels[channel_name] for channel_name in sorted(one.channels)]:
+            if len(each.consumers) > SLICE_CLIENTS and channel in ("", each.name):
+                yield from reader.clients_ahead(each)
             if each.is_deleted:
                 continue  # between two slices
             window: LatencyWindow = NO_LATENCIES

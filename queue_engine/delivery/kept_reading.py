@@ -7,8 +7,8 @@ quarantined or in the trash. Then what is read of it changes only with:
     what is published                  its channels get it at once: their counts grow by the same number
     the bytes of the log               counted anew for each reading
     retention, cursors, leases         `rest_sign` of the store
-    all else: deliveries, FIN, REQ,    the topic's `Changes`; a consumer that publishes, too, or has rights that may end
-    timeouts, RDY, consumers, acts     is read each time
+    all else: deliveries, FIN, REQ,    the topic's `Changes`; a consumer that publishes, too, is read each time, and
+    timeouts, RDY, consumers, acts     only publishing has its rights asked for anew
     a fence, a disk that fails         while there is one in the engine, nothing kept is used
 
 A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before.
@@ -93,7 +93,6 @@ def _rests(topic: TopicReading) -> bool:
     return all(
         channel.state is CALM
         and not channel.deferred_count
-        and not any(client.who.authed for client in channel.clients or ())
         # A search for the oldest message that found none goes on with the next reading.
         and (channel.oldest_ns is None) == (not (channel.depth or channel.in_flight_count))
         for channel in topic.channels

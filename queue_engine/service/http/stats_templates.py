@@ -13,7 +13,6 @@ from queue_engine.delivery.readings import (
     ChannelReading,
     ChannelState,
     ClientReading,
-    KeptText,
     TopicReading,
     TopicState,
 )
@@ -30,7 +29,6 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.latency.latency_percentiles import bucket_table
 
 _NO_LATENCY = b'{"count":0,"percentiles":null}'
-_NO_CLIENTS: dict[tuple[ClientReading, ...] | None, bytes] = {None: b"null", (): b"[]"}
 _PLACE = b"%d"
 # Channels and clients per step: a tenth of a millisecond, or half of one with percentiles.
 _TEXTS_PER_STEP = 50
@@ -55,18 +53,20 @@ class StatsTemplates:
         texts: list[bytes] = []
         written = 0
         for topic in topics:
-            kept = topic.kept
-            if kept is None:
+            if topic.kept is None:
                 channels: list[bytes] = []
                 for channel, disk_bytes in zip(topic.channels, topic.channel_bytes, strict=True):
-                    channels.append(self._channel(channel, disk_bytes, latencies, now_ns))
+                    clients = yield from self._clients(channel.clients)
+                    channels.append(self._channel(channel, clients, disk_bytes, latencies, now_ns))
                     written += 1 + channel.client_count
                     if written >= _TEXTS_PER_STEP:
                         written = 0
                         yield
                 texts.append(self._topic(topic, channels, latencies, now_ns))
             else:
-                texts.append(self._kept_topic(topic, kept, latencies, now_ns))
+                if topic.kept.template is None:
+                    topic.kept.template = yield from self._template_of(topic, latencies)
+                texts.append(_filled(topic.kept.template, topic, now_ns))
                 written += len(topic.channels)
             written += 1
             if written >= _TEXTS_PER_STEP:
@@ -89,44 +89,35 @@ class StatsTemplates:
         )
 
     def _channel(
-        self, channel: ChannelReading, disk_bytes: int | None, latencies: "LatencyTexts", now_ns: int
+        self, channel: ChannelReading, clients: bytes, disk_bytes: int | None, latencies: "LatencyTexts", now_ns: int
     ) -> bytes:
         return self._of(channel.state) % (
             channel.channel_name.encode(),
             *channel[1:9],
-            self._clients(channel.clients) if channel.clients else _NO_CLIENTS[channel.clients],
+            clients,
             latencies.of(channel.window),
             *channel[11:14],
             _age_text(channel.oldest_ns, now_ns),
             _bytes_text(disk_bytes),
         )
 
-    def _clients(self, clients: tuple[ClientReading, ...]) -> bytes:
+    def _clients(self, clients: tuple[ClientReading, ...] | None) -> Generator[None, None, bytes]:
+        if not clients:
+            return b"null" if clients is None else b"[]"
         texts = []
-        for client in clients:
+        for at, client in enumerate(clients, 1):
             *counts, pub_counts, timeout_count, who = client
             published = [{"topic": topic, "count": count} for topic, count in pub_counts]
             texts.append(self._of(who) % (*counts, encoded(published) if published else b"[]", timeout_count))
+            if at % _TEXTS_PER_STEP == 0:
+                yield
         return b"[%b]" % b",".join(texts)
 
-    def _kept_topic(self, topic: TopicReading, kept: KeptText, latencies: "LatencyTexts", now_ns: int) -> bytes:
-        """The same of a reading that is kept: its text is, too, with places for what goes on."""
-        if kept.template is None:
-            kept.template = self._template_of(topic, latencies)
-        values: list[int | None] = []
-        for channel, disk_bytes in zip(topic.channels, topic.channel_bytes, strict=True):
-            oldest_ns = channel.oldest_ns
-            values += channel.depth, channel.backend_depth, channel.message_count
-            if oldest_ns is not None:
-                values.append((now_ns - oldest_ns) // NS_PER_MS if now_ns > oldest_ns else 0)
-            values.append(disk_bytes)
-        values += topic.message_count, topic.message_bytes, topic.disk_bytes
-        return kept.template % tuple(values)
-
-    def _template_of(self, topic: TopicReading, latencies: "LatencyTexts") -> bytes:
-        """The text of a topic that is kept, with places for the values of `_kept_topic`."""
+    def _template_of(self, topic: TopicReading, latencies: "LatencyTexts") -> Generator[None, None, bytes]:
+        """The text of a topic that is kept, with places for the values of `_filled`."""
         channels: list[bytes] = []
         for one in topic.channels:
+            clients = yield from self._clients(one.clients)
             values = (
                 one.channel_name.encode(),
                 _PLACE,
@@ -134,7 +125,7 @@ class StatsTemplates:
                 *_texts(one.in_flight_count, one.deferred_count),
                 _PLACE,
                 *_texts(one.requeue_count, one.timeout_count, one.client_count),
-                self._clients(one.clients).replace(b"%", b"%%") if one.clients else _NO_CLIENTS[one.clients],
+                clients.replace(b"%", b"%%"),
                 latencies.of(one.window),
                 *_texts(one.finish_count, one.disconnect_count, one.ready_count),
                 b"null" if one.oldest_ns is None else _PLACE,
@@ -165,6 +156,19 @@ def _template(one: Templated) -> bytes:
     if isinstance(one, ChannelState):
         return channel_template(one)
     return topic_template(one) if isinstance(one, TopicState) else client_template(one)
+
+
+def _filled(template: bytes, topic: TopicReading, now_ns: int) -> bytes:
+    """The text of a topic that is kept, with what goes on."""
+    values: list[int | None] = []
+    for channel, disk_bytes in zip(topic.channels, topic.channel_bytes, strict=True):
+        oldest_ns = channel.oldest_ns
+        values += channel.depth, channel.backend_depth, channel.message_count
+        if oldest_ns is not None:
+            values.append((now_ns - oldest_ns) // NS_PER_MS if now_ns > oldest_ns else 0)
+        values.append(disk_bytes)
+    values += topic.message_count, topic.message_bytes, topic.disk_bytes
+    return template % tuple(values)
 
 
 def _texts(*counts: int) -> list[bytes]:
