@@ -44,7 +44,7 @@ class KeptReading:
         self._places: list[int] = []  # of the topic and of each channel, in the log
 
     def read(self, sign: Hashable, *, message_count: int, message_bytes: int, has_clients: bool) -> TopicReading | None:
-        """What is kept, with what went on since; None where all has to be read. The counts are the topic's of now,
+        """What is kept, with what went on since; None where all has to be read. The counts are the topic's of now.
         has_clients: whether clients are listed."""
         kept = self._reading
         if kept is None or sign is None or sign != self._sign or has_clients != self._has_clients:

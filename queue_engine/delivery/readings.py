@@ -72,7 +72,7 @@ class ChannelReading(NamedTuple):
 
 
 def grown(one: ChannelReading, count: int) -> ChannelReading:
-    """After so many messages came that wait. As `_replace`, in a quarter of the time."""
+    """After so many messages came that wait. As `_replace`, in half of the time."""
     depth, backend_depth, message_count = one[1] + count, one[2] + count, one[5] + count
     return tuple.__new__(ChannelReading, (one[0], depth, backend_depth, *one[3:5], message_count, *one[6:]))
 
@@ -128,7 +128,7 @@ def gone_on(
     message_bytes: int,
     disk_bytes: int,
 ) -> TopicReading:
-    """With others of these values. As `_replace`, in a quarter of the time."""
+    """With others of these values. As `_replace`, in half of the time."""
     values = (
         one[0],
         channels,

@@ -13,7 +13,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
-from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.engine import Client, make_engine, make_topic, pass_time, settle
 from tests.support.stats_answer import stats_answer
 
 ROUNDS, ACTS = 40, 60
@@ -38,11 +38,7 @@ def kept_names(engine: Engine, *, has_clients: bool = False) -> set[str]:
 
 def two_resting(engine: Engine) -> None:
     for name in ("t", "other"):
-        engine.acts.create_topic(name)
-        settle(engine)
-        for channel in ("a", "b"):
-            engine.acts.create_channel(name, channel)
-            settle(engine)
+        make_topic(engine, name, "a", "b")
         engine.publish(name, [b"x"] * 5)
         settle(engine)
 
@@ -257,11 +253,7 @@ def test_the_first_message_of_an_empty_channel_is_its_oldest(tmp_path: Path) -> 
 def test_a_reading_that_a_publish_came_into_is_not_kept(tmp_path: Path) -> None:
     """Some of its channels would count that message twice."""
     engine = make_engine(tmp_path, ManualClock())
-    engine.acts.create_topic("t")
-    settle(engine)
-    for number in range(40):
-        engine.acts.create_channel("t", f"c{number}")
-        settle(engine)
+    make_topic(engine, "t", *(f"c{number}" for number in range(40)))
     engine.publish("t", [b"x"])
     settle(engine)
     kept_names(engine)
@@ -278,10 +270,7 @@ def test_a_reading_that_a_publish_came_into_is_not_kept(tmp_path: Path) -> None:
 
 def test_what_consumers_of_a_kept_topic_do_is_told(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, ManualClock())
-    engine.acts.create_topic("empty")
-    settle(engine)
-    engine.acts.create_channel("empty", "a")
-    settle(engine)
+    make_topic(engine, "empty", "a")
     consumer = Client(engine, "empty", "a")
 
     def clients_after(act: Callable[[], object]) -> list[tuple[int, int]]:
@@ -344,10 +333,7 @@ def test_deliveries_of_a_kept_topic_are_told(tmp_path: Path) -> None:
 
 def test_a_topic_whose_consumers_are_at_work_is_kept(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, ManualClock())
-    engine.acts.create_topic("t")
-    settle(engine)
-    engine.acts.create_channel("t", "a")
-    settle(engine)
+    make_topic(engine, "t", "a")
     engine.publish("t", [b"x"])
     settle(engine)
     Client(engine, "t", "a", ready=1)
@@ -381,8 +367,7 @@ def test_a_topic_at_which_messages_wait_is_read_each_time(tmp_path: Path) -> Non
     clock = ManualClock()
     engine = make_engine(tmp_path, clock)
     two_resting(engine)
-    engine.acts.create_topic("waits")
-    settle(engine)
+    make_topic(engine, "waits")
     engine.publish("waits", [b"x"])
     settle(engine)
     for _ in range(3):

@@ -11,7 +11,7 @@ from queue_engine.service.http.stats import Wanted, stats_json
 from queue_engine.service.http.stats_templates import StatsTemplates
 from queue_engine.stats_walk import SLICE_CLIENTS
 from tests.support.clock import ManualClock
-from tests.support.engine import Client, make_engine, settle
+from tests.support.engine import Client, make_engine, make_topic
 
 CONSUMERS = 10 * SLICE_CLIENTS
 
@@ -32,10 +32,7 @@ def counted(steps: Generator[None, None, T]) -> tuple[int, T]:
 
 def test_many_consumers_of_one_channel_are_read_and_written_in_slices(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, ManualClock())
-    engine.acts.create_topic("t")
-    settle(engine)
-    engine.acts.create_channel("t", "a")
-    settle(engine)
+    make_topic(engine, "t", "a")
     consumers = [Client(engine, "t", "a") for _ in range(CONSUMERS)]
     steps = engine.stats.readings_in_slices(has_clients=True)
     next(steps)  # the first consumers are read

@@ -136,6 +136,15 @@ def make_engine(
     return engine
 
 
+def make_topic(engine: Engine, name: str, *channels: str) -> None:
+    """Create a topic with these channels."""
+    engine.acts.create_topic(name)
+    settle(engine)
+    for channel in channels:
+        engine.acts.create_channel(name, channel)
+        settle(engine)
+
+
 def settle(engine: Engine) -> None:
     """Run turns until nothing is left to do."""
     while engine.has_work:
