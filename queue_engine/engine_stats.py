@@ -149,8 +149,10 @@ class EngineStats:
 
     @property
     def may_keep(self) -> bool:
-        """Whether no disk fails, and nothing is fenced: readings that are kept do not say so."""
-        return not self._workload.has_failures and self._fences.error is None
+        """Whether no disk fails, nothing is fenced, and there is room for more in flight: readings that are kept do not
+        say so."""
+        is_spent = self._stores.budgets.in_flight.is_spent
+        return not self._workload.has_failures and self._fences.error is None and not is_spent
 
     def _snapshot(self, topics: tuple[TopicStats, ...], *, has_producers: bool) -> EngineSnapshot:
         producers = [client for client in self._clients.values() if client.is_producer]

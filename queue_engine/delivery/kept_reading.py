@@ -5,33 +5,35 @@ A topic rests while it and its channels are in no special state, and nothing of 
 quarantined or in the trash. Then what is read of it changes only with:
 
     what is published                  its channels get it at once: their counts grow by the same number
-    the bytes of the log               counted anew for each reading
-    retention, cursors, leases         `rest_sign` of the store
+    bytes and messages on disk         counted anew for each reading
+    retention, cursors, leases, and    `rest_sign` of the store, and its `RestingFigures`
+    what is lost or dropped
     all else: deliveries, FIN, REQ,    the topic's `Changes`; a consumer that publishes, too, is read each time, and
     timeouts, RDY, consumers, acts     only publishing has its rights asked for anew
-    a fence, a disk that fails         while there is one in the engine, nothing kept is used
+    a fence, a disk that fails, no     while there is one in the engine, nothing kept is used
+    room for what is in flight
 
 A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import repeat
 from typing import Protocol
 
 from queue_engine.delivery.readings import CALM, KeptText, TopicReading, gone_on, grown
+from queue_engine.storage.resting import RestingFigures
 
 
 class RestingStore(Protocol):
     """What keeping a reading needs of a `TopicStore`."""
 
-    def needed_places(self, channels: Sequence[str]) -> list[int] | None: ...
-
-    def bytes_from_places(self, places: Sequence[int]) -> list[int]: ...
+    def resting(self, depths: Mapping[str, int]) -> RestingFigures | None: ...
 
 
 class KeptReading:
     """Of one topic, if it rests. Signs are `Topic.rest_sign`, of the moment of the call; None: it does not rest."""
 
-    __slots__ = ("_has_clients", "_has_empty", "_last_sign", "_places", "_pub_counts", "_reading", "_sign", "_store")
+    __slots__ = ("_figures", "_has_clients", "_has_empty", "_last_sign", "_pub_counts", "_reading", "_sign", "_store")
 
     def __init__(self, store: RestingStore) -> None:
         self._store = store
@@ -41,7 +43,7 @@ class KeptReading:
         self._has_empty = False  # a channel without a message
         self._reading: TopicReading | None = None
         self._pub_counts: Sequence[Mapping[str, int]] = ()  # of each consumer
-        self._places: list[int] = []  # of the topic and of each channel, in the log
+        self._figures: RestingFigures = _no_figures
 
     def read(self, sign: Hashable, *, message_count: int, message_bytes: int, has_clients: bool) -> TopicReading | None:
         """What is kept, with what went on since; None where all has to be read. The counts are the topic's of now.
@@ -54,10 +56,14 @@ class KeptReading:
         came = message_count - kept.message_count
         if came and self._has_empty:
             return None  # the first that came is the oldest now
-        topic_bytes, *channel_bytes = self._store.bytes_from_places(self._places)
+        found = self._figures(came)
+        if found is None:
+            return None
+        (topic_bytes, *channel_bytes), on_disk = found
         channels = kept.channels
         if came:
-            channels = [grown(channel, came) for channel in channels]
+            backend_depths = repeat(None) if on_disk is None else on_disk
+            channels = list(map(grown, channels, repeat(came), backend_depths))
         return gone_on(
             kept,
             channels,
@@ -77,13 +83,17 @@ class KeptReading:
         consumers, each the same object as long as the consumer is there. Raises StorageError."""
         if not _rests(reading):
             return
-        places = self._store.needed_places([channel.channel_name for channel in reading.channels])
-        if places is None:
+        figures = self._store.resting({channel.channel_name: channel.depth for channel in reading.channels})
+        if figures is None:
             return
-        self._places, self._sign, self._has_clients = places, self._last_sign, has_clients
+        self._figures, self._sign, self._has_clients = figures, self._last_sign, has_clients
         self._pub_counts = pub_counts
         self._has_empty = any(channel.oldest_ns is None for channel in reading.channels)
         self._reading = reading._replace(kept=KeptText())
+
+
+def _no_figures(came: int) -> None:
+    return None
 
 
 def _rests(topic: TopicReading) -> bool:

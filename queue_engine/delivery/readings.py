@@ -71,9 +71,12 @@ class ChannelReading(NamedTuple):
     state: ChannelState
 
 
-def grown(one: ChannelReading, count: int) -> ChannelReading:
-    """After so many messages came that wait. As `_replace`, in half of the time."""
-    depth, backend_depth, message_count = one[1] + count, one[2] + count, one[5] + count
+def grown(one: ChannelReading, count: int, backend_depth: int | None) -> ChannelReading:
+    """After so many messages came that wait. backend_depth: of now; None where it is the depth. As `_replace`, in half
+    of the time."""
+    depth, message_count = one[1] + count, one[5] + count
+    if backend_depth is None:
+        backend_depth = depth
     return tuple.__new__(ChannelReading, (one[0], depth, backend_depth, *one[3:5], message_count, *one[6:]))
 
 

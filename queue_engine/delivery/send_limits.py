@@ -16,8 +16,7 @@ class SendLimits:
     def has_spent_in_flight(self) -> bool:
         """Whether nothing more may be sent for now, because messages in flight take too much memory. Each channel may
         always have some in flight."""
-        budget = self._budgets.in_flight
-        return budget.used >= budget.bytes_max and len(self._in_flight) > 0 and not self._backlog.can_reread
+        return self._budgets.in_flight.is_spent and len(self._in_flight) > 0 and not self._backlog.can_reread
 
     def has_too_many_deferred(self) -> bool:
         """Whether nothing new may be sent for now, because REQ deferred more than the limits allow. REQ is never

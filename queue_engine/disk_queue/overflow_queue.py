@@ -49,6 +49,14 @@ class OverflowQueue:
     def disk_bytes(self) -> int:
         return 0 if self._disk is None else self._disk.disk_bytes
 
+    def figures(self) -> tuple[int, int, int]:
+        """depth, backend_depth and disk_bytes, at once."""
+        disk, in_memory = self._disk, self._memory.count
+        if disk is None:
+            return in_memory, 0, 0
+        on_disk = disk.depth
+        return in_memory + len(self._in_hand) + on_disk, on_disk, disk.disk_bytes
+
     def has_room_in_memory(self, messages: Batch | Run) -> bool:
         """Whether these messages would stay in memory."""
         return self._memory.has_room_for(messages) and self._is_disk_empty()

@@ -6,13 +6,14 @@ everything to disk; kill -9 loses what was in memory, in flight or deferred.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from queue_engine.disk_queue.backup import QueueCopy
 from queue_engine.disk_queue.deferred import DeferredMessages
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
+from queue_engine.storage.resting import RestingFigures, WentOn
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
@@ -39,6 +40,8 @@ class DiskQueueStore:
         self._withheld = DeferredMessages(folder.budgets.deferred)  # deferred messages that wait for a channel
         self._channels: dict[str, DiskQueueBacklog] = {}
         self._is_flowing = False
+        self._newest_ns = 0  # the latest publish time
+        self._set_back_count = 0  # batches that were published before it
         self._closing: list[OverflowQueue] = []
         self._dropped: dict[OverflowQueue, None] = {}  # whose dropped messages may still be on the disk
 
@@ -66,6 +69,10 @@ class DiskQueueStore:
         return sum(map(len, bodies)) + (FRAME_HEADER_BYTES + MESSAGE_COST_BYTES) * len(bodies)
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
+        if batch.timestamp_ns >= self._newest_ns:
+            self._newest_ns = batch.timestamp_ns
+        else:
+            self._set_back_count += 1
         try:
             if self._is_flowing and self._channels and not self._queue.depth and not len(self._withheld):
                 self._fan_out(batch, due_ns)
@@ -191,14 +198,31 @@ class DiskQueueStore:
     def disk_bytes(self) -> int:
         return self._queue.disk_bytes
 
-    def rest_sign(self, published: int) -> None:
-        return None
+    def rest_sign(self, published: int) -> Hashable | None:
+        if self._queue.depth or len(self._withheld):
+            return None
+        # What is published after the clock was set back may be the oldest message of a channel.
+        return self._queue.dropped_count, self._set_back_count
 
-    def needed_places(self, channels: Sequence[str]) -> None:
-        return None
+    def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
+        backlogs = [self._channels[name] for name in depths]
+        if [one.depth for one in backlogs] != list(depths.values()):
+            return None
+        queues = [one.queue for one in backlogs]
+        waited = [one.depth for one in queues]
 
-    def bytes_from_places(self, places: Sequence[int]) -> list[int]:
-        return []
+        def went_on(came: int) -> WentOn | None:
+            disk_bytes, backend_depths = [self._queue.disk_bytes], []
+            for queue, before in zip(queues, waited, strict=True):
+                depth, on_disk, bytes_on_disk = queue.figures()
+                # Less came where a message was dropped or deferred, or turned out unreadable.
+                if depth != before + came:
+                    return None
+                disk_bytes.append(bytes_on_disk)
+                backend_depths.append(on_disk)
+            return WentOn(disk_bytes, backend_depths)
+
+        return went_on
 
     def oldest_ns(self) -> int | None:
         try:

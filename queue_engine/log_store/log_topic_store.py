@@ -6,7 +6,7 @@ no channel, `released` stays, and the messages behind it wait at the topic.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from queue_engine.commit_log.record import REPLAYED, message_ids
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
@@ -21,6 +21,7 @@ from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.trashed_channels import TrashedChannel, TrashedChannels
 from queue_engine.readers.cursors import Cursor
+from queue_engine.storage.resting import RestingFigures, WentOn
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.key_column import key_column
@@ -148,14 +149,13 @@ class LogTopicStore(LogTopic):
         queue = self.queue
         return None if self.released != queue.end_offset else (self.released_count - published, queue.oldest_offset)
 
-    def needed_places(self, channels: Sequence[str]) -> list[int] | None:
-        backlogs = [self._channels[name] for name in channels]
+    def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
+        backlogs = [self._channels[name] for name in depths]
         if any(one.plain_counts() is None for one in backlogs):
             return None
-        return [self._needed.first_from(self, self.needed_offset, -1), *(one.needed_place() for one in backlogs)]
-
-    def bytes_from_places(self, places: Sequence[int]) -> list[int]:
-        return self.size.bytes_from_all(places)
+        # Where the log begins that is there for the topic, and for each channel; negative for nothing.
+        places = [self._needed.first_from(self, self.needed_offset, -1), *(one.needed_place() for one in backlogs)]
+        return lambda came: WentOn(self.size.bytes_from_all(places), None)
 
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
         """How many bytes of the log one of its cursors keeps, other topics' share included."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from queue_engine.storage.quarantine_stats import QuarantineStats
+from queue_engine.storage.resting import RestingFigures
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.ticket import Ticket
@@ -299,18 +300,14 @@ class TopicStore(Protocol):
     def rest_sign(self, published: int) -> Hashable | None:
         """Changes when other messages wait at the topic's channels, or the files of a shared log that it needs are
         others, whatever causes that but deliveries, acts, and publishing to the channels alone, which `published`
-        counts. None while that has to be looked at each time: messages wait at the topic itself, a reader or the trash
-        has something of it, or the kind of storage has no such sign."""
+        counts. None while that has to be looked at each time: messages wait at the topic itself, or a reader or the
+        trash has something of it."""
         ...
 
-    def needed_places(self, channels: Sequence[str]) -> list[int] | None:
-        """Where the log begins that is there for the topic, and for each of these channels; negative for nothing. None
-        where a channel has no plain counts: its figures may change by themselves. Only where there is a `rest_sign`.
+    def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
+        """What tells how the figures of the topic and of these channels go on from now. depths: of each channel, as it
+        was just read. None where a channel's figures may change by themselves. Only where there is a `rest_sign`.
         Raises StorageError."""
-        ...
-
-    def bytes_from_places(self, places: Sequence[int]) -> list[int]:
-        """How many bytes the log holds from each of these places on, of `needed_places`."""
         ...
 
     def oldest_ns(self) -> int | None:

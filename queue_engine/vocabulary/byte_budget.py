@@ -25,6 +25,10 @@ class ByteBudget:
     def is_exceeded(self) -> bool:
         return self.used > self.bytes_max
 
+    @property
+    def is_spent(self) -> bool:
+        return self.used >= self.bytes_max
+
     def has_room_for(self, count: int) -> bool:
         return self.used + count <= self.bytes_max
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from queue_engine.delivery.stats import CLIENT_STATE_CLOSING, CLIENT_STATE_SUBSCRIBED
-from queue_engine.engine import Engine
 from queue_engine.log_acts import Target
 from queue_engine.service.http.stats_templates import StatsTemplates
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -14,33 +13,9 @@ from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, make_topic, pass_time, settle
-from tests.support.stats_answer import stats_answer
+from tests.support.kept_readings import answered, kept_names, read_anew, two_resting
 
 ROUNDS, ACTS = 40, 60
-
-
-def answered(engine: Engine, templates: StatsTemplates, *, has_clients: bool = False) -> list[dict[str, Any]]:
-    topics: list[dict[str, Any]] = stats_answer(engine, templates, has_clients=has_clients)["topics"]
-    return topics
-
-
-def read_anew(engine: Engine, *, has_clients: bool = False) -> list[dict[str, Any]]:
-    """The same of topics that were never read."""
-    for topic in engine.topics.values():
-        topic.changes.note()
-    return answered(engine, StatsTemplates(), has_clients=has_clients)
-
-
-def kept_names(engine: Engine, *, has_clients: bool = False) -> set[str]:
-    found = whole(engine.stats.readings_in_slices(has_clients=has_clients)).topics
-    return {one.topic_name for one in found if one.kept is not None}
-
-
-def two_resting(engine: Engine) -> None:
-    for name in ("t", "other"):
-        make_topic(engine, name, "a", "b")
-        engine.publish(name, [b"x"] * 5)
-        settle(engine)
 
 
 def test_kept_readings_are_those_made_anew(tmp_path: Path) -> None:
@@ -53,7 +28,7 @@ def test_kept_readings_are_those_made_anew(tmp_path: Path) -> None:
 
 def _play(chance: random.Random, directory: Path) -> int:
     clock = ManualClock()
-    engine = make_engine(directory, clock)
+    engine = make_engine(directory, clock, mem_queue_size=chance.choice((0, 4, 10_000)))  # of a disk queue
     acts = engine.acts
     two_resting(engine)
     topic = engine.topics["t"]
@@ -114,6 +89,8 @@ def _play(chance: random.Random, directory: Path) -> int:
         [come, want, finish, finish, finish, requeue, go, lambda: acts.requeue_channel("t", "a")],
         [restore, delete_and_create],
         [lambda: acts.create_channel("t", "c"), lambda: acts.delete_channel("t", "c")],
+        [lambda: acts.create_channel("t", "d#ephemeral"), lambda: acts.empty_channel("t", "d#ephemeral")],
+        [lambda: clock.set_back(ms=50)],
         [lambda: acts.pause_topic("t", for_ms=400), lambda: acts.unpause_topic("t"), lambda: acts.empty_topic("t")],
         [lambda: acts.pause_channel("t", "b", for_ms=400), lambda: acts.unpause_channel("t", "b")],
         [lambda: engine.publish("t", [b"z"], defer_ms=300), lambda: acts.release_deferred("t", "b")],

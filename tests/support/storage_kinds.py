@@ -51,6 +51,10 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_start_takes_due_times_by_the_wall_clock": (LOG, "a disk queue's deferral ends at a restart"),
     "test_a_restart_keeps_ages": (LOG, "a disk queue's file has neither due times nor an order of age"),
     "test_a_channel_that_was_moved_back_is_as_old_as_what_it_delivers_again": (LOG, "a disk queue has no offsets"),
+    "engine/test_kept_disk_queue_readings.py": (DISK_QUEUE, "it is about memory and files of each channel"),
+    "test_a_topic_whose_messages_were_deferred_is_read_each_time": (LOG, "a disk queue's limit is looked at each time"),
+    "test_what_goes_on_in_a_kept_topic_is_told": (LOG, "a disk queue's messages are in memory first"),
+    "test_a_topic_that_a_reader_or_the_trash_needs_is_read_each_time": (LOG, "a disk queue has neither"),
     "engine/trash/test_bytes.py": (LOG, "a disk queue has no trash"),
     "engine/trash/test_channels.py": (
         LOG,
@@ -71,7 +75,6 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on": (LOG, "a disk queue keeps no keys"),
     "test_a_page_of_a_key_says_what_is_not_indexed_yet": (LOG, "a disk queue keeps no keys"),
     "test_what_a_search_shows_of_bodies_is_audited": (LOG, "only the log is searched"),
-    "engine/test_kept_readings.py": (LOG, "a disk queue is read each time"),
     "engine/test_log_acts.py": (LOG, "a disk queue forgets what it handed out"),
     "test_a_channel_of_the_log_loses_nothing_when_a_call_fails_behind_its_work": (
         LOG,

@@ -1,0 +1,33 @@
+"""Readings of `/stats` that may be kept, without a server."""
+
+from typing import Any
+
+from queue_engine.engine import Engine
+from queue_engine.service.http.stats_templates import StatsTemplates
+from queue_engine.vocabulary.pieces import whole
+from tests.support.engine import make_topic, settle
+from tests.support.stats_answer import stats_answer
+
+
+def answered(engine: Engine, templates: StatsTemplates, *, has_clients: bool = False) -> list[dict[str, Any]]:
+    topics: list[dict[str, Any]] = stats_answer(engine, templates, has_clients=has_clients)["topics"]
+    return topics
+
+
+def read_anew(engine: Engine, *, has_clients: bool = False) -> list[dict[str, Any]]:
+    """The same of topics that were never read."""
+    for topic in engine.topics.values():
+        topic.changes.note()
+    return answered(engine, StatsTemplates(), has_clients=has_clients)
+
+
+def kept_names(engine: Engine, *, has_clients: bool = False) -> set[str]:
+    found = whole(engine.stats.readings_in_slices(has_clients=has_clients)).topics
+    return {one.topic_name for one in found if one.kept is not None}
+
+
+def two_resting(engine: Engine) -> None:
+    for name in ("t", "other"):
+        make_topic(engine, name, "a", "b")
+        engine.publish(name, [b"x"] * 5)
+        settle(engine)
