@@ -25,12 +25,17 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_.*(?:KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|STRING|SAS).*")
 TEXT_LENGTH_MAX = 200
 # delta-rs about a log on an object store; on a disk log_mending.py has looked at it before.
+_RESTORE = "estore it from a backup, or move the table away, so that a new one begins"
+_FROM_COMMITS = (
+    "If the commits from 00000000000000000000.json on are all there, move the newest *.checkpoint.parquet and"
+    f" _last_checkpoint away, and the table is read from its commits. If not, r{_RESTORE}"
+)
 _DAMAGES = {
-    "Json error": "a commit can't be read",
-    "Parquet error": "a checkpoint can't be read",
-    "less than footer": "a checkpoint can't be read",
-    "contiguous commit files": "a commit is missing",
-    "Invalid Checkpoint": "a checkpoint is missing",
+    "Json error": f"a commit can't be read in its _delta_log. R{_RESTORE}",
+    "Parquet error": f"a checkpoint can't be read in its _delta_log. {_FROM_COMMITS}",
+    "less than footer": f"a checkpoint can't be read in its _delta_log. {_FROM_COMMITS}",
+    "contiguous commit files": f"a commit is missing in its _delta_log. R{_RESTORE}",
+    "Invalid Checkpoint": f"a checkpoint is missing in its _delta_log. {_FROM_COMMITS}",
 }
 _DAMAGED_LOG = re.compile(rf"Kernel error: .*?({'|'.join(_DAMAGES)})", re.DOTALL)
 _NAMES = re.compile(r"\w+://\S+|'[^']*'|\bin [\d.]+\s?(?:ns|µs|ms|s)\b")
@@ -108,10 +113,7 @@ def table_error(error: BaseException, place: str) -> PipelineError:
             if pattern.search(said):
                 return kind(f"{place}: {sentence}")
     if damage := _DAMAGED_LOG.search(text):
-        return TableDamagedError(
-            f"{place}: {_DAMAGES[damage[1]]} in its _delta_log. Restore it from a backup, or move the table away, so"
-            " that a new one begins"
-        )
+        return TableDamagedError(f"{place}: {_DAMAGES[damage[1]]}")
     if type(error).__name__ == "DeltaProtocolError" or "Unsupported" in text:
         return TableFormatError(
             f"{place} has features that this version does not know: {first_line(text)}. Use the program that switched"

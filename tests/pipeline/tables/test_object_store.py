@@ -12,7 +12,7 @@ from queue_engine.pipeline.query.lean_dataset import open_dataset
 from queue_engine.pipeline.tables import store_options
 from queue_engine.pipeline.tables import table as table_module
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
-from queue_engine.pipeline.tables.log_files import commit_path
+from queue_engine.pipeline.tables.log_files import checkpoint_path, commit_path, last_checkpoint_path
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import CommitResult, LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
@@ -112,6 +112,25 @@ def test_a_commit_that_was_emptied_or_cut_off_is_no_smaller_commit(
         with pytest.raises(TableDamagedError, match=rf"{path} was emptied or cut off: the table is damaged"):
             act()
     storage.write(path, whole)
+    assert commit(again, 30, 40) is CommitResult.COMMITTED
+    assert offsets_of(again) == list(range(40))
+
+
+@pytest.mark.parametrize("found", [b"", b"PAR1 and not the rest", None])
+def test_a_damaged_checkpoint_is_told_with_what_to_do(
+    storage: TableStorage, table: LakeTable, found: bytes | None
+) -> None:
+    for number in range(3):
+        commit(table, number * 10, number * 10 + 10)
+    assert table.checkpoint()
+    path = checkpoint_path(PATH, 3)
+    storage.remove([path])
+    if found is not None:
+        storage.write(path, found)
+    with pytest.raises(TableDamagedError, match=r"_delta_log. If the commits .* move the newest \*.checkpoint.parquet"):
+        opened(storage).transaction(APP)
+    storage.remove([path, last_checkpoint_path(PATH)])
+    again = opened(storage)
     assert commit(again, 30, 40) is CommitResult.COMMITTED
     assert offsets_of(again) == list(range(40))
 
