@@ -64,6 +64,7 @@ from queue_engine.vocabulary.errors import (
     StoreError,
     StoreUnreachableError,
     TableDamagedError,
+    TableFormatError,
     TableMissingError,
     TableSchemaError,
     TableTransactionError,
@@ -336,6 +337,11 @@ class LakeTable:
                     self._checkpoint_when_due()
                     return CommitResult.COMMITTED
                 except CommitFailedError as exc:
+                    refusal = table_error(exc, self.place)
+                    if isinstance(refusal, TableFormatError):
+                        # Somebody switched on a feature that only readers may leave alone.
+                        error = refusal
+                        break
                     error = StoreBusyError(
                         f"{self.place}: {TRIES} commits were refused, since other writers committed before each, or the"
                         f" store had other reasons ({first_line(str(exc))}); the job waits and goes on by itself"

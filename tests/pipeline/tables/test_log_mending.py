@@ -203,14 +203,18 @@ def test_a_table_that_got_another_column_is_refused_and_waits(lake: Path) -> Non
             commit(one, COMMITS + 1)
 
 
-def test_a_feature_that_can_not_be_written_is_named(lake: Path) -> None:
+@pytest.mark.parametrize(
+    "readers",
+    ['"minReaderVersion":3,"readerFeatures":["fancyRows"]', '"minReaderVersion":1'],
+    ids=["nor read", "and can be read"],
+)
+def test_a_feature_that_can_not_be_written_is_named(lake: Path, readers: str) -> None:
     path = commit_file(lake, COMMITS + 1)
-    path.write_text(
-        '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["fancyRows"],'
-        '"writerFeatures":["fancyRows"]}}'
-    )
+    path.write_text('{"protocol":{' + readers + ',"minWriterVersion":7,"writerFeatures":["fancyRows"]}}')
     with pytest.raises(TableFormatError, match=r"archive/orders has features .*fancyRows"):
         commit(opened(lake), COMMITS + 1)
+    path.write_text('{"commitInfo":{}}')  # they are switched off
+    assert commit(opened(lake), COMMITS + 1) is CommitResult.COMMITTED
 
 
 def test_the_type_of_a_column_counts(lake: Path) -> None:
