@@ -299,7 +299,7 @@ class _Readings:
         made = topic.reading(channels, stats.cursors_of(topic), stats.unreadable(topic), shown)
         began = self._began.get(topic)
         # What came between two slices is in the counts of some of its channels.
-        if began is not None and topic.kept.is_known(began[0]) and (topic.rest_sign(), topic.message_count) == began:
+        if began is not None and topic.kept.read_anew(began[0]) and (topic.rest_sign(), topic.message_count) == began:
             try:
                 consumers = [client for each in topic.channels.values() for client in stats.clients_of(each)]
                 topic.kept.note(made, [client.pub_counts for client in consumers], has_clients=self._has_clients)

@@ -2,7 +2,8 @@
 
 
 class Changes:
-    """How often something of a topic or one of its channels changed that is no publish: they all share it."""
+    """How often something of a topic or one of its channels changed, but for messages that came and wait. All of them
+    share it."""
 
     __slots__ = ("count",)
 

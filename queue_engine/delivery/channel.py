@@ -68,6 +68,7 @@ class Channel:
         "_in_flight",
         "_limits",
         "_pace",
+        "_redrive",
         "_stranded",
         "_time_ns",
         "_turn",
@@ -84,7 +85,6 @@ class Channel:
         "pause",
         "paused",
         "ramp",
-        "redrive",
         "requeue_count",
         "resume_refused",
         "scheduled_ns",
@@ -117,7 +117,7 @@ class Channel:
         self._pace: RampPace | None = None  # of the ramp, from the first delivery on
         self.is_deleted = False
         self.fence: Fence | None = None
-        self.redrive: RedriveState | None = None  # the last one
+        self._redrive: RedriveState | None = None
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
         self._time_ns = time_ns
@@ -320,10 +320,11 @@ class Channel:
         self._workload.wake(self)
 
     def _send(self, consumer: Consumer, count_max: int, now_ns: int) -> bool:
+        # Before it takes: what is found to be lost is passed over, also where nothing is left to send.
+        self._changes.note()
         run = self.backlog.take(count_max, consumer.sink.run_bytes_max)
         if run is None:
             return False
-        self._changes.note()
         taken = run
         try:
             if not self._in_flight.may_add(run.ids):
@@ -494,6 +495,16 @@ class Channel:
         self.paused, self.pause, self.resume_refused = False, None, ""
         self.ramp, self._pace = ramp, None
         self._workload.wake(self)
+
+    @property
+    def redrive(self) -> RedriveState | None:
+        """The last one."""
+        return self._redrive
+
+    @redrive.setter
+    def redrive(self, state: RedriveState | None) -> None:
+        self._redrive = state
+        self._changes.note()
 
     def set_quarantine(self, max_attempts: int, redrive: Redrive | None) -> None:
         """As topology.json has it. A kind without a quarantine has neither."""

@@ -61,8 +61,8 @@ class Delivery:
 
 class InFlightTable:
     """All messages of one channel that are in flight. latency: counts each that is finished. budget: counts the bytes
-    of their frames, of all channels. changes: counts each time that messages are not in flight any more. keeps_ages:
-    whether `oldest_ns` will be called."""
+    of their frames, of all channels. changes: the topic's; what leaves is noted there, and TOUCH, while `Channel._send`
+    notes what comes. keeps_ages: whether `oldest_ns` will be called."""
 
     __slots__ = ("_ages", "_budget", "_changes", "_delivery_of", "_heap", "_keeps_ages", "_order", "_stale", "latency")
 

@@ -8,12 +8,15 @@ quarantined or in the trash. Then what is read of it changes only with:
     bytes and messages on disk         counted anew for each reading
     retention, cursors, leases, and    `rest_sign` of the store, and its `RestingFigures`
     what is lost or dropped
-    all else: deliveries, FIN, REQ,    the topic's `Changes`; a consumer that publishes, too, is read each time, and
-    timeouts, RDY, consumers, acts     only publishing has its rights asked for anew
+    all else: tries to deliver, FIN,   the topic's `Changes`
+    REQ, timeouts, RDY, consumers, acts
+    what its consumers publish, and    nothing of the topic is kept while one has published: its rights are asked for
+    their rights                       anew only then
     a fence, a disk that fails, no     while there is one in the engine, nothing kept is used
     room for what is in flight
 
-A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before.
+A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before. It
+is kept with its clients or without them, as it was read last.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -33,7 +36,17 @@ class RestingStore(Protocol):
 class KeptReading:
     """Of one topic, if it rests. Signs are `Topic.rest_sign`, of the moment of the call; None: it does not rest."""
 
-    __slots__ = ("_figures", "_has_clients", "_has_empty", "_last_sign", "_pub_counts", "_reading", "_sign", "_store")
+    __slots__ = (
+        "_figures",
+        "_has_clients",
+        "_has_empty",
+        "_last_sign",
+        "_oldest_ns",
+        "_pub_counts",
+        "_reading",
+        "_sign",
+        "_store",
+    )
 
     def __init__(self, store: RestingStore) -> None:
         self._store = store
@@ -41,6 +54,7 @@ class KeptReading:
         self._sign: Hashable = None  # of what is kept
         self._has_clients = False
         self._has_empty = False  # a channel without a message
+        self._oldest_ns = 0  # of the channel whose oldest message is the youngest
         self._reading: TopicReading | None = None
         self._pub_counts: Sequence[Mapping[str, int]] = ()  # of each consumer
         self._figures: RestingFigures = _no_figures
@@ -59,11 +73,12 @@ class KeptReading:
         found = self._figures(came)
         if found is None:
             return None
-        (topic_bytes, *channel_bytes), on_disk = found
+        (topic_bytes, *channel_bytes), backend_depths, earliest_ns = found
+        if came and earliest_ns < self._oldest_ns:
+            return None  # the clock was set back
         channels = kept.channels
         if came:
-            backend_depths = repeat(None) if on_disk is None else on_disk
-            channels = list(map(grown, channels, repeat(came), backend_depths))
+            channels = list(map(grown, channels, repeat(came), backend_depths or repeat(None)))
         return gone_on(
             kept,
             channels,
@@ -73,8 +88,9 @@ class KeptReading:
             disk_bytes=topic_bytes,
         )
 
-    def is_known(self, sign: Hashable) -> bool:
-        """Whether the topic had this sign at the last reading, too. This is a reading: `note` comes next if so."""
+    def read_anew(self, sign: Hashable) -> bool:
+        """All of the topic was read, and it had this sign meanwhile: what was kept is forgotten. Returns whether the
+        last reading had the same one: then `note` keeps this one."""
         is_same, self._last_sign, self._reading = sign is not None and sign == self._last_sign, sign, None
         return is_same
 
@@ -88,7 +104,9 @@ class KeptReading:
             return
         self._figures, self._sign, self._has_clients = figures, self._last_sign, has_clients
         self._pub_counts = pub_counts
-        self._has_empty = any(channel.oldest_ns is None for channel in reading.channels)
+        oldest = [channel.oldest_ns for channel in reading.channels]
+        self._has_empty = None in oldest
+        self._oldest_ns = max((one for one in oldest if one is not None), default=0)
         self._reading = reading._replace(kept=KeptText())
 
 

@@ -13,7 +13,7 @@ from queue_engine.disk_queue.deferred import DeferredMessages
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
-from queue_engine.storage.resting import RestingFigures, WentOn
+from queue_engine.storage.resting import LATEST_NS, RestingFigures, WentOn
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
@@ -40,8 +40,7 @@ class DiskQueueStore:
         self._withheld = DeferredMessages(folder.budgets.deferred)  # deferred messages that wait for a channel
         self._channels: dict[str, DiskQueueBacklog] = {}
         self._is_flowing = False
-        self._newest_ns = 0  # the latest publish time
-        self._set_back_count = 0  # batches that were published before it
+        self._earliest_ns = LATEST_NS  # publish time of what came since the last `resting`
         self._closing: list[OverflowQueue] = []
         self._dropped: dict[OverflowQueue, None] = {}  # whose dropped messages may still be on the disk
 
@@ -69,10 +68,8 @@ class DiskQueueStore:
         return sum(map(len, bodies)) + (FRAME_HEADER_BYTES + MESSAGE_COST_BYTES) * len(bodies)
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
-        if batch.timestamp_ns >= self._newest_ns:
-            self._newest_ns = batch.timestamp_ns
-        else:
-            self._set_back_count += 1
+        if batch.timestamp_ns < self._earliest_ns:
+            self._earliest_ns = batch.timestamp_ns
         try:
             if self._is_flowing and self._channels and not self._queue.depth and not len(self._withheld):
                 self._fan_out(batch, due_ns)
@@ -201,13 +198,13 @@ class DiskQueueStore:
     def rest_sign(self, published: int) -> Hashable | None:
         if self._queue.depth or len(self._withheld):
             return None
-        # What is published after the clock was set back may be the oldest message of a channel.
-        return self._queue.dropped_count, self._set_back_count
+        return self._queue.dropped_count
 
     def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
         backlogs = [self._channels[name] for name in depths]
         if [one.depth for one in backlogs] != list(depths.values()):
             return None
+        self._earliest_ns = LATEST_NS
         queues = [one.queue for one in backlogs]
         waited = [one.depth for one in queues]
 
@@ -220,7 +217,7 @@ class DiskQueueStore:
                     return None
                 disk_bytes.append(bytes_on_disk)
                 backend_depths.append(on_disk)
-            return WentOn(disk_bytes, backend_depths)
+            return WentOn(disk_bytes, backend_depths, self._earliest_ns)
 
         return went_on
 

@@ -21,7 +21,7 @@ from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.trashed_channels import TrashedChannel, TrashedChannels
 from queue_engine.readers.cursors import Cursor
-from queue_engine.storage.resting import RestingFigures, WentOn
+from queue_engine.storage.resting import LATEST_NS, RestingFigures, WentOn
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.key_column import key_column
@@ -155,7 +155,7 @@ class LogTopicStore(LogTopic):
             return None
         # Where the log begins that is there for the topic, and for each channel; negative for nothing.
         places = [self._needed.first_from(self, self.needed_offset, -1), *(one.needed_place() for one in backlogs)]
-        return lambda came: WentOn(self.size.bytes_from_all(places), None)
+        return lambda came: WentOn(self.size.bytes_from_all(places), None, LATEST_NS)
 
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
         """How many bytes of the log one of its cursors keeps, other topics' share included."""

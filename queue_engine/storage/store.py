@@ -305,9 +305,9 @@ class TopicStore(Protocol):
         ...
 
     def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
-        """What tells how the figures of the topic and of these channels go on from now. depths: of each channel, as it
-        was just read. None where a channel's figures may change by themselves. Only where there is a `rest_sign`.
-        Raises StorageError."""
+        """What tells how the figures of the topic and of these channels go on from now; a store has one at a time.
+        depths: of each channel, as it was just read. None where a channel's figures may change by themselves. Only
+        where there is a `rest_sign`. Raises StorageError."""
         ...
 
     def oldest_ns(self) -> int | None:

@@ -101,6 +101,37 @@ def test_a_message_published_after_the_clock_was_set_back_is_the_oldest(tmp_path
     publish(engine, "t", b"of before")
     clock.advance(ms=30)
     assert [one["oldest_age_ms"] for one in channels_of(engine, "t")] == [30, 30]
+    until_kept(engine, "t")
+    publish(engine, "t", b"of now")
+    assert kept_names(engine) == {"t", "other"}
+    engine.close()
+
+
+def test_the_clock_may_be_set_back_over_a_restart(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock, mem_queue_size=0)
+    two_resting(engine)
+    engine.close()
+    clock.set_back(ms=90)
+    engine = make_engine(tmp_path, clock, mem_queue_size=0)
+    until_kept(engine, "t")
+    publish(engine, "t", b"of before")
+    clock.advance(ms=30)
+    assert [one["oldest_age_ms"] for one in channels_of(engine, "t")] == [30, 30]
+    engine.close()
+
+
+def test_a_message_published_before_the_time_when_the_oldest_was_due_is_the_oldest(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    make_topic(engine, "t", "a")
+    publish(engine, "t", b"later", defer_ms=100)
+    pass_time(engine, clock, 200)
+    until_kept(engine, "t")
+    clock.set_back(ms=150)
+    publish(engine, "t", b"behind its publish time")
+    clock.advance(ms=80)
+    assert [one["oldest_age_ms"] for one in channels_of(engine, "t")] == [80]
     engine.close()
 
 

@@ -10,6 +10,7 @@ from queue_engine.log_acts import Target
 from queue_engine.service.http.stats_templates import StatsTemplates
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.flow.redrive import Redrive, RedriveState
 from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, make_topic, pass_time, settle
@@ -336,6 +337,44 @@ def test_messages_in_flight_of_a_kept_topic_time_out(tmp_path: Path) -> None:
     pass_time(engine, clock, 600)
     (_, one) = answered(engine, StatsTemplates())
     assert [(each["in_flight_count"], each["timeout_count"]) for each in one["channels"]] == [(0, 2), (0, 0)]
+    engine.close()
+
+
+def test_a_lost_message_that_nobody_gets_is_told(tmp_path: Path) -> None:
+    """Trying to deliver it is all that happens."""
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock, mem_queue_size=0)
+    make_topic(engine, "t", "a")
+    consumer = Client(engine, "t", "a", ready=5)
+    consumer.sink.is_writable = False
+    engine.publish("t", [b"QQQQQQQQ" * 20])
+    settle(engine)
+    for _ in range(2):
+        answered(engine, StatsTemplates())
+    assert kept_names(engine) == {"t"}
+    for one in tmp_path.rglob("*"):
+        if one.is_file() and b"QQQQQQQQ" in (data := one.read_bytes()):
+            one.write_bytes(data.replace(b"QQQQQQQQ", b"QQQQQQQZ"))
+    for _ in range(10):
+        pass_time(engine, clock, 10_000)  # the engine lets go what it has read
+    consumer.sink.is_writable = True
+    consumer.ready(5)
+    is_lost = consumer.bodies == []
+    assert is_lost == (engine.topics["t"].store.kind == "log")  # a disk queue's file has no checksums
+    (topic,) = answered(engine, StatsTemplates())
+    assert [one["depth"] for one in topic["channels"]] == [0]
+    engine.close()
+
+
+def test_a_redrive_that_begins_when_its_messages_are_gone_is_told(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, ManualClock())
+    two_resting(engine)
+    for _ in range(2):
+        answered(engine, StatsTemplates())
+    assert kept_names(engine) == {"t", "other"}
+    engine.topics["t"].channels["a"].redrive = RedriveState(Redrive(10, 1, 1_500_000_000_000, False, ""), 0, "done")
+    (_, topic) = answered(engine, StatsTemplates())
+    assert [one["redrive"] and one["redrive"]["ended"] for one in topic["channels"]] == ["done", None]
     engine.close()
 
 

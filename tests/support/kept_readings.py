@@ -15,7 +15,7 @@ def answered(engine: Engine, templates: StatsTemplates, *, has_clients: bool = F
 
 
 def read_anew(engine: Engine, *, has_clients: bool = False) -> list[dict[str, Any]]:
-    """The same of topics that were never read."""
+    """The same without what is kept."""
     for topic in engine.topics.values():
         topic.changes.note()
     return answered(engine, StatsTemplates(), has_clients=has_clients)
