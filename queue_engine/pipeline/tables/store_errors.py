@@ -24,12 +24,12 @@ from queue_engine.vocabulary.errors import (
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_.*(?:KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|STRING|SAS).*")
 TEXT_LENGTH_MAX = 200
-# delta-rs about a log on an object store; on a disk log_mending.py has looked at it before.
 _RESTORE = "estore it from a backup, or move the table away, so that a new one begins"
 _FROM_COMMITS = (
     "If the commits from 00000000000000000000.json on are all there, move the newest *.checkpoint.parquet and"
     f" _last_checkpoint away, and the table is read from its commits. If not, r{_RESTORE}"
 )
+# delta-rs about a log on an object store; on a disk log_mending.py has looked at it before.
 _DAMAGES = {
     "Json error": f"a commit can't be read in its _delta_log. R{_RESTORE}",
     "Parquet error": f"a checkpoint can't be read in its _delta_log. {_FROM_COMMITS}",

@@ -339,7 +339,7 @@ class LakeTable:
                 except CommitFailedError as exc:
                     refusal = table_error(exc, self.place)
                     if isinstance(refusal, TableFormatError):
-                        # Somebody switched on a feature that only readers may leave alone.
+                        # A feature that this version can ignore as a reader alone: trying again changes nothing.
                         error = refusal
                         break
                     error = StoreBusyError(
