@@ -9,13 +9,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from http.cookies import Morsel
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, StorageState, ViewportSize, expect
+from playwright.sync_api import Browser, Page, StorageState, StorageStateCookie, ViewportSize, expect
 
 from tests.support import storage_kinds
-from tests.support.pages.browser import Complaints, chromium
+from tests.support.pages.browser import Complaints, chromium, close
+from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
 
 VIEWER_PASSWORD = "only looking, not touching"
@@ -96,7 +98,7 @@ def complaints(tabs: "Tabs") -> Iterator[Complaints]:
 
 @pytest.fixture
 def open_page(
-    browser: Browser, server: ServerProcess, sessions: dict[str, StorageState], complaints: Complaints, tabs: "Tabs"
+    server: ServerProcess, sessions: dict[str, StorageState], complaints: Complaints, tabs: "Tabs"
 ) -> Iterator[OpenPage]:
     """`open_page(path, user=…, graphs=…, **context)`: a page in a browser of its own, logged in unless user is "".
 
@@ -106,7 +108,7 @@ def open_page(
     def open_one(path: str, *, user: str = ADMIN_USER, graphs: bool = True, **options: Any) -> Page:
         if user and user not in sessions:
             password = ADMIN_PASSWORD if user == ADMIN_USER else VIEWER_PASSWORD
-            sessions[user] = _logged_in(browser, server.console_url, user, password)
+            sessions[user] = _logged_in(server.console_port, user, password)
         page = tabs.take(server.console_url, user, sessions.get(user), graphs, options)
         page.goto(path)
         return page
@@ -151,7 +153,7 @@ class Tabs:
         taken, self._taken = self._taken, []
         for key, page, options in taken:
             if not key or page.is_closed():
-                page.context.close()
+                close(page.context)
                 continue
             for other in page.context.pages:
                 if other != page:
@@ -171,12 +173,24 @@ class Tabs:
         self._free.clear()
 
 
-def _logged_in(browser: Browser, console_url: str, user: str, password: str) -> StorageState:
-    with browser.new_context(base_url=console_url) as context:
-        page = context.new_page()
-        page.goto("/login/")
-        page.get_by_label("Name").fill(user)
-        page.get_by_label("Password").fill(password)
-        page.get_by_role("button", name="Log in").click()
-        page.wait_for_url(f"{console_url}/")  # "**/" is the page of the log-in as well
-        return context.storage_state()
+def _logged_in(console_port: int, user: str, password: str) -> StorageState:
+    """Without a page: Chromium has been seen to hang for minutes when it closes one that was just logged in."""
+    client = ConsoleClient(console_port)
+    try:
+        client.log_in(user, password)
+        return {"cookies": [_kept(cookie) for cookie in client.cookies.values()]}
+    finally:
+        client.close()
+
+
+def _kept(cookie: Morsel[str]) -> StorageStateCookie:
+    return {
+        "name": cookie.key,
+        "value": cookie.value,
+        "domain": "127.0.0.1",
+        "path": cookie["path"],
+        "expires": -1,  # with the browser
+        "httpOnly": bool(cookie["httponly"]),
+        "secure": bool(cookie["secure"]),
+        "sameSite": cookie["samesite"],
+    }

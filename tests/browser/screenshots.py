@@ -25,7 +25,7 @@ from tests.browser.pages import ConsolePage, pages_of
 from tests.browser.program_scenes import nothing_done, programs
 from tests.browser.scenes import SERVER_OPTIONS, pages_of_scenes, scenes
 from tests.browser.step_scenes import pages_of_steps
-from tests.support.pages.browser import chromium
+from tests.support.pages.browser import chromium, close
 from tests.support.pages.console_page import open_act
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
 from tests.support.waiting import wait_for
@@ -68,7 +68,7 @@ def main(directory: Path, only: tuple[str, ...] = ("",)) -> None:
                     except (PlaywrightError, AssertionError, TimeoutError) as exc:
                         failed.append(f"{wanted.name}: {exc}")
                 for page in tabs.values():
-                    page.context.close()
+                    close(page.context)
     if failed:
         raise SystemExit("These pages have no picture, or not all four:\n" + "\n".join(failed))
 

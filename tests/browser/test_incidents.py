@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.conftest import WAIT_MS, OpenPage
 from tests.support.nsq_socket import Message, NsqSocket
-from tests.support.pages.browser import Complaints
+from tests.support.pages.browser import Complaints, close
 from tests.support.pages.console_page import audit_row, create_channel, wait_for_figure, wait_until_live
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ServerProcess
 from tests.support.waiting import wait_for
@@ -228,7 +228,7 @@ def test_a_channel_emptied_by_mistake_and_a_deleted_topic_come_back_as_they_were
             (b"trade 4", 1),
             (b"trade 5", 1),
         ]
-        page.context.close()
+        close(page.context)
 
 
 def figures(server: ServerProcess) -> dict[str, object]:

@@ -13,7 +13,7 @@ from queue_engine.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.options.option import flag_of
 from tests.browser.conftest import OpenPage
 from tests.support.pages.axe import violations
-from tests.support.pages.browser import Complaints
+from tests.support.pages.browser import Complaints, close
 from tests.support.pages.console_page import (
     LIVE_TIMEOUT_S,
     create_channel,
@@ -182,7 +182,7 @@ def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
         dialog.locator('[type="submit"]').click(force=True)
         expect(dialog.get_by_role("alert")).to_have_text(SENTENCE)
         assert is_marked(page), "the page was reloaded"
-        page.context.close()
+        close(page.context)
 
 
 def test_without_a_socket_the_page_says_that_acts_can_be_done(open_page: OpenPage, server: ServerProcess) -> None:

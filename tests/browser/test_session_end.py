@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.conftest import VIEWER_PASSWORD
-from tests.support.pages.browser import Complaints
+from tests.support.pages.browser import Complaints, close
 from tests.support.pages.console_page import create_channel, wait_until_live
 from tests.support.processes.server import ROOT, ServerProcess
 
@@ -28,7 +28,7 @@ def contexts(browser: Browser, server: ServerProcess, complaints: Complaints) ->
         complaints.watch(context)
     yield made
     for context in made:
-        context.close()
+        close(context)
 
 
 def open_as_vera(context: BrowserContext, console_url: str, path: str) -> Page:

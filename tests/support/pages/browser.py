@@ -53,6 +53,13 @@ def chromium(*, launcher: BrowserType | None = None, hosts: Mapping[str, str] | 
             browser.close()
 
 
+def close(context: BrowserContext) -> None:
+    """Close a context whose pages may be going elsewhere: Chromium has been seen to hang when it closes such a page."""
+    for page in context.pages:
+        page.goto("about:blank")
+    context.close()
+
+
 class Complaints:
     """Errors in the console, exceptions, requests that failed, violated policies: of every page of its contexts."""
 
