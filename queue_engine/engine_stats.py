@@ -302,7 +302,8 @@ class _Readings:
         if began is not None and topic.kept.read_anew(began[0]) and (topic.rest_sign(), topic.message_count) == began:
             try:
                 consumers = [client for each in topic.channels.values() for client in stats.clients_of(each)]
-                topic.kept.note(made, [client.pub_counts for client in consumers], has_clients=self._has_clients)
+                pub_counts = [client.pub_counts for client in consumers]
+                made = topic.kept.note(made, pub_counts, has_clients=self._has_clients)
             except StorageError:
                 pass  # the next reading says why
         return made

@@ -201,10 +201,16 @@ class ChannelFigures:
         except Exception:
             plain = None  # `read` says why
         if plain is not None:
-            depth, message_count, oldest_ns, log_bytes, quarantine = plain
-            disk_bytes: int | None = log_bytes
-            # Nothing is deferred, and messages in flight take no memory: no limit holds it back.
-            backend_depth, deferred_count, held_back = depth, 0, ""
+            depth, backend_depth, message_count, oldest_ns, known_bytes, quarantine = plain
+            disk_bytes: int | None = known_bytes
+            deferred_count, held_back = 0, ""
+            # Nothing is deferred: what is in flight holds it back, where that takes memory, or nothing.
+            if channel.in_flight_count and not backlog.can_reread:
+                held_ns = self._in_flight.oldest_ns(())
+                if held_ns is not None and (oldest_ns is None or held_ns < oldest_ns):
+                    oldest_ns = held_ns
+                if depth and channel.fence is None:
+                    held_back = self._limits.reason_to_hold_back()
         else:
             stored = self._backlog_stats.read(unreadable)
             depth, message_count, oldest_ns = stored.depth, stored.message_count, stored.oldest_ns

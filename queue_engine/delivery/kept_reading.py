@@ -15,7 +15,8 @@ quarantined or in the trash. Then what is read of it changes only with:
     a fence, a disk that fails, no     while there is one in the engine, nothing kept is used
     room for what is in flight
 
-A topic is kept once its sign was the same in two readings, so one that changes each time costs no more than before. It
+A topic is kept at its first reading, so that the second one of a server is quick. What changed before it was used is
+kept again only once its sign was the same in two readings: a topic that changes each time costs no more than before. It
 is kept with its clients or without them, as it was read last.
 """
 
@@ -46,11 +47,13 @@ class KeptReading:
         "_reading",
         "_sign",
         "_store",
+        "_was_used",
     )
 
     def __init__(self, store: RestingStore) -> None:
         self._store = store
         self._last_sign: Hashable = None  # at the last reading
+        self._was_used = True  # what was kept last
         self._sign: Hashable = None  # of what is kept
         self._has_clients = False
         self._has_empty = False  # a channel without a message
@@ -76,6 +79,7 @@ class KeptReading:
         (topic_bytes, *channel_bytes), backend_depths, earliest_ns = found
         if came and earliest_ns < self._oldest_ns:
             return None  # the clock was set back
+        self._was_used = True
         channels = kept.channels
         if came:
             channels = list(map(grown, channels, repeat(came), backend_depths or repeat(None)))
@@ -89,25 +93,30 @@ class KeptReading:
         )
 
     def read_anew(self, sign: Hashable) -> bool:
-        """All of the topic was read, and it had this sign meanwhile: what was kept is forgotten. Returns whether the
-        last reading had the same one: then `note` keeps this one."""
-        is_same, self._last_sign, self._reading = sign is not None and sign == self._last_sign, sign, None
-        return is_same
+        """All of the topic was read, and it had this sign meanwhile: what was kept is forgotten. Returns whether `note`
+        is worth its cost."""
+        is_worth = sign is not None and (self._was_used or sign == self._last_sign)
+        self._last_sign, self._was_used, self._reading = sign, False, None
+        return is_worth
 
-    def note(self, reading: TopicReading, pub_counts: Sequence[Mapping[str, int]], *, has_clients: bool) -> None:
-        """Keep what was read, if the topic rests; its sign was the same before and after. pub_counts: of all its
-        consumers, each the same object as long as the consumer is there. Raises StorageError."""
-        if not _rests(reading):
-            return
+    def note(
+        self, reading: TopicReading, pub_counts: Sequence[Mapping[str, int]], *, has_clients: bool
+    ) -> TopicReading:
+        """Keep what was read, if the topic rests; its sign was the same before and after. Returns the reading, with
+        `kept` where it is. pub_counts: of all its consumers, each the same object as long as the consumer is there.
+        Raises StorageError."""
+        if not _rests(reading) or (has_clients and any(pub_counts)):
+            return reading
         figures = self._store.resting({channel.channel_name: channel.depth for channel in reading.channels})
         if figures is None:
-            return
+            return reading
         self._figures, self._sign, self._has_clients = figures, self._last_sign, has_clients
         self._pub_counts = pub_counts
         oldest = [channel.oldest_ns for channel in reading.channels]
         self._has_empty = None in oldest
         self._oldest_ns = max((one for one in oldest if one is not None), default=0)
         self._reading = reading._replace(kept=KeptText())
+        return self._reading
 
 
 def _no_figures(came: int) -> None:

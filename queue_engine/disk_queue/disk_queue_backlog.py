@@ -14,7 +14,7 @@ from queue_engine.disk_queue.run_line import RunLine
 from queue_engine.storage.most_attempts import MostAttempts
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.return_order import ReturnOrder
-from queue_engine.storage.store import EmptyResult
+from queue_engine.storage.store import EmptyResult, PlainCounts
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.message import (
@@ -176,8 +176,14 @@ class DiskQueueBacklog:
     def stats_sign(self) -> None:
         return None  # all of it is in memory, and as cheap as a sign
 
-    def plain_counts(self) -> None:
-        return None
+    def plain_counts(self) -> PlainCounts | None:
+        queue = self._queue
+        # With nothing given back or deferred all that waits is in the queue, and ages as it was published.
+        if self._unsent or self._returned or len(self._deferred) or self._due_times.since or not queue.is_readable:
+            return None
+        depth, backend_depth, disk_bytes = queue.figures()
+        oldest_ns = queue.oldest_ns() if depth else None
+        return depth, backend_depth, self.message_count, oldest_ns, disk_bytes, NO_QUARANTINE
 
     def quarantine_stats(self) -> QuarantineStats:
         return NO_QUARANTINE  # nsqd's files can't say so

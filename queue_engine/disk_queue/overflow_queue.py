@@ -49,6 +49,11 @@ class OverflowQueue:
     def disk_bytes(self) -> int:
         return 0 if self._disk is None else self._disk.disk_bytes
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether the messages on disk can be read, as far as is known."""
+        return self._disk is None or self._disk.is_readable
+
     def figures(self) -> tuple[int, int, int]:
         """depth, backend_depth and disk_bytes, at once."""
         disk, in_memory = self._disk, self._memory.count

@@ -195,6 +195,7 @@ class LogBacklog:
             depth += cursor.ahead_count if cursor.aside_count else topic.queue.count_between(cursor.offset, released)
         return (
             depth,
+            depth,
             topic.released_count - self._released_before,
             oldest_ns,
             self._needed.bytes_from(topic, floor),

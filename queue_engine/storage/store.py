@@ -43,8 +43,9 @@ class StorePositions:
 NO_POSITIONS = StorePositions()
 
 
-PlainCounts = tuple[int, int, int | None, int, QuarantineStats]
-"""Of a backlog on disk where nothing is deferred: depth, message count, `oldest_ns`, bytes on disk, quarantine."""
+PlainCounts = tuple[int, int, int, int | None, int, QuarantineStats]
+"""Of a backlog where nothing is deferred, or was: depth, `backend_depth`, message count, `oldest_ns`, bytes on disk,
+quarantine."""
 
 
 class Backlog(Protocol):

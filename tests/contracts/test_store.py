@@ -111,6 +111,47 @@ def test_oldest_is_the_publish_time_of_the_head(shelf: Shelf) -> None:
 # Limits of take. (both)
 
 
+def test_the_counts_at_one_go_are_those_that_are_read_one_by_one(kind: StorageKind, shelf: Shelf) -> None:
+    backlog = shelf.store.open_channel("c")
+    seen = 0
+
+    def check() -> None:
+        nonlocal seen
+        shelf.clock.advance(ms=10)
+        plain = backlog.plain_counts()
+        if plain is not None:
+            seen += 1
+            counted = backlog.depth, backlog.backend_depth, backlog.message_count
+            assert plain[:5] == (*counted, backlog.oldest_ns(), backlog.disk_bytes())
+            assert (plain[5], backlog.deferred_count) == (backlog.quarantine_stats(), 0)
+
+    check()
+    for number in range(6):
+        shelf.append(b"%d" % number)
+        check()
+    unsent, sent = take(backlog, 1), take(backlog, 2)
+    backlog.sent(sent)
+    check()
+    backlog.give_back(unsent, unsent.ids, counted=False)
+    check()
+    again = take(backlog, 1)
+    backlog.settle(again.ids)
+    backlog.give_back(sent, sent.ids[:1], counted=True)
+    check()
+    backlog.give_back(sent, sent.ids[1:], counted=True, due_ns=shelf.clock.monotonic_ns() + 15_000_000)
+    check()
+    check()
+    backlog.release_due(shelf.clock.monotonic_ns(), 10)
+    check()
+    while (run := backlog.take(10, 1_000)) is not None:
+        backlog.sent(run)
+        backlog.settle(run.ids)
+    check()
+    shelf.append(b"last")
+    check()
+    assert (seen >= 9) == kind.counts_at_one_go
+
+
 @pytest.mark.parametrize("count_max", [1, 2, 3, 7])
 def test_take_gives_no_more_than_asked_for_and_all_in_order(shelf: Shelf, count_max: int) -> None:
     backlog = shelf.store.open_channel("c")

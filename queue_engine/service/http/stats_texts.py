@@ -4,6 +4,7 @@
 """
 
 import json
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -28,6 +29,8 @@ _TOPIC = (
     b',"oldest_age_ms":%b,"disk_bytes":%b,',
     b',"cursors":%b}',
 )
+# Topics and channels that rest are nearly all in the same few states.
+_FRAMES_MAX = 64
 _PUB_COUNTS = "pub_counts"
 _CLIENT_COUNTS = set(ClientReading._fields) - {_PUB_COUNTS, "who"}
 
@@ -42,11 +45,13 @@ def topic_template(state: TopicState) -> bytes:
     return _joined(_TOPIC, *_topic_parts(state))
 
 
+@lru_cache(_FRAMES_MAX)
 def channel_frame(state: ChannelState) -> bytes:
     """As `channel_template`, and each value is text, which may have places of its own."""
     return _frame(_CHANNEL, _channel_parts(state))
 
 
+@lru_cache(_FRAMES_MAX)
 def topic_frame(state: TopicState) -> bytes:
     """As `topic_template`, and each value is text, which may have places of its own."""
     return _frame(_TOPIC, _topic_parts(state))
@@ -54,10 +59,18 @@ def topic_frame(state: TopicState) -> bytes:
 
 def client_template(client: ClientStats) -> bytes:
     """With places for the fields of a ClientReading but `who`, in their order."""
-    members = []
+    members: list[bytes] = []
+    fixed: dict[str, Any] = {}  # those that stand together are written at once
     for key, value in client_document(client, "").items():
         place = b"%d" if key in _CLIENT_COUNTS else b"%b" if key == _PUB_COUNTS else None
-        members.append(_members({key: value}) if place is None else b'"%b":%b' % (key.encode(), place))
+        if place is None:
+            fixed[key] = value
+            continue
+        if fixed:
+            members.append(_members(fixed))
+            fixed = {}
+        members.append(b'"%b":%b' % (key.encode(), place))
+    members.append(_members(fixed))
     return b"{%b}" % b",".join(members)
 
 

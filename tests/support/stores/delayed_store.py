@@ -60,6 +60,9 @@ class ListBacklog:
     def stats_sign(self) -> None:
         return None
 
+    def plain_counts(self) -> None:
+        return None
+
     def quarantine_stats(self) -> QuarantineStats:
         return NO_QUARANTINE
 
