@@ -44,8 +44,8 @@ NO_POSITIONS = StorePositions()
 
 
 PlainCounts = tuple[int, int, int, int | None, int, QuarantineStats]
-"""Of a backlog where nothing is deferred, or was: depth, `backend_depth`, message count, `oldest_ns`, bytes on disk,
-quarantine."""
+"""Of a backlog without messages that are deferred, or were: depth, `backend_depth`, message count, `oldest_ns`, bytes
+on disk, quarantine."""
 
 
 class Backlog(Protocol):

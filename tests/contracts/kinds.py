@@ -38,7 +38,7 @@ class StorageKind:
     # What comes back waits behind at most so many of those that wait then: --mem-queue-size. None: behind all of them,
     # at the end of its file, since nothing is kept in memory.
     behind_max: int | None
-    counts_at_one_go: bool = True  # what makes counts slowly reads them one by one
+    counts_at_one_go: bool = True  # False: `plain_counts` is always None, and each count is read by itself
     has_own_files: bool = True  # that go with the topic; a log is shared, and tells topics apart by number
 
 

@@ -108,9 +108,6 @@ def test_oldest_is_the_publish_time_of_the_head(shelf: Shelf) -> None:
     assert backlog.oldest_ns() == published_ns + 100_000_000
 
 
-# Limits of take. (both)
-
-
 def test_the_counts_at_one_go_are_those_that_are_read_one_by_one(kind: StorageKind, shelf: Shelf) -> None:
     backlog = shelf.store.open_channel("c")
     seen = 0
@@ -150,6 +147,9 @@ def test_the_counts_at_one_go_are_those_that_are_read_one_by_one(kind: StorageKi
     shelf.append(b"last")
     check()
     assert (seen >= 9) == kind.counts_at_one_go
+
+
+# Limits of take. (both)
 
 
 @pytest.mark.parametrize("count_max", [1, 2, 3, 7])
