@@ -1,7 +1,7 @@
 """The stats of all topics, channels and clients, at one moment or in slices that are moments apart; the health."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from queue_engine import cursor_acts
@@ -9,12 +9,13 @@ from queue_engine.catalog.catalog import Catalog
 from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
+from queue_engine.delivery.kept_topics import KeptTopic, KeptTopics
 from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.readings import (
     ChannelReading,
     ClientReading,
     EngineReading,
-    TopicReading,
+    Told,
 )
 from queue_engine.delivery.stats import (
     HEALTHY,
@@ -91,6 +92,7 @@ class EngineStats:
         self._aside = AsideStats()
         self._disk: DiskSpace | None = None
         self._lookupds: tuple[LookupdStats, ...] = ()
+        self._kept_topics = KeptTopics()
         self.refused_connections: Counter[tuple[str, str]] = Counter()
         self.refused_publishes: Counter[str] = Counter()
         self.refused_secrets: Mapping[str, int] = {}
@@ -137,13 +139,20 @@ class EngineStats:
         return self._snapshot(tuple(listed), has_producers=wants_clients("", ""))
 
     def readings_in_slices(
-        self, *, topic: str = "", channel: str = "", has_clients: bool = True, has_buckets: bool = False
+        self,
+        *,
+        topic: str = "",
+        channel: str = "",
+        has_clients: bool = True,
+        has_buckets: bool = False,
+        takes_values: bool = False,
     ) -> Generator[None, None, EngineReading]:
         """The same as `/stats` needs it, in half of the time. has_clients, has_buckets: whether it writes clients,
-        and buckets of latencies."""
+        and buckets of latencies. takes_values: whether topics may be KeptValues."""
         has_windows = has_buckets or bool(self._catalog.latency_percentiles)
         keeps = not (has_windows or topic or channel)
-        reader = _Readings(self, has_clients=has_clients, has_windows=has_windows, keeps=keeps)
+        kept = self._kept_topics if keeps and takes_values else None
+        reader = _Readings(self, has_clients=has_clients, has_windows=has_windows, keeps=keeps, topics=kept)
         listed = yield from walk(self._catalog, reader, topic=topic, channel=channel)
         return EngineReading(self._snapshot((), has_producers=has_clients), listed)
 
@@ -249,7 +258,13 @@ class _WholeStats:
         self._stats = stats
         self._clients = _Clients(stats, lambda client: client.stats(), wants_clients)
 
-    def kept(self, topic: Topic) -> None:
+    def begin(self, names: Sequence[str]) -> None:
+        pass
+
+    def unchanged(self, at: int) -> None:
+        return None
+
+    def kept(self, topic: Topic, at: int) -> None:
         return None
 
     def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
@@ -264,25 +279,42 @@ class _WholeStats:
 
 
 class _Readings:
-    """Implements Reader: what `/stats` writes. keeps: whether what is kept is used, and kept."""
+    """Implements Reader: what `/stats` writes. keeps: whether what is kept is used, and kept. topics: those
+    that the answer before kept; None where readings are wanted of all."""
 
-    def __init__(self, stats: EngineStats, *, has_clients: bool, has_windows: bool, keeps: bool) -> None:
+    def __init__(
+        self, stats: EngineStats, *, has_clients: bool, has_windows: bool, keeps: bool, topics: KeptTopics | None
+    ) -> None:
         self.has_windows = has_windows
         self._stats = stats
         self._has_clients = has_clients
         self._clients = _Clients(stats, lambda client: client.reading(), lambda topic, channel: has_clients)
         self._keeps = keeps
+        self._topics = topics
+        self._places: list[KeptTopic | None] = []
         self._none: tuple[ClientReading, ...] | None = () if has_clients else None
         self._began: dict[Topic, tuple[Hashable, int]] = {}  # signs and message counts when reading each topic began
 
-    def kept(self, topic: Topic) -> TopicReading | None:
+    def begin(self, names: Sequence[str]) -> None:
+        if self._topics is not None:
+            self._places = self._topics.places(names)
+
+    def unchanged(self, at: int) -> Told | None:
+        if self._topics is None or not self._stats.may_keep or (place := self._places[at]) is None:
+            return None
+        return place.unchanged(has_clients=self._has_clients)
+
+    def kept(self, topic: Topic, at: int) -> Told | None:
         if not self._keeps or not self._stats.may_keep:
             return None
-        sign = topic.rest_sign()
-        self._began[topic] = sign, topic.message_count
-        return topic.kept.read(
-            sign, message_count=topic.message_count, message_bytes=topic.message_bytes, has_clients=self._has_clients
-        )
+        sign, count, size, has_clients = topic.rest_sign(), topic.message_count, topic.message_bytes, self._has_clients
+        self._began[topic] = sign, count
+        if self._topics is not None:
+            self._places[at] = topic.kept.topic
+            values = topic.kept.values(sign, message_count=count, message_bytes=size, has_clients=has_clients)
+            if values is not None:
+                return values
+        return topic.kept.read(sign, message_count=count, message_bytes=size, has_clients=has_clients)
 
     def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
         return self._clients.ahead(channel)
@@ -293,7 +325,7 @@ class _Readings:
 
     def of_topic(
         self, topic: Topic, channels: list[tuple[ChannelReading, int | None]], windows: tuple[LatencyWindow, ...]
-    ) -> TopicReading:
+    ) -> Told:
         stats = self._stats
         shown = windows if self.has_windows else None
         made = topic.reading(channels, stats.cursors_of(topic), stats.unreadable(topic), shown)

@@ -1,6 +1,6 @@
 """Goes through topics and channels in slices, for the stats of all, and keeps what is deleted meanwhile out of them."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Protocol, TypeVar
 
 from queue_engine.catalog.catalog import Catalog
@@ -24,8 +24,17 @@ class Reader(Protocol[C, T_co]):
 
     has_windows: bool
 
-    def kept(self, topic: Topic) -> T_co | None:
-        """What is kept of a topic, which is not read then."""
+    def begin(self, names: Sequence[str]) -> None:
+        """An answer with these topics begins. names: the same object until a topic comes or goes."""
+        ...
+
+    def unchanged(self, at: int) -> T_co | None:
+        """What is known of the topic with the name at this place, without a look at it. None, too, once it or one of
+        its channels is deleted."""
+        ...
+
+    def kept(self, topic: Topic, at: int) -> T_co | None:
+        """What is kept of a topic, which is not read then. at: the place of its name."""
         ...
 
     def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
@@ -46,17 +55,23 @@ def walk(
     names = [topic] if topic else catalog.sorted_names()
     deletions = catalog.gone.deletion_count
     half_window_ns = catalog.latency_window_ms * NS_PER_MS // 2
-    walked: list[tuple[Topic, list[Channel], list[C] | None, tuple[LatencyWindow, ...]]] = []
+    reader.begin(names)
+    walked: list[tuple[Topic, list[Channel], list[C] | None, tuple[LatencyWindow, ...]] | int] = []
     listed: list[T] = []
     sliced = 0
-    for name in names:
+    for at in range(len(names)):
         if sliced >= SLICE_CHANNELS:
             sliced = 0
             yield
-        one = catalog.topics.get(name)
+        if (unchanged := reader.unchanged(at)) is not None:
+            walked.append(at)
+            listed.append(unchanged)
+            sliced += 1
+            continue
+        one = catalog.topics.get(names[at])
         if one is None or (channel and channel not in one.channels):
             continue
-        if (kept := reader.kept(one)) is not None:
+        if (kept := reader.kept(one, at)) is not None:
             walked.append((one, list(one.channels.values()), None, ()))
             listed.append(kept)
             sliced += 1
@@ -90,16 +105,27 @@ def walk(
         return listed
     # The counts of what is gone are among those of deleted ones now.
     living: list[T] = []
-    for (one, channels, before, all_windows), whole_one in zip(walked, listed, strict=True):
+    for before, whole_one in zip(walked, listed, strict=True):
+        if isinstance(before, int):
+            if reader.unchanged(before) is not None:
+                living.append(whole_one)
+            elif (named := catalog.topics.get(names[before])) is not None:
+                living.append(_read_whole(reader, named, list(named.channels.values()), ()))
+            continue
+        one, all_channels, read, all_windows = before
         if one.is_deleted:
             continue
-        there = [each for each in channels if not each.is_deleted]
-        if len(there) == len(channels):
+        there = [each for each in all_channels if not each.is_deleted]
+        if len(there) == len(all_channels):
             living.append(whole_one)
-        elif before is None:
-            there.sort(key=lambda each: each.name)
-            living.append(reader.of_topic(one, [reader.of_channel(each, NO_LATENCIES) for each in there], all_windows))
+        elif read is None:
+            living.append(_read_whole(reader, one, there, all_windows))
         else:
-            left = [found for each, found in zip(channels, before, strict=True) if not each.is_deleted]
+            left = [found for each, found in zip(all_channels, read, strict=True) if not each.is_deleted]
             living.append(reader.of_topic(one, left, all_windows))
     return living
+
+
+def _read_whole(reader: Reader[C, T], topic: Topic, channels: list[Channel], windows: tuple[LatencyWindow, ...]) -> T:
+    by_name = sorted(channels, key=lambda each: each.name)
+    return reader.of_topic(topic, [reader.of_channel(each, NO_LATENCIES) for each in by_name], windows)

@@ -512,6 +512,7 @@ class Catalog:
             except Exception:
                 logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
         topic.is_deleted = True
+        topic.changes.note()
         self.gone.add_topic(topic.message_count, topic.message_bytes)
         self.gone.deletion_count += 1
         self._workload.forget(topic)

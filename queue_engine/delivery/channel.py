@@ -9,7 +9,6 @@ Fences in queue_engine/README.md lists what each command does then.
 from collections.abc import Callable
 from typing import Protocol
 
-from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.channel_figures import ChannelFigures
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.fences import Fence, Fences, refusal
@@ -21,6 +20,7 @@ from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import (
     Outcome,
 )
+from queue_engine.storage.changes import Changes
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS

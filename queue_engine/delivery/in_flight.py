@@ -11,9 +11,9 @@ from collections.abc import Container, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import repeat
 
-from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.latency import LatencyHistogram
+from queue_engine.storage.changes import Changes
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError, RequestError
 from queue_engine.vocabulary.run import Run

@@ -17,15 +17,17 @@ quarantined or in the trash. Then what is read of it changes only with:
 
 A topic is kept at its first reading, so that the second one of a server is quick. What changed before it was used is
 kept again only once its sign was the same in two readings: a topic that changes each time costs no more than before. It
-is kept with its clients or without them, as it was read last.
+is kept with its clients or without them, as it was read last; `kept_topics.py` has the values that go on.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
 from typing import Protocol
 
-from queue_engine.delivery.readings import CALM, KeptText, TopicReading, gone_on, grown
-from queue_engine.storage.resting import RestingFigures
+from queue_engine.delivery.kept_topics import NEVER_NS, KeptTopic, KeptValues
+from queue_engine.delivery.readings import CALM, TopicReading, gone_on, grown
+from queue_engine.storage.changes import Changes
+from queue_engine.storage.resting import RestingFigures, WentOn
 
 
 class RestingStore(Protocol):
@@ -38,6 +40,7 @@ class KeptReading:
     """Of one topic, if it rests. Signs are `Topic.rest_sign`, of the moment of the call; None: it does not rest."""
 
     __slots__ = (
+        "_changes",
         "_figures",
         "_has_clients",
         "_has_empty",
@@ -50,8 +53,9 @@ class KeptReading:
         "_was_used",
     )
 
-    def __init__(self, store: RestingStore) -> None:
+    def __init__(self, store: RestingStore, changes: Changes) -> None:
         self._store = store
+        self._changes = changes
         self._last_sign: Hashable = None  # at the last reading
         self._was_used = True  # what was kept last
         self._sign: Hashable = None  # of what is kept
@@ -66,23 +70,16 @@ class KeptReading:
         """What is kept, with what went on since; None where all has to be read. The counts are the topic's of now.
         has_clients: whether clients are listed."""
         kept = self._reading
-        if kept is None or sign is None or sign != self._sign or has_clients != self._has_clients:
-            return None
-        if has_clients and any(self._pub_counts):
+        if kept is None or not self._is_of(sign, has_clients=has_clients):
             return None
         came = message_count - kept.message_count
-        if came and self._has_empty:
-            return None  # the first that came is the oldest now
-        found = self._figures(came)
+        found = self._went_on(came)
         if found is None:
             return None
-        (topic_bytes, *channel_bytes), backend_depths, earliest_ns = found
-        if came and earliest_ns < self._oldest_ns:
-            return None  # the clock was set back
-        self._was_used = True
+        topic_bytes, *channel_bytes = found.disk_bytes
         channels = kept.channels
         if came:
-            channels = list(map(grown, channels, repeat(came), backend_depths or repeat(None)))
+            channels = list(map(grown, channels, repeat(came), found.backend_depths or repeat(None)))
         return gone_on(
             kept,
             channels,
@@ -91,6 +88,37 @@ class KeptReading:
             message_bytes=message_bytes,
             disk_bytes=topic_bytes,
         )
+
+    def values(self, sign: Hashable, *, message_count: int, message_bytes: int, has_clients: bool) -> KeptValues | None:
+        """The same for its text; None, too, where that is not written yet."""
+        kept = self._reading
+        if kept is None or kept.kept is None or not self._is_of(sign, has_clients=has_clients):
+            return None
+        came = message_count - kept.message_count
+        found = self._went_on(came)
+        if found is None:
+            return None
+        return kept.kept.went_on(found, came=came, message_count=message_count, message_bytes=message_bytes)
+
+    @property
+    def topic(self) -> KeptTopic | None:
+        """What is kept."""
+        return None if self._reading is None else self._reading.kept
+
+    def _is_of(self, sign: Hashable, *, has_clients: bool) -> bool:
+        """Whether nothing else happened to what is kept."""
+        if sign is None or sign != self._sign or has_clients != self._has_clients:
+            return False
+        return not (has_clients and any(self._pub_counts))
+
+    def _went_on(self, came: int) -> WentOn | None:
+        if came and self._has_empty:
+            return None  # the first that came is the oldest now
+        found = self._figures(came)
+        if found is None or (came and found.earliest_ns < self._oldest_ns):
+            return None  # or the clock was set back
+        self._was_used = True
+        return found
 
     def read_anew(self, sign: Hashable) -> bool:
         """All of the topic was read, and it had this sign meanwhile: what was kept is forgotten. Returns whether `note`
@@ -115,7 +143,12 @@ class KeptReading:
         oldest = [channel.oldest_ns for channel in reading.channels]
         self._has_empty = None in oldest
         self._oldest_ns = max((one for one in oldest if one is not None), default=0)
-        self._reading = reading._replace(kept=KeptText())
+        channels: list[int] = []
+        for channel in reading.channels:
+            oldest_ns = channel.oldest_ns
+            channels += channel.depth, channel.message_count, NEVER_NS if oldest_ns is None else oldest_ns
+        kept = KeptTopic(self._changes, figures, channels, pub_counts, has_clients=has_clients)
+        self._reading = reading._replace(kept=kept)
         return self._reading
 
 

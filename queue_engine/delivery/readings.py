@@ -7,6 +7,7 @@ times are read anew each time.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from queue_engine.delivery.kept_topics import KeptTopic, KeptValues
 from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import ClientStats, EngineSnapshot
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
@@ -92,16 +93,6 @@ class TopicState(NamedTuple):
     resume_refused: str
 
 
-class KeptText:
-    """What was written of a reading that is kept (`kept_reading.py`): text with places for all that goes on; None
-    before it was written."""
-
-    __slots__ = ("template",)
-
-    def __init__(self) -> None:
-        self.template: bytes | None = None
-
-
 class TopicReading(NamedTuple):
     """One topic with its channels, by name. The counts are those of `TopicStats`, in the order of the JSON document.
     channel_bytes: of each channel on the disk, None for unknown. kept: the same object while nothing differs but what
@@ -119,7 +110,7 @@ class TopicReading(NamedTuple):
     disk_bytes: int | None
     cursors: tuple[CursorStats, ...]
     state: TopicState
-    kept: KeptText | None = None
+    kept: KeptTopic | None = None
 
 
 def gone_on(
@@ -146,8 +137,12 @@ def gone_on(
     return tuple.__new__(TopicReading, values)
 
 
+# What is told of a topic: all of it, or what went on where the rest is kept.
+Told = TopicReading | KeptValues
+
+
 class EngineReading(NamedTuple):
     """All of the engine: `rest` without topics, and the topics, by name."""
 
     rest: EngineSnapshot
-    topics: list[TopicReading]
+    topics: list[Told]

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
-from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.kept_reading import KeptReading
@@ -86,8 +85,8 @@ class Topic:
         self._counts = (0, 0)  # the last that could be read
         self._window = NO_CHANNELS
         self._known_state: TopicState | None = None
-        self.changes = Changes()
-        self.kept = KeptReading(store)
+        self.changes = store.changes
+        self.kept = KeptReading(store, self.changes)
         store.watch(self.stop)
         store.set_flowing(True)
 

@@ -13,6 +13,7 @@ from queue_engine.disk_queue.deferred import DeferredMessages
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
+from queue_engine.storage.changes import Changes
 from queue_engine.storage.resting import LATEST_NS, RestingFigures, WentOn
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES
@@ -33,6 +34,7 @@ class DiskQueueStore:
     """One topic's messages. Implements `TopicStore`."""
 
     def __init__(self, topic_name: str, folder: DiskQueueFolder) -> None:
+        self.changes = Changes()
         self._topic_name = topic_name
         self._folder = folder
         self._queue = folder.open(topic_name)
@@ -68,6 +70,7 @@ class DiskQueueStore:
         return sum(map(len, bodies)) + (FRAME_HEADER_BYTES + MESSAGE_COST_BYTES) * len(bodies)
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
+        self.changes.note_stored()
         if batch.timestamp_ns < self._earliest_ns:
             self._earliest_ns = batch.timestamp_ns
         try:

@@ -16,5 +16,6 @@ class WentOn(NamedTuple):
     earliest_ns: int
 
 
-# Called with how many messages were published since; returns None when other things happened to a channel, too.
+# Called with how many messages were published since; returns None when other things happened to a channel, too, or a
+# reader came.
 RestingFigures = Callable[[int], WentOn | None]

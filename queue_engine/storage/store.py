@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from queue_engine.storage.changes import Changes
 from queue_engine.storage.quarantine_stats import QuarantineStats
 from queue_engine.storage.resting import RestingFigures
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
@@ -205,7 +206,10 @@ class Backlog(Protocol):
 
 
 class TopicStore(Protocol):
-    """Stores what is published to one topic, and makes the backlogs of its channels."""
+    """Stores what is published to one topic, and makes the backlogs of its channels. changes: of the topic; where
+    there was a `rest_sign`, whatever changes it is noted there, but a reader that comes: `RestingFigures` say that."""
+
+    changes: Changes
 
     @property
     def kind(self) -> str:

@@ -1,9 +1,9 @@
 """What consumers hold: map and deadlines agree, and what is finished costs nothing."""
 
-from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
+from queue_engine.storage.changes import Changes
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.run import Batch, Run

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from queue_engine.delivery.changes import Changes
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
+from queue_engine.storage.changes import Changes
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, bucket_of, value_ms_of

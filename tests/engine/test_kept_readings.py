@@ -29,7 +29,8 @@ def test_kept_readings_are_those_made_anew(tmp_path: Path) -> None:
 
 def _play(chance: random.Random, directory: Path) -> int:
     clock = ManualClock()
-    engine = make_engine(directory, clock, mem_queue_size=chance.choice((0, 4, 10_000)))  # of a disk queue
+    # Segments that a few messages fill; the other is of a disk queue.
+    engine = make_engine(directory, clock, log_segment_bytes=64 << 10, mem_queue_size=chance.choice((0, 4, 10_000)))
     acts = engine.acts
     two_resting(engine)
     topic = engine.topics["t"]
@@ -81,6 +82,7 @@ def _play(chance: random.Random, directory: Path) -> int:
     always: list[Callable[[], object]] = [
         lambda: engine.publish("other", [b"x"]),
         lambda: engine.publish("t", [b"y"] * 3),
+        lambda: engine.publish("t", [b"z" * 20_000]),
         lambda: pass_time(engine, clock, chance.choice((1, 200, 800))),
         lambda: acts.empty_channel("t", "b"),
         throw_away,
@@ -111,6 +113,10 @@ def _play(chance: random.Random, directory: Path) -> int:
             lambda: acts.retry_channel("t", "b"),
         ],
         [lambda: topic.stop("being tested", RuntimeError("on purpose")), lambda: acts.retry_topic("t")],
+        [
+            lambda: engine.cursors.create("t", cursor="reader"),
+            lambda: engine.cursors.delete("t", cursor="reader"),
+        ],
     ]
     moves = always + [act for acts_of_kind in chance.sample(others, 2) for act in acts_of_kind]
     kept = 0
@@ -118,11 +124,15 @@ def _play(chance: random.Random, directory: Path) -> int:
     templates = StatsTemplates()
     for _ in range(ACTS):
         clock.advance(ms=1)
+        sign, noted = topic.rest_sign(), (topic.changes.count, topic.changes.stored_count)
         try:
             chance.choice(moves)()
         except PenstockError:
             pass  # it has nothing to act on
         settle(engine)
+        # Who looks at the changes alone need not ask for the sign, while no reader comes.
+        if sign not in (None, topic.rest_sign()) and not engine.cursors.all("t").cursors:
+            assert (topic.changes.count, topic.changes.stored_count) != noted
         # What was kept before this act is used by the first of these answers, what it left by the others.
         given = [answered(engine, templates, has_clients=has_clients) for _ in range(3)]
         kept += "t" in kept_names(engine, has_clients=has_clients)

@@ -14,6 +14,6 @@ def stats_answer(
     engine: Engine, templates: StatsTemplates | None = None, *, has_clients: bool = False
 ) -> dict[str, Any]:
     """templates: with what is kept of the answer before; None for none."""
-    reading = whole(engine.stats.readings_in_slices(has_clients=has_clients))
+    reading = whole(engine.stats.readings_in_slices(has_clients=has_clients, takes_values=True))
     answer: dict[str, Any] = orjson.loads(whole(stats_json(reading, Wanted(), templates or StatsTemplates())))
     return answer

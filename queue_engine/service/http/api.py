@@ -306,6 +306,7 @@ class HttpApi:
                 channel=wanted.channel,
                 has_clients=wanted.include_clients,
                 has_buckets=wanted.has_buckets,
+                takes_values=wanted.is_json,
             )
             yield
             if not wanted.is_json:

@@ -34,7 +34,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
-from queue_engine.delivery.readings import ChannelState, ClientReading, EngineReading, TopicState
+from queue_engine.delivery.readings import ChannelState, ClientReading, EngineReading, TopicReading, TopicState
 from queue_engine.delivery.stats import ClientStats, EngineSnapshot
 from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
 from queue_engine.service.http.stats_templates import LatencyTexts, StatsTemplates
@@ -124,8 +124,10 @@ def _damage(damage: Damage) -> dict[str, Any]:
 
 def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, bytes]:
     """The whole answer of `/stats` without `format=json`, for people, laid out as nsqd does. Yields between short
-    steps, returns the answer."""
+    steps, returns the answer. reading: without KeptValues."""
     snapshot = reading.rest
+    topics = [one for one in reading.topics if isinstance(one, TopicReading)]
+    assert len(topics) == len(reading.topics)
     now_s = snapshot.taken_at_ns // NS_PER_S
     started_at = datetime.fromtimestamp(snapshot.started_at_ns // NS_PER_S).astimezone()
     lines = [
@@ -138,9 +140,9 @@ def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, 
     if wanted.include_mem:
         lines += ["", "Memory:"]
         lines += [f"   {name:<25}\t{value}" for name, value in memory_stats().items()]
-    lines += ["", "Topics:" if reading.topics else "Topics: None"]
+    lines += ["", "Topics:" if topics else "Topics: None"]
     listed = 0  # lines at the last step
-    for index, one in enumerate(reading.topics):
+    for index, one in enumerate(topics):
         if index:
             lines.append("")
         # nsqd has none of a topic without channels.

@@ -8,11 +8,13 @@ places for its counts; a topic whose reading is kept has one for all of it.
 from collections.abc import Generator
 from typing import Any
 
+from queue_engine.delivery.kept_topics import NEVER_NS, KeptValues
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
 from queue_engine.delivery.readings import (
     ChannelReading,
     ChannelState,
     ClientReading,
+    Told,
     TopicReading,
     TopicState,
 )
@@ -44,16 +46,17 @@ class StatsTemplates:
         self._before: dict[int, tuple[Templated, bytes]] = {}
         self._used: dict[int, tuple[Templated, bytes]] = {}
 
-    def topics(
-        self, topics: list[TopicReading], latencies: "LatencyTexts", now_ns: int
-    ) -> Generator[None, None, list[bytes]]:
+    def topics(self, topics: list[Told], latencies: "LatencyTexts", now_ns: int) -> Generator[None, None, list[bytes]]:
         """Each topic with its channels, of one answer; the templates that it does not use are forgotten. Yields between
         short steps. now_ns: ages run to it, Unix."""
         self._before, self._used = self._used, {}
         texts: list[bytes] = []
         written = 0
         for topic in topics:
-            if topic.kept is None:
+            if isinstance(topic, KeptValues):
+                texts.append(_kept_text(topic, now_ns))
+                written += len(topic.disk_bytes)
+            elif topic.kept is None:
                 channels: list[bytes] = []
                 for channel, disk_bytes in zip(topic.channels, topic.channel_bytes, strict=True):
                     clients = yield from self._clients(channel.clients)
@@ -114,7 +117,7 @@ class StatsTemplates:
         return b"[%b]" % b",".join(texts)
 
     def _template_of(self, topic: TopicReading, latencies: "LatencyTexts") -> Generator[None, None, bytes]:
-        """The text of a topic that is kept, with places for the values of `_filled`."""
+        """The text of a topic that is kept, with places for what goes on, as of KeptValues."""
         channels: list[bytes] = []
         for one in topic.channels:
             clients = yield from self._clients(one.clients)
@@ -165,10 +168,30 @@ def _filled(template: bytes, topic: TopicReading, now_ns: int) -> bytes:
         oldest_ns = channel.oldest_ns
         values += channel.depth, channel.backend_depth, channel.message_count
         if oldest_ns is not None:
-            values.append((now_ns - oldest_ns) // NS_PER_MS if now_ns > oldest_ns else 0)
+            values.append(_age_ms(oldest_ns, now_ns))
         values.append(disk_bytes)
     values += topic.message_count, topic.message_bytes, topic.disk_bytes
     return template % tuple(values)
+
+
+def _kept_text(topic: KeptValues, now_ns: int) -> bytes:
+    """The same, without a reading."""
+    came, sizes, backend_depths = topic.came, topic.disk_bytes, topic.backend_depths
+    values: list[int] = []
+    each = iter(topic.channels)
+    for at, (depth, message_count, oldest_ns) in enumerate(zip(each, each, each, strict=True)):
+        depth += came
+        values += depth, depth if backend_depths is None else backend_depths[at], message_count + came
+        if oldest_ns != NEVER_NS:
+            values.append(_age_ms(oldest_ns, now_ns))
+        values.append(sizes[at + 1])
+    values += topic.message_count, topic.message_bytes, sizes[0]
+    return topic.template % tuple(values)
+
+
+def _age_ms(since_ns: int, now_ns: int) -> int:
+    # The clock may have been set back meanwhile.
+    return (now_ns - since_ns) // NS_PER_MS if now_ns > since_ns else 0
 
 
 def _texts(*counts: int) -> list[bytes]:
@@ -201,10 +224,7 @@ class LatencyTexts:
 
 
 def _age_text(since_ns: int | None, now_ns: int) -> bytes:
-    if since_ns is None:
-        return b"null"
-    # The clock may have been set back meanwhile.
-    return b"%d" % ((now_ns - since_ns) // NS_PER_MS) if now_ns > since_ns else b"0"
+    return b"null" if since_ns is None else b"%d" % _age_ms(since_ns, now_ns)
 
 
 def _bytes_text(size: int | None) -> bytes:
