@@ -3,13 +3,13 @@
     python -m tests.benchmarks.stats_reads [--topics 200] [--channels 5] [--seconds 5] [--rounds 5] [--consumers]
                                            [--options FLAG …]
 
-A real server without its console. 200 messages a second go through another channel, PUB to the consumer's socket, in
-alternating rounds: alone; while a client reads /stats in JSON four times a second, and publishes before each read to
+A real server without its console. A client reads /stats in JSON while nothing else happens: for the first time, four
+times a second, and without pause. Then 200 messages a second go through another channel, PUB to the consumer's socket,
+in alternating rounds: alone; while a client reads /stats in JSON four times a second, and publishes before each read to
 none of the topics, to ten, or to all; and while it reads without pause, which the server slows down
 (`service/http/exchange/paced_steps.py`). Each of the messages makes the log longer, and with it the bytes on disk that
 /stats has of each topic and channel. With --consumers each channel has a consumer that holds a message all the time.
-Wall-clock times: other work of the machine disturbs them, all kinds of rounds
-alike.
+Wall-clock times: other work of the machine disturbs them, all kinds of rounds alike.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ServerProcess
 
 READ_MS_MAX = 10.0
+SETTLE_S = 1.0  # behind the filling
 PAUSE_S = 0.25  # between two reads, where they have a pause
 TARGET = "/stats?format=json"
 RATE, BODY_BYTES = 200, 200
@@ -114,9 +115,13 @@ class Holders:
 
 @dataclass(slots=True)
 class Found:
-    """Milliseconds. read_ms: of reads with a pause between them, by the number of topics published to before each;
-    looped_ms: without pause. alone, beside, beside_loop: (p50, p99) of each round's latencies, PUB to the consumer."""
+    """Milliseconds. idle_ms: of reads with a pause, while nothing else happens, the first one of the server included;
+    idle_looped_ms: the same without pause. read_ms: of reads with a pause between them, beside messages, by the number
+    of topics published to before each; looped_ms: without pause. alone, beside, beside_loop: (p50, p99) of each
+    round's latencies, PUB to the consumer."""
 
+    idle_ms: list[float] = field(default_factory=list)
+    idle_looped_ms: list[float] = field(default_factory=list)
     read_ms: dict[int, list[float]] = field(default_factory=dict)
     looped_ms: list[float] = field(default_factory=list)
     read_bytes: int = 0
@@ -125,14 +130,19 @@ class Found:
     beside_loop: list[tuple[float, float]] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        found = []
-        for changed, read_ms in self.read_ms.items():
+        found = [f"the first read of {self.read_bytes / 1e3:,.0f} KB: {self.idle_ms[0]:.1f} ms"]
+        kinds = {"idle": self.idle_ms[1:], "idle, without pause": self.idle_looped_ms}
+        kinds |= {f"beside messages, {changed} topics changed": read_ms for changed, read_ms in self.read_ms.items()}
+        for kind, read_ms in kinds.items():
             p95_ms = statistics.quantiles(read_ms, n=20)[-1]
             found.append(
-                f"a read of {self.read_bytes / 1e3:,.0f} KB, {changed} topics changed: median "
-                f"{statistics.median(read_ms):.1f} ms, p95 {p95_ms:.1f} ms, of {len(read_ms)} (target {READ_MS_MAX:g})"
+                f"{kind}: median {statistics.median(read_ms):.1f} ms, p95 {p95_ms:.1f} ms, of {len(read_ms)} "
+                f"(target {READ_MS_MAX:g})"
             )
-        found.append(f"without pause: median {statistics.median(self.looped_ms):.1f} ms, of {len(self.looped_ms)}")
+        found.append(
+            f"beside messages, without pause: median {statistics.median(self.looped_ms):.1f} ms, "
+            f"of {len(self.looped_ms)}"
+        )
         for name, at in (("p50", 0), ("p99", 1)):
             alone, *others = ([one[at] for one in rounds] for rounds in (self.alone, self.beside, self.beside_loop))
             for kind, beside in zip((f"every {PAUSE_S:g} s", "without pause"), others, strict=True):
@@ -158,6 +168,11 @@ def stats_reads(
     with EngineProcess(directory, options=list(options)) as server:
         fill(server, topics, channels)
         holders = Holders(server, topics, channels) if has_consumers else None
+        time.sleep(SETTLE_S)
+        for pause_s, took_ms in ((PAUSE_S, found.idle_ms), (0.0, found.idle_looped_ms)):
+            with Reads(server, pause_s, changed=0, topics=topics) as reads:
+                time.sleep(seconds)
+            took_ms += reads.took_ms
         with topic_with(server, "log", "c0") as topic:
             load = ("nsq_load", "latency", server.tcp_port, topic, "c0", BODY_BYTES, RATE, seconds)
             for _ in range(rounds):
