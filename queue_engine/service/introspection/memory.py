@@ -18,7 +18,7 @@ OBJECTS_AT_ONCE = 5_000
 def memory_text() -> str:
     """The objects by type; where memory was taken, if tracemalloc is on. Takes about a second per million objects, in
     short steps: call it on a thread of its own."""
-    lines = [f"{name:<25}\t{value}" for name, value in memory_stats().items()]
+    lines = [f"{name:<25}\t{value}" for name, value in memory_stats(counts_anew=True).items()]
     lines += ["", *_types()]
     lines += ["", *_places()]
     return "\n".join([*lines, ""])

@@ -5,9 +5,11 @@ import resource
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 
 _PAGE_BYTES = resource.getpagesize()
 _PAUSES_KEPT = 100
+COUNT_STAYS_S = 60
 
 
 class CollectorPauses:
@@ -37,16 +39,37 @@ class CollectorPauses:
 COLLECTOR_PAUSES = CollectorPauses()
 
 
-def memory_stats() -> dict[str, int]:
+class HeapObjects:
+    """How many blocks of memory Python's objects take. Counting them looks at each page of the heap, which stops the
+    engine for milliseconds where nobody has looked at them for a while: so a count stays for a minute. now_s:
+    monotonic."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._count = 0
+        self._counted_s: float | None = None
+
+    def count(self, *, anew: bool = False) -> int:
+        """As of a minute ago at the most. anew: as of now."""
+        now_s = self._now_s()
+        if anew or self._counted_s is None or now_s - self._counted_s >= COUNT_STAYS_S:
+            self._count, self._counted_s = sys.getallocatedblocks(), now_s
+        return self._count
+
+
+_HEAP_OBJECTS = HeapObjects()
+
+
+def memory_stats(*, counts_anew: bool = False) -> dict[str, int]:
     """nsqd's memory stats, as far as Python has them.
 
-    heap_in_use_bytes is the process's resident memory. Python has none for idle and released memory, nor for the
-    next collection: these are 0.
+    counts_anew: whether heap_objects is counted now; else once a minute. heap_in_use_bytes is the process's resident
+    memory. Python has none for idle and released memory, nor for the next collection: these are 0.
     """
     with open("/proc/self/statm", "rb") as statm:
         resident_pages = int(statm.read().split()[1])
     return {
-        "heap_objects": sys.getallocatedblocks(),
+        "heap_objects": _HEAP_OBJECTS.count(anew=counts_anew),
         "heap_idle_bytes": 0,
         "heap_in_use_bytes": resident_pages * _PAGE_BYTES,
         "heap_released_bytes": 0,
