@@ -280,7 +280,7 @@ class _WholeStats:
 
 class _Readings:
     """Implements Reader: what `/stats` writes. keeps: whether what is kept is used, and kept. topics: those
-    that the answer before kept; None where readings are wanted of all."""
+    that the answer before kept; None where all are told by readings."""
 
     def __init__(
         self, stats: EngineStats, *, has_clients: bool, has_windows: bool, keeps: bool, topics: KeptTopics | None

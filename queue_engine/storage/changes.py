@@ -4,9 +4,9 @@
 class Changes:
     """How often something of a topic or one of its channels changed. The topic, its channels and its store share it.
 
-    count: but for messages that came and wait, and for what `stored_count` has. stored_count: what its store has for
-    it, whatever the cause: messages that came, what waits at the topic, what a channel about to be opened or the trash
-    needs, and where it begins.
+    count: acts, deliveries and what becomes of them, consumers that come, go or change; not messages that only wait.
+    stored_count: what the store has for the topic: messages that came, what waits at the topic itself, where the topic
+    begins, and what the trash or a channel that is about to be opened needs of it.
     """
 
     __slots__ = ("count", "stored_count")
