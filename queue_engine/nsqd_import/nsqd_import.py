@@ -57,12 +57,14 @@ class NsqdImport:
             try:
                 self._import(topic)
             except EngineUnreachableError:
+                self._resume_after_failure(topic.name)
                 raise
-            except (NsqdImportError, PipelineError, StorageError) as exc:
-                progress = self._state.topics.get(topic.name)
-                paused = ", ".join(progress.paused) if progress is not None else ""
-                more = f". Its channels stay paused until it is imported: {paused}" if paused else ""
-                self._leave(f"topic {topic.name} is left as it is: {exc}{more}")
+            except (NsqdImportError, PipelineError, StorageError, OSError) as exc:
+                self._leave(f"topic {topic.name} is left as it is: {exc}")
+                self._resume_after_failure(topic.name)
+            except Exception as exc:  # a fault of this program costs the one topic
+                self._leave(f"topic {topic.name} is left as it is: {type(exc).__name__} {exc}")
+                self._resume_after_failure(topic.name)
         foreign = self._source.foreign()
         if foreign:
             self._leave(f"belongs to no topic, and is left as it is: {', '.join(foreign)}")
@@ -82,14 +84,37 @@ class NsqdImport:
             progress.state = COPIED
             self._state.save()
         if progress.state == COPIED:
-            for channel in progress.paused:
-                self._client.unpause(name, channel)
+            self._resume(name, progress.paused)
             moved = self._source.move(topic, progress.damaged)
             progress.state = MOVED
             self._state.save()
             self._print(f"{name}: {moved} files moved to {os.path.join(self._directory, IMPORTED_NAME)}")
         if left := self._source.files_of(topic):
             self._leave(f"topic {name}: left as it is, since a part of it can't be read: {', '.join(left)}")
+
+    def _resume(self, topic: str, channels: list[str]) -> None:
+        """Resume those whose pause is the import's: an operator's has another reason."""
+        found = self._client.topic_stats(topic)
+        there = {one["channel_name"]: one for one in found["channels"]} if found is not None else {}
+        for channel in channels:
+            if channel in there and _is_ours(there[channel]):
+                self._client.unpause(topic, channel)
+
+    def _resume_after_failure(self, topic: str) -> None:
+        """The topic's channels go on with what is copied; the next run pauses them again."""
+        progress = self._state.topics.get(topic)
+        if progress is None:
+            return
+        for channel in progress.paused[:]:
+            try:
+                self._resume(topic, [channel])
+                progress.paused.remove(channel)
+            except PipelineError as exc:
+                self._leave(f"topic {topic}: channel {channel} may stay paused until the topic is imported: {exc}")
+        try:
+            self._state.save()
+        except OSError as exc:
+            self._leave(f"{STATE_NAME} can't be written: {exc}")
 
     def _begin(self, topic: SourceTopic, progress: TopicProgress | None) -> TopicProgress:
         """Have the topic and its channels there, paused, and in the state file."""

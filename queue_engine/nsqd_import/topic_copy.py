@@ -4,6 +4,9 @@ A channel of nsqd has a copy of each message of its own. In the log a message st
 the messages of all channels are joined by id and body, the channel with most of them first; then each channel finishes
 those that it did not have. Its channels are paused meanwhile. Both the order and the batches follow from the files
 alone: a second run writes the same batches under the same keys, and the server stores none of them twice.
+
+When the server refuses a batch, no later one is written, the channels are read to their ends all the same, and each
+finishes what it did not have of the batches that the server has: the channels may go on then.
 """
 
 import contextlib
@@ -15,6 +18,7 @@ from hashlib import blake2b
 from queue_engine.nsqd_import.import_client import ImportClient
 from queue_engine.nsqd_import.message_join import MessageJoin
 from queue_engine.nsqd_import.source import NsqdSource, SourceTopic
+from queue_engine.vocabulary.errors import EngineUnreachableError, NsqdImportError, PipelineError
 from queue_engine.vocabulary.message import STORED_HEADER_BYTES
 
 BATCH_MESSAGES_MAX = 1_000
@@ -66,10 +70,12 @@ class TopicCopy:
         self._first_offsets = array("Q")
         self._bodies: list[bytes] = []  # of the batch that is being gathered
         self._bytes = 0
+        self._refusal: PipelineError | NsqdImportError | None = None  # the first one, while channels are joined
 
     def copy_channels(self) -> None:
-        """Write what the channels have, and let each finish what it did not have. Raises PipelineError or
-        StorageError."""
+        """Write what the channels have, and let each finish what it did not have. Raises PipelineError, StorageError or
+        NsqdImportError; each channel has finished what it could of what is on the server then, unless the server can't
+        be reached or the joined messages can't be stored."""
         if len(self._topic.channels) < 2:  # there is nothing to join
             for channel in self._topic.channels:
                 for message in self._messages(f"{self._topic.name}:{channel}"):
@@ -78,9 +84,22 @@ class TopicCopy:
             return
         with self._source.join() as join:
             had = {channel: self._join(channel, join) for channel in self._by_depth()}
-        self._flush()
+        with self._noting_a_refusal():
+            self._flush()
         for channel, bits in had.items():
-            self._finish_others(channel, bits)
+            with self._noting_a_refusal():
+                self._finish_others(channel, bits)
+        if self._refusal is not None:
+            raise self._refusal
+
+    @contextlib.contextmanager
+    def _noting_a_refusal(self) -> Iterator[None]:
+        try:
+            yield
+        except EngineUnreachableError:
+            raise
+        except (PipelineError, NsqdImportError) as exc:
+            self._refusal = self._refusal or exc
 
     def _join(self, channel: str, join: MessageJoin) -> bytearray:
         """Gather what no channel before had; which of the joined messages the channel has, a bit for each place."""
@@ -91,12 +110,15 @@ class TopicCopy:
             keys = [
                 message[_ID] + blake2b(body, digest_size=8).digest() for message, body in zip(some, bodies, strict=True)
             ]
-            for (place, is_new), body in zip(join.add(keys), bodies, strict=True):
-                if is_new:
-                    self._gather(body)
+            joined = join.add(keys)
+            for place, _ in joined:
                 if place >> 3 >= len(bits):
                     bits.extend(bytes(max(_BITS_BYTES, (place >> 3) + 1 - len(bits))))
                 bits[place >> 3] |= 1 << (place & 7)
+            with self._noting_a_refusal():
+                for body in (body for (_, is_new), body in zip(joined, bodies, strict=True) if is_new):
+                    if self._refusal is None:
+                        self._gather(body)
         return bits
 
     def copy_topic(self) -> None:
@@ -165,7 +187,7 @@ class TopicCopy:
 
     def _offsets_without(self, had: bytearray) -> Iterator[int]:
         """The offsets of the joined messages whose bit is not set."""
-        ends = [*self._first_places[1:], self._places]
+        ends = [*self._first_places, self._places][1:]
         for first_place, first_offset, end in zip(self._first_places, self._first_offsets, ends, strict=True):
             for place in range(first_place, end):
                 if place >> 3 >= len(had) or not had[place >> 3] >> (place & 7) & 1:

@@ -140,7 +140,7 @@ def test_a_topic_that_is_there_keeps_its_own_messages_and_pauses(tmp_path: Path,
     assert has_exactly(server, "busy", "c", [b"own", b"m0", b"m1"])
 
 
-class EndedError(Exception):
+class EndedError(BaseException):
     """The import ends here, as if it was killed."""
 
 
@@ -306,7 +306,6 @@ def test_a_topic_whose_files_changed_since_its_import_began_is_refused(
     is_complete, lines = run_import(tmp_path, server)
     assert not is_complete
     assert "its files are others than when its import began, so a server ran in between" in lines[0]
-    assert lines[0].endswith("Its channels stay paused until it is imported: c")
     assert server.channel_stats("changed", "c")["depth"] == 0
 
 
@@ -327,6 +326,73 @@ def test_a_topic_that_can_t_be_imported_does_not_keep_the_others(tmp_path: Path,
     assert "it is paused on the server" in refused["paused"]
     assert has_exactly(server, "fine", "c", [b"m0"])
     assert (tmp_path / "nsqd.dat").exists()
+
+
+def test_channels_of_a_topic_that_is_refused_half_way_go_on_with_what_they_had(
+    tmp_path: Path, server: RunningEngine
+) -> None:
+    """The third message is larger than the server takes: no channel gets one that it did not have, and none waits."""
+    held = messages(4)
+    held[2] = StoredMessage(bytes(2 << 20), held[2].id)
+    write_metadata(tmp_path, {"half": ["all", "none", "some", "still"]}, paused=["half/still"])
+    for channel, had in {"all": held, "none": held[3:], "some": held[1:], "still": held}.items():
+        write_queue(tmp_path, f"half:{channel}", [had])
+    is_complete, lines = run_import(tmp_path, server)
+    assert not is_complete
+    assert "topic half is left as it is: " in lines[0]
+    assert {one["channel_name"]: one["paused"] for one in server.topic_stats("half")["channels"]} == {
+        "all": False,
+        "none": False,
+        "some": False,
+        "still": True,
+    }
+    assert has_exactly(server, "half", "all", [b"m0", b"m1"])
+    assert has_exactly(server, "half", "some", [b"m1"])
+    assert has_exactly(server, "half", "none", [])
+
+
+def test_a_pause_by_an_operator_during_an_import_stays(
+    tmp_path: Path, server: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_metadata(tmp_path, {"held-by-hand": ["c"]})
+    write_queue(tmp_path, "held-by-hand:c", [messages(1)])
+    write = ImportClient.write
+
+    def paused(*given: Any, **named: Any) -> Any:
+        server.http("POST", "/channel/pause?topic=held-by-hand&channel=c&reason=repair")
+        return write(*given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ImportClient, "write", paused)
+        assert run_import(tmp_path, server)[0]
+    assert server.channel_stats("held-by-hand", "c")["pause"]["reason"] == "repair"
+
+
+@pytest.mark.parametrize("kind", [ValueError, OSError])
+def test_an_error_of_any_kind_costs_the_one_topic_and_leaves_nothing_paused(
+    tmp_path: Path, server: RunningEngine, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    first, second = f"{kind.__name__}-1", f"{kind.__name__}-2"
+    write_metadata(tmp_path, {first: ["c"], second: ["c"]})
+    for topic in (first, second):
+        write_queue(tmp_path, f"{topic}:c", [messages(2)])
+    write = ImportClient.write
+
+    def failing(client: ImportClient, topic: str, *given: Any, **named: Any) -> Any:
+        if topic == first:
+            raise kind("on purpose")
+        return write(client, topic, *given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ImportClient, "write", failing)
+        is_complete, lines = run_import(tmp_path, server)
+    assert not is_complete
+    assert lines[0].startswith(f"topic {first} is left as it is: ")
+    assert "on purpose" in lines[0]
+    assert not server.channel_stats(first, "c")["paused"]
+    assert has_exactly(server, second, "c", [b"m0", b"m1"])
+    assert run_import(tmp_path, server)[0]
+    assert has_exactly(server, first, "c", [b"m0", b"m1"])
 
 
 def test_a_topic_that_is_paused_while_it_is_copied_is_copied_again(
