@@ -91,7 +91,7 @@ class Engine:
         self.clients: dict[int, Client] = {}
         self._next_client_key = 1
         self._is_open = False
-        self._clock = clock
+        self.clock = clock
         self.started_at_ns = clock.time_ns()
         self.turned_at_ns = clock.monotonic_ns()  # the last turn
         self.faults = Faults(clock)
@@ -234,13 +234,13 @@ class Engine:
     def _saving_topology(self, how: Closing) -> Generator[StopProgress, None, Exception | None]:
         """Write topology.json for the last time; returns the disk's last refusal, None when it was written. Nothing is
         lost without it, as with kill -9: the changes since are in a file beside it."""
-        began_ns = self._clock.monotonic_ns()
+        began_ns = self.clock.monotonic_ns()
         patience_ns = min(how.patience_ns, TOPOLOGY_PATIENCE_NS)
         while True:
             try:
                 self.catalog.close()
             except StorageError as exc:
-                if self._clock.monotonic_ns() - began_ns >= patience_ns:
+                if self.clock.monotonic_ns() - began_ns >= patience_ns:
                     return exc
                 reason = str(exc)
             else:
@@ -284,7 +284,7 @@ class Engine:
 
     def _publish(self, topic: Topic, bodies: Sequence[bytes], defer_ms: int) -> Ticket:
         if defer_ms:
-            return topic.publish_deferred(bodies, self._clock.monotonic_ns() + defer_ms * NS_PER_MS)
+            return topic.publish_deferred(bodies, self.clock.monotonic_ns() + defer_ms * NS_PER_MS)
         return topic.publish(bodies)
 
     def publish_turn(self, topic_name: str, bodies: Sequence[bytes]) -> Ticket:
@@ -313,7 +313,7 @@ class Engine:
     def turn(self) -> None:
         """Append what was published and deliver what can be delivered: a bounded amount, the rest in the next turn
         (`has_work`)."""
-        self.turned_at_ns = self._clock.monotonic_ns()
+        self.turned_at_ns = self.clock.monotonic_ns()
         try:
             self._workload.flush()
             if self._stores.log is not None:
@@ -340,7 +340,7 @@ class Engine:
 
     def tick(self) -> None:
         """Start the syncs that are due, and try again what the disk refused."""
-        now_ns = self._clock.monotonic_ns()
+        now_ns = self.clock.monotonic_ns()
         for what, step in (
             ("looking after the stores", self._stores.tick),
             ("looking after topology.json", self.catalog.tick),

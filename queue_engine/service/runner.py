@@ -300,6 +300,7 @@ class EngineRunner:
             refused=RefusedConnections("http", self.descriptors.http, clock, engine.stats.refused_connections),
             bodies=bodies,
             creations=turns.pubs.creations,
+            quotas=turns.pubs.quotas,
             gate=gate_upkeep.gate,
         )
         turns.pubs.creations.on_act = self._tell_act

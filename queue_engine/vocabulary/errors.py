@@ -139,6 +139,19 @@ class LimitError(RequestError):
     code = "LIMIT_REACHED"
 
 
+class QuotaError(LimitError):
+    """A client publishes faster than its quota lets it.
+
+    wait_ms: how long until the quota has room for the same publish.
+    """
+
+    code = "QUOTA_EXCEEDED"
+
+    def __init__(self, text: str, wait_ms: int) -> None:
+        super().__init__(text)
+        self.wait_ms = wait_ms
+
+
 class OffsetTooHighError(LimitError):
     """The offset is beyond the topic's end."""
 

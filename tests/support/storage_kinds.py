@@ -183,6 +183,7 @@ ONCE: dict[str, str] = {
     "service/http/test_debug.py": "the process, whatever it stores",
     "service/http/test_reference.py": "paths, parameters and the document; each request chooses its kind",
     "clients/test_auth.py": "who may do what",
+    "service/admission/test_publish_quotas.py": "how fast clients may publish, before anything of a queue is asked",
     "service/http/test_tokens.py": "who may ask for what",
     "service/tcp/test_client_auth.py": "who may do what",
     "service/http/test_documented_errors.py": "refusals of requests; each request chooses its kind",

@@ -10,6 +10,7 @@ from queue_engine.vocabulary.errors import (
     NoRoomError,
     PenstockError,
     ProtocolError,
+    QuotaError,
     StorageError,
     TopicChangedError,
 )
@@ -21,6 +22,7 @@ class Reason(StrEnum):
     INVALID = "invalid"  # a name, a size or a count is wrong, or a body is too large
     FORBIDDEN = "forbidden"  # no token, or a web page of another origin
     BUSY = "busy"  # unfinished bodies leave no room: --max-pending-body-bytes
+    QUOTA = "quota"  # the client publishes faster than --publish-quota lets it
     LIMIT = "limit"  # too many topics, or too much deferred
     CONFLICT = "conflict"  # another batch has the key, or another topic the name
     FENCED = "fenced"  # a fault has stopped the topic
@@ -34,6 +36,7 @@ _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Reason], ..
     (ClosedError, Reason.STOPPING),
     (NoRoomError, Reason.DISK_FULL),
     (StorageError, Reason.DISK),
+    (QuotaError, Reason.QUOTA),
     (LimitError, Reason.LIMIT),
     (FencedError, Reason.FENCED),
     ((TopicChangedError, BatchKeyConflictError), Reason.CONFLICT),

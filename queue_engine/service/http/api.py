@@ -20,6 +20,7 @@ from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.pending_bodies import PendingBodies
+from queue_engine.service.admission.publish_quotas import PublishQuotas
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.admission.refused_publishes import Reason
 from queue_engine.service.http.access import HostCheck
@@ -92,6 +93,7 @@ class HttpApi:
         refused: RefusedConnections | None = None,
         bodies: PendingBodies | None = None,
         creations: Creations | None = None,
+        quotas: PublishQuotas | None = None,
         gate: Gate | None = None,
     ) -> None:
         """ports: the real ones. audit: gets every act, failures included. console: the one beside the
@@ -99,7 +101,7 @@ class HttpApi:
 
         Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
         bodies: the budget for unfinished bodies, shared with the TCP side. creations: reports topics that publishing
-        creates. gate: knows the tokens.
+        creates. quotas: how fast each client may publish, shared with the TCP side. gate: knows the tokens.
         """
         self._engine = engine
         options = self._options = engine.options
@@ -124,7 +126,11 @@ class HttpApi:
         self._audit = audit
         self._gate = gate or Gate(http_token=options.http_token)
         self._token_check = TokenCheck(_listening(options), self._gate, audit)
-        self._publishing = PublishRoutes(engine, creations or Creations(engine, audit.tell)).handlers
+        self._publishing = PublishRoutes(
+            engine,
+            creations or Creations(engine, audit.tell),
+            quotas or PublishQuotas(options.publish_quota, engine.clock),
+        ).handlers
         self._handlers: dict[str, Handler] = {
             "/ping": self._ping,
             "/livez": self._live,

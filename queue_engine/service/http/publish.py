@@ -14,6 +14,7 @@ from queue_engine.delivery.stats import VIA_HTTP
 from queue_engine.engine import Engine
 from queue_engine.protocol.mpub_body import mpub_count_refused, split_messages
 from queue_engine.service.admission.creations import Creations
+from queue_engine.service.admission.publish_quotas import PublishQuotas
 from queue_engine.service.admission.refused_publishes import reason_of
 from queue_engine.service.http import log_queries
 from queue_engine.service.http.exchange.handler import Handler
@@ -22,7 +23,7 @@ from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.query import BOOLEANS, defer_ms_of, publish_topic, query_of
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.refusals import Refusal, publish_refusal
-from queue_engine.vocabulary.errors import PenstockError, ProtocolError, ReservedTopicError
+from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaError, ReservedTopicError
 from queue_engine.vocabulary.names import is_reserved
 from queue_engine.vocabulary.ticket import DONE, Ticket
 from queue_engine.wire.batch import BatchFormatError, split_batch
@@ -33,10 +34,11 @@ _OK = Response(200, b"OK")
 class PublishRoutes:
     """Handles publishing, and answers when the messages are durable."""
 
-    def __init__(self, engine: Engine, creations: Creations) -> None:
+    def __init__(self, engine: Engine, creations: Creations, quotas: PublishQuotas) -> None:
         self._engine = engine
         self._options = engine.options
         self._creations = creations
+        self._quotas = quotas
         self._refused = engine.stats.refused_publishes
         self.handlers: dict[str, Handler] = {
             "/pub": self._counting(self._pub),
@@ -78,7 +80,17 @@ class PublishRoutes:
         else:
             self._publish(head, topic, [body], defer_ms, answer)
 
+    def _take_quota(self, head: RequestHead, topic: str, bodies: list[bytes]) -> None:
+        """Take the messages from the client's quotas; the server's own processes have none. Raises Refusal."""
+        if not self._quotas.has_any or head.is_own:
+            return
+        try:
+            self._quotas.take(head.actor, head.remote_ip, topic, len(bodies), sum(map(len, bodies)))
+        except QuotaError as exc:
+            raise publish_refusal(exc) from exc
+
     def _publish_keyed(self, head: RequestHead, topic: str, body: bytes, key: bytes) -> Ticket:
+        self._take_quota(head, topic, [body])
         return self._noted(head, topic, lambda: self._engine.log.publish_keyed(topic, body, key))
 
     def _noted(self, head: RequestHead, topic: str, publish: Callable[[], Ticket]) -> Ticket:
@@ -138,6 +150,7 @@ class PublishRoutes:
 
         if is_reserved(topic):
             raise publish_refusal(ReservedTopicError(topic))
+        self._take_quota(head, topic, bodies)
         self._answer_ok(lambda: self._noted(head, topic, publish), answer)
 
     def _write(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -148,6 +161,7 @@ class PublishRoutes:
             bodies, keys = split_batch(body, self._options.max_msg_size, self._options.max_mpub_messages)
         except BatchFormatError as exc:
             raise Refusal(400, "INVALID_REQUEST", str(exc)) from exc
+        self._take_quota(head, topic, bodies)
 
         def write() -> tuple[Response, Ticket]:
             written, ticket = self._engine.log.write_batch(

@@ -18,6 +18,7 @@ from queue_engine.vocabulary.errors import (
     OutcomeUnknownError,
     PauseError,
     QuarantineError,
+    QuotaError,
     RequestError,
     ReservedTopicError,
     TopicChangedError,
@@ -35,7 +36,9 @@ _LONG_WORD = re.compile(r"\S{256,}")  # paths of files are shorter
 class Refusal(Exception):
     """Ends a request with an error answer. `HttpApi.finish` catches it."""
 
-    def __init__(self, status: int, word: str, detail: str = "", code: str = "") -> None:
+    def __init__(
+        self, status: int, word: str, detail: str = "", code: str = "", *, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         """word: nsqd's error code, such as "INVALID_TOPIC". detail: a sentence; a value of the client's in it is cut
         where it is long. code: a finer one beside the word."""
         super().__init__(word)
@@ -43,9 +46,10 @@ class Refusal(Exception):
         self.word = word
         self.detail = _shortened(detail)
         self.code = code
+        self.headers = headers
 
     def response(self) -> Response:
-        return error_response(self.status, self.word, self.detail, self.code)
+        return error_response(self.status, self.word, self.detail, self.code, headers=self.headers)
 
 
 def _shortened(detail: str) -> str:
@@ -59,6 +63,9 @@ def _shortened(detail: str) -> str:
 
 
 def publish_refusal(error: Exception) -> Refusal:
+    if isinstance(error, QuotaError):
+        seconds = -(-error.wait_ms // 1000)
+        return Refusal(429, error.code, str(error), headers=(("Retry-After", str(seconds)),))
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error), error.finer_code)
     if isinstance(error, TopicChangedError | BatchKeyConflictError):

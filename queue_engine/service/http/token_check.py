@@ -55,13 +55,14 @@ class TokenCheck:
         authorization = self._gate.known(secret) if secret else None
         if authorization is not None:
             head.actor = authorization.identity
+            head.is_own = self._gate.is_own(secret)
             head.may_read = partial(authorization.may, Permission.CONSUME)
             if complaint := _complaint_about_rights(head, authorization):
                 return RefusedRequest(self._refuse(head, NOT_ALLOWED, complaint))
             return None
         if self._gate.is_required_by_http:
             complaint = "the token is missing or wrong: Authorization: Bearer …"
-            delay_s = self._gate.wrong(_ip_of(head.remote_address), "http") if secret else 0.0
+            delay_s = self._gate.wrong(head.remote_ip, "http") if secret else 0.0
             return RefusedRequest(self._refuse(head, MISSING, complaint), delay_s)
         if path.rule in (Rule.BODIES, Rule.PROCESS) and not self._is_loopback:
             what = "the process is" if path.rule is Rule.PROCESS else "bodies are"
@@ -72,7 +73,7 @@ class TokenCheck:
     def is_own(self, head: RequestHead) -> bool:
         """Whether a process of this server sends it, on this machine."""
         secret = _secret_of(head)
-        return bool(secret) and self._gate.is_own(secret) and is_loopback(_ip_of(head.remote_address))
+        return bool(secret) and self._gate.is_own(secret) and is_loopback(head.remote_ip)
 
     def _refuse(self, head: RequestHead, word: str, complaint: str) -> Response:
         path = PATHS[route_of(head.path)]
@@ -125,8 +126,3 @@ def names_of(head: RequestHead) -> tuple[str, str]:
     except Refusal:
         return "", ""
     return query.get("topic", ""), query.get("channel", query.get("cursor", ""))
-
-
-def _ip_of(remote_address: str) -> str:
-    """The address of HOST:PORT or [HOST]:PORT."""
-    return remote_address.rpartition(":")[0].strip("[]")

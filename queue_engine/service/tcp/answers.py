@@ -77,8 +77,8 @@ class Answers:
         self._on_settled()
 
 
-def failed_command(verb: str, error: Exception) -> ProtocolError:
+def failed_command(verb: str, error: Exception, *, fatal: bool = True) -> ProtocolError:
     """The error frame's error for a command that failed; fatal, as with nsqd. Its cause is `error`."""
-    failure = ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {error}")
+    failure = ProtocolError(f"E_{verb}_FAILED", f"{verb} failed {error}", fatal=fatal)
     failure.__cause__ = error
     return failure

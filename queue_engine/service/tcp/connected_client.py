@@ -37,12 +37,12 @@ from queue_engine.protocol.commands import (
 from queue_engine.protocol.features import Features
 from queue_engine.protocol.identify import Identity, default_identity, parse_identify
 from queue_engine.protocol.words import text_of
-from queue_engine.service.admission.creations import Creations
 from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.client_auth import ClientAuth, HeldConnection
+from queue_engine.service.tcp.pub_groups import PubGroups
 from queue_engine.tls.server_context import TlsState
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
-from queue_engine.vocabulary.errors import PenstockError, ProtocolError, RequestError
+from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaError, RequestError
 from queue_engine.vocabulary.ticket import Ticket
 
 _VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
@@ -79,13 +79,12 @@ class ConnectedClient:
     yet, and no message goes before it.
     """
 
-    def __init__(
-        self, engine: Engine, clock: Clock, creations: Creations, connection: ClientConnection, gate: Gate
-    ) -> None:
+    def __init__(self, engine: Engine, clock: Clock, pubs: PubGroups, connection: ClientConnection, gate: Gate) -> None:
         self._engine = engine
         self._options = engine.options
         self._clock = clock
-        self._creations = creations
+        self._creations = pubs.creations
+        self._quotas = pubs.quotas
         self._connection = connection
         self._answers = connection.answers
         self._ok_when = connection.ok_when
@@ -213,6 +212,7 @@ class ConnectedClient:
         self._publish("DPUB", command.topic, [command.body], len(command.body), command.defer_ms)
 
     def _publish(self, verb: str, topic: str, bodies: list[bytes], body_bytes: int, defer_ms: int) -> None:
+        self.take_quota(verb, topic, len(bodies), body_bytes)
         missing = self._creations.missing(topic)
         try:
             ticket = self._engine.publish(topic, bodies, defer_ms=defer_ms)
@@ -222,6 +222,17 @@ class ConnectedClient:
             self._creations.note(missing, ticket, self.remote_address)
         self.pub_counts[topic] = self.pub_counts.get(topic, 0) + len(bodies)
         self._ok_when(ticket, verb, body_bytes)
+
+    def take_quota(self, verb: str, topic: str, count: int, body_bytes: int) -> None:
+        """Take so many messages from the client's quotas. Raises ProtocolError, after which the connection goes on."""
+        if not self._quotas.has_any:
+            return
+        authorization = self.auth.authorization
+        token = authorization.identity if authorization is not None else ""
+        try:
+            self._quotas.take(token, self._connection.peer().remote_ip, topic, count, body_bytes)
+        except QuotaError as exc:
+            raise failed_command(verb, exc, fatal=False) from exc
 
     def _on_rdy(self, command: Rdy) -> None:
         if self._channel is not None and self.consumer is not None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from queue_engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
+from queue_engine.service.admission.publish_quotas import PublishQuotas
 from queue_engine.vocabulary.errors import PenstockError, StorageError
 from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.options.options import MPUB_SIZE_BYTES
@@ -61,6 +62,7 @@ class PubGroups:
     """The groups of this turn. The engine gets each group as a whole; a message over the limit of a group goes alone.
 
     on_work: called with the first PUB of a turn; `publish` must follow. creations: notes topics that PUBs create.
+    quotas: how fast each client may publish; the connection takes from it before `add`.
     """
 
     def __init__(self, engine: Engine, on_work: Callable[[], None]) -> None:
@@ -69,6 +71,7 @@ class PubGroups:
         self._bytes_max = engine.options.gathered_bytes_max
         self._groups: dict[str, PubGroup] = {}
         self.creations = Creations(engine)
+        self.quotas = PublishQuotas(engine.options.publish_quota, engine.clock)
 
     def add(self, publisher: Publisher, topic: str, body: bytes) -> PubGroup:
         """Add a PUB to its topic's group, which is returned; `publisher.pub_settled` is called with it, in this turn or

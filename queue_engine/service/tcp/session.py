@@ -98,7 +98,7 @@ class Session(asyncio.Protocol):
             max_req_timeout_ms=options.max_req_timeout_ms,
             max_rdy_count=options.max_rdy_count,
         )
-        self._whole_pub = self._parser.whole_pub
+        self._whole_pub = self._allowed_pub if owner.pubs.quotas.has_any else self._parser.whole_pub
         self._now_ns = clock.monotonic_ns
         self._magic: bytes | None = b""  # the part that has come; None once it was right
         self._refused_publishes = engine.stats.refused_publishes
@@ -107,7 +107,7 @@ class Session(asyncio.Protocol):
         self._output = OutputBuffer(asyncio.get_running_loop(), self._write)
         self._room = WriteRoom()
         self._remote_ip = ""
-        self._client = ConnectedClient(engine, clock, owner.pubs.creations, self, owner.gate)
+        self._client = ConnectedClient(engine, clock, owner.pubs, self, owner.gate)
         self._parser.admit = self._client.admit
         self._handlers = self._client.handlers
         self._pub_counts = self._client.pub_counts
@@ -383,8 +383,15 @@ class Session(asyncio.Protocol):
         self._parser.check_mpub = self._client.auth.check_mpub
 
     def _allowed_pub(self, data: bytes) -> tuple[str, bytes] | None:
+        """A PUB that may be published at once; every other one goes to its handler, which refuses it where it must."""
         pub = self._parser.whole_pub(data)
-        return pub if pub is not None and self._client.auth.lets_publish(pub[0], self.heard_ns) else None
+        if pub is None or not self._client.auth.lets_publish(pub[0], self.heard_ns):
+            return None
+        try:
+            self._client.take_quota("PUB", pub[0], 1, len(pub[1]))
+        except ProtocolError:
+            return None
+        return pub
 
     def hold(self) -> None:
         self._parser.hold()

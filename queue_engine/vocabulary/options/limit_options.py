@@ -1,8 +1,10 @@
 """The scan loop, and limits against exhaustion."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queue_engine.vocabulary.options.option import OptionGroup, option
+from queue_engine.vocabulary.publish_quota import parse_publish_quota
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,15 @@ class LimitOptions(OptionGroup):
     max_in_flight_bytes: int = option(
         256 << 20, "bytes of messages in flight in all, on diskqueue; beyond, channels wait for FIN", low=0
     )
+    publish_quota: tuple[str, ...] = option(
+        (),
+        "[TOKEN:]TOPICS=MESSAGES[/BYTES]: how much each client may publish a second to the topics of a pattern, such "
+        "as orders-*=1000/5000000; with TOKEN, clients with a token of that name (default: no limit)",
+    )
+
+    def complaints(self) -> Iterator[str]:
+        for text in self.publish_quota:
+            try:
+                parse_publish_quota(text)
+            except ValueError as exc:
+                yield f"--publish-quota: {exc}"

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.delivery.stats import ActRecord, Outcome
-from tests.service.tcp.session_bench import Bench, dpub, pub
-from tests.support.nsq_socket import sized
+from tests.service.tcp.session_bench import Bench, dpub, mpub, pub
 
 ADDRESS = "192.0.2.1:4321"
 
@@ -23,19 +22,6 @@ def acts(bench: Bench) -> list[ActRecord]:
     return heard
 
 
-def mpub(topic: str, body: bytes) -> bytes:
-    return f"MPUB {topic}\n".encode() + sized((1).to_bytes(4, "big") + sized(body))
-
-
-def finish(bench: Bench) -> None:
-    """The disk takes everything."""
-    for _ in range(3):
-        bench.background.finish()
-        for store in bench.stores.values():
-            store.complete(len(store.pending))
-        bench.turns.run()
-
-
 @pytest.mark.parametrize("publish", [pub, mpub, dpub])
 async def test_publishing_to_a_new_topic_is_told_once_and_with_its_client(
     bench: Bench, acts: list[ActRecord], publish: object
@@ -45,19 +31,19 @@ async def test_publishing_to_a_new_topic_is_told_once_and_with_its_client(
         each.send(publish("t", b"x"))
     bench.turns.run()
     assert acts == []  # not on the disk yet
-    finish(bench)
+    bench.finish()
     assert acts == [ActRecord("create_topic", "t", "", ADDRESS, "", Outcome(created=True), via="tcp")]
     client.send(publish("t", b"y"))
-    finish(bench)
+    bench.finish()
     assert len(acts) == 1
 
 
 async def test_subscribing_tells_of_the_topic_and_of_the_channel(bench: Bench, acts: list[ActRecord]) -> None:
     for _ in range(2):
         bench.client().send(b"SUB t billing\n")
-        finish(bench)
+        bench.finish()
     bench.client().send(b"SUB t audit\n")
-    finish(bench)
+    bench.finish()
     assert [(act.action, act.topic, act.channel, act.via) for act in acts] == [
         ("create_topic", "t", "", "tcp"),
         ("create_channel", "t", "billing", "tcp"),
@@ -68,12 +54,12 @@ async def test_subscribing_tells_of_the_topic_and_of_the_channel(bench: Bench, a
 async def test_what_is_refused_makes_nothing_and_is_not_told(bench: Bench, acts: list[ActRecord]) -> None:
     bench.client().send(pub("bad/name", b"x"))
     bench.client().send(b"SUB t bad/name\n")
-    finish(bench)
+    bench.finish()
     assert acts == []
 
 
 async def test_a_topic_that_the_disk_refuses_is_not_told(bench: Bench, acts: list[ActRecord]) -> None:
     bench.files.bytes_free = 0
     bench.client().send(pub("t", b"x"))
-    finish(bench)
+    bench.finish()
     assert (acts, list(bench.engine.topics)) == ([], [])

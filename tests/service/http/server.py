@@ -171,6 +171,7 @@ async def http_server(
     limits: ConnectionLimits | None = LIMITS,
     open_store: Any = None,
     gate: ActGate | None = None,
+    own_token: str = "",
     **options: Any,
 ) -> AsyncIterator[Server]:
     """A server that ends with the block."""
@@ -189,7 +190,10 @@ async def http_server(
     ports = [4150, 0]
     on_loop = GateOnLoop(gate) if gate is not None else None
     own_gate = Gate(
-        KnownTokens(TokenFile(directory), clock), guesses=Guesses(clock), http_token=engine.options.http_token
+        KnownTokens(TokenFile(directory), clock),
+        guesses=Guesses(clock),
+        http_token=engine.options.http_token,
+        own_token=own_token,
     )
     api = HttpApi(
         engine, ports=lambda: Ports(*ports), audit=HttpAudit(acts.append, on_loop), limits=limits, gate=own_gate

@@ -45,13 +45,14 @@ OPTIONS: dict[ErrorKey, dict[str, Any]] = {
     (404, "NOT_FOUND"): {"debug_endpoints": False},
     (403, "TOKEN_REQUIRED"): {"http_token": TOKEN},
     (403, "LIMIT_REACHED"): {"max_topics": 2, "max_channels_per_topic": 2},
+    (429, "QUOTA_EXCEEDED"): {"publish_quota": ("*=1",)},
     (413, "MSG_TOO_BIG"): {"max_msg_size": 100},
     (413, "BAD_MESSAGE"): {"max_msg_size": 100},
     (503, "BUSY"): {"max_pending_body_bytes": 1},
     (503, "TOO_MANY_CONNECTIONS"): {"max_connections": 1},
 }
 # The limits would refuse the preparations, too.
-WITHOUT_TOPICS = {(503, "BUSY"), (503, "TOO_MANY_CONNECTIONS")}
+WITHOUT_TOPICS = {(429, "QUOTA_EXCEEDED"), (503, "BUSY"), (503, "TOO_MANY_CONNECTIONS")}
 
 
 def causes(status: int, word: str) -> Callable[[Cause], Cause]:
@@ -395,3 +396,9 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
 async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
     patch.setattr(Gate, "has_room", False)
     return await good.send(path, changed=True)
+
+
+@causes(429, "QUOTA_EXCEEDED")
+async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path: str) -> Answer:
+    await good.send(path)
+    return await good.send(path, **({"batch_key": "f" * 32} if path == "/log/write" else {}))

@@ -58,6 +58,14 @@ class Bench:
         tls = server_context(self.engine.options) if self.engine.options.tls_cert else None
         return MemorySession(self.engine, self.clock, self.turns, magic=magic, bodies=bodies, tls=tls)
 
+    def finish(self) -> None:
+        """The disk takes everything, and all answers go out."""
+        for _ in range(3):
+            self.background.finish()
+            for store in self.stores.values():
+                store.complete(len(store.pending))
+            self.turns.run()
+
     def known_topic(self, topic: str) -> DelayedStore:
         """A topic whose creation is on disk."""
         self.engine.acts.create_topic(topic)
@@ -71,3 +79,7 @@ def pub(topic: str, body: bytes) -> bytes:
 
 def dpub(topic: str, body: bytes) -> bytes:
     return f"DPUB {topic} 1000\n".encode() + sized(body)
+
+
+def mpub(topic: str, body: bytes) -> bytes:
+    return f"MPUB {topic}\n".encode() + sized((1).to_bytes(4, "big") + sized(body))

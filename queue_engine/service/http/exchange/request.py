@@ -18,8 +18,8 @@ class RequestHead:
     """A request's first part, before any of its body was read.
 
     actor: the name of its token, once that is checked; "" for none. may_read: whether that token may read a topic, ""
-    for all of them; None without a token. refused: answers a request that may not pass, after its body was dropped;
-    None for the others.
+    for all of them; None without a token. is_own: whether a process of this server sends it. refused: answers a request
+    that may not pass, after its body was dropped; None for the others.
     """
 
     method: str
@@ -32,6 +32,7 @@ class RequestHead:
     local_host: str  # the address of ours that the client connected to
     is_tls: bool = False
     actor: str = ""
+    is_own: bool = False
     may_read: Callable[[str], bool] | None = None
     refused: Callable[[Answer], object] | None = None
 
@@ -39,6 +40,11 @@ class RequestHead:
     def author(self) -> str:
         """Who did an act of this request: the token's name, or the client's address."""
         return f"token {self.actor}" if self.actor else self.remote_address
+
+    @property
+    def remote_ip(self) -> str:
+        """The client's address without its port."""
+        return self.remote_address.rpartition(":")[0].strip("[]")
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of that name, which is in lower case."""

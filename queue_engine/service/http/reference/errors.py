@@ -27,6 +27,11 @@ LEASE_OFFSET_NOT_THERE = Error(
     "the offset is beyond the topic's end, or the log has removed it",
     (OffsetTooHighError.finer_code, OffsetTooLowError.finer_code),
 )
+QUOTA_EXCEEDED = Error(
+    429,
+    "QUOTA_EXCEEDED",
+    "the client publishes faster than --publish-quota lets it; Retry-After has the seconds to wait",
+)
 TOPIC_NOT_FOUND = Error(404, "TOPIC_NOT_FOUND", "there is no such topic")
 CHANNEL_NOT_FOUND = Error(404, "CHANNEL_NOT_FOUND", "the topic has no such channel")
 MESSAGE_NOT_FOUND = Error(404, "MESSAGE_NOT_FOUND", "the channel has no such message, or it can't be looked up")
@@ -54,7 +59,7 @@ STORAGE_REFUSED = Error(503, "STORAGE_REFUSED", "the disk refused; nothing was s
 EXITING = Error(503, "EXITING", "the server stops; nothing was done")
 NOT_AUDITED = Error(503, "NOT_AUDITED", "the audit list can't be written, so nothing was done")
 
-PUBLISH = (TOPIC_MISSING, TOPIC_INVALID, LIMIT_REACHED, FENCED, STORAGE_REFUSED, EXITING)
+PUBLISH = (TOPIC_MISSING, TOPIC_INVALID, LIMIT_REACHED, QUOTA_EXCEEDED, FENCED, STORAGE_REFUSED, EXITING)
 ACT = (TOPIC_INVALID, OUTCOME_UNKNOWN, EXITING, NOT_AUDITED)
 
 # Of all paths.
