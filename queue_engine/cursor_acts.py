@@ -9,16 +9,18 @@ from queue_engine.delivery.topic import Topic
 from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_acts import END, START, Target, log_store_of
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.readers.cursors import Cursor, EndedCursor
+from queue_engine.readers.cursors import CONSUMER_CURSOR_BYTES, Cursor, EndedCursor
+from queue_engine.readers.reader_registry import ANY_MAKER, Maker
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
     LakeChangedError,
     LimitError,
+    NotOwnReaderError,
     OffsetTooHighError,
     TopicChangedError,
 )
-from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR, NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.ticket import Ticket
 from queue_engine.wire.cursor import CursorGapStats, CursorStats
 
@@ -40,10 +42,13 @@ class CursorActs:
         self._catalog = catalog
         self._stores = stores
 
-    def create(self, topic: str, *, cursor: str, start: Target | None = None) -> tuple[Outcome, Ticket]:
+    def create(
+        self, topic: str, *, cursor: str, start: Target | None = None, maker: Maker = ANY_MAKER
+    ) -> tuple[Outcome, Ticket]:
         """Create a cursor: the log keeps messages from its offset on. start: an offset, "start" or "end"; None:
-        "start". A cursor that exists stays as it is. The outcome counts the messages from the cursor on. Raises
-        TopicNotFoundError, InvalidStorageError, InvalidCursorError or LimitError."""
+        "start". A cursor that exists stays as it is. A limited maker's holds the log within limits. The outcome counts
+        the messages from the cursor on. Raises TopicNotFoundError, InvalidStorageError, InvalidCursorError,
+        NotOwnReaderError or LimitError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "create_cursor")
         known = store.readers.cursors.get(store.number, cursor)
@@ -54,15 +59,23 @@ class CursorActs:
                 f"cursor name {cursor!r} is not valid: 1 to {NAME_LENGTH_MAX} characters of .a-zA-Z0-9_-, "
                 "without #ephemeral"
             )
+        _check_not_archive(store, cursor, maker)
         offset = _start_offset(store, start or Target(word=START))
-        ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset)
+        if maker.is_limited and (kept := store.log_bytes_from(offset)) > CONSUMER_CURSOR_BYTES:
+            raise LimitError(
+                f"cursor {topic}/{cursor} is not created: at offset {offset} it would keep {kept} bytes of the log, "
+                f"and the most for a token that may only consume is {CONSUMER_CURSOR_BYTES}. Start further on"
+            )
+        ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset, maker)
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
-    def move(self, topic: str, *, cursor: str, number: int, offset: int, lake: str = "") -> tuple[CursorStats, Ticket]:
+    def move(
+        self, topic: str, *, cursor: str, number: int, offset: int, lake: str = "", maker: Maker = ANY_MAKER
+    ) -> tuple[CursorStats, Ticket]:
         """Move a cursor: its reader has stored everything before `offset`. A cursor never goes back. number: the
         topic's, as the reader knows it. lake: the identity of the lake where the reader stores it, "" for none; the
         first one is the cursor's, also where the offset stays. Raises TopicNotFoundError, InvalidStorageError,
-        TopicChangedError, LakeChangedError, CursorNotFoundError, LimitError or StorageError."""
+        TopicChangedError, LakeChangedError, CursorNotFoundError, NotOwnReaderError, LimitError or StorageError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "move_cursor")
         if number != store.number:
@@ -70,6 +83,7 @@ class CursorActs:
                 f"topic {topic} has the number {store.number}, not {number}: it was deleted and made anew"
             )
         found = _cursor(store, cursor)
+        _check_owns(store, found, maker)
         if lake and found.lake not in ("", lake):
             raise LakeChangedError(
                 f"cursor {topic}/{cursor} belongs to the lake {found.lake}, not to {lake}: its messages are archived "
@@ -83,12 +97,13 @@ class CursorActs:
         ticket = store.readers.cursors.move(found, offset, lake)
         return _stats(store, _cursor(store, cursor)), ticket
 
-    def delete(self, topic: str, *, cursor: str) -> tuple[Outcome, Ticket]:
+    def delete(self, topic: str, *, cursor: str, maker: Maker = ANY_MAKER) -> tuple[Outcome, Ticket]:
         """Delete a cursor; the outcome counts the messages that it had not passed. Raises TopicNotFoundError,
-        InvalidStorageError or CursorNotFoundError."""
+        InvalidStorageError, CursorNotFoundError or NotOwnReaderError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "delete_cursor")
         found = _cursor(store, cursor)
+        _check_owns(store, found, maker)
         ticket = store.readers.cursors.delete(found, store.end_offset)
         return Outcome(depth=_depth(store, found)), ticket
 
@@ -124,6 +139,20 @@ def _cursor(store: LogTopicStore, name: str) -> Cursor:
     return cursor
 
 
+def _check_owns(store: LogTopicStore, cursor: Cursor, maker: Maker) -> None:
+    _check_not_archive(store, cursor.name, maker)
+    maker.check_owns(cursor, f"cursor {store.name}/{cursor.name}")
+
+
+def _check_not_archive(store: LogTopicStore, name: str, maker: Maker) -> None:
+    """A limited maker could end a topic's archive, or begin one that fills the lake."""
+    if maker.is_limited and name == ARCHIVE_CURSOR:
+        raise NotOwnReaderError(
+            f"cursor {store.name}/{name} is the topic's archive, and {maker.name} may not administer {store.name}. "
+            "Nothing was changed"
+        )
+
+
 def _start_offset(store: LogTopicStore, start: Target) -> int:
     if start.word == START:
         return store.oldest_offset
@@ -154,9 +183,11 @@ def _stats(store: LogTopicStore, cursor: Cursor) -> CursorStats:
         oldest_offset=store.oldest_offset,
         depth=_depth(store, cursor),
         lag_bytes=lag_bytes,
-        retention_bytes=store.readers.cursors.limit_bytes,
+        retention_bytes=store.readers.cursors.limit_of(cursor),
         created_ms=cursor.created_ms,
-        is_warned=store.readers.cursors.is_warned(lag_bytes),
+        is_warned=store.readers.cursors.is_warned(cursor, lag_bytes),
         gaps=tuple(CursorGapStats(one.first_offset, one.next_offset, one.reason, one.at_ms) for one in cursor.gaps),
         lake=cursor.lake,
+        maker=cursor.maker,
+        expires_ms=cursor.expires_ms if cursor.is_limited else 0,
     )

@@ -21,7 +21,7 @@ from queue_engine.fetch.record_reader import RecordReader, Records
 from queue_engine.log_store.batch_keys import digest_of
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.readers.reader_registry import Reader
+from queue_engine.readers.reader_registry import ANY_MAKER, Maker, Reader
 from queue_engine.samples.sampler import Sampler
 from queue_engine.vocabulary.errors import (
     InvalidStorageError,
@@ -189,14 +189,20 @@ class LogActs:
     # Leases.
 
     def lease(
-        self, topic: str, offset: int, *, ttl_ms: int, segments_max: int = LEASE_SEGMENTS_MAX
+        self,
+        topic: str,
+        offset: int,
+        *,
+        ttl_ms: int,
+        segments_max: int = LEASE_SEGMENTS_MAX,
+        maker: Maker = ANY_MAKER,
     ) -> tuple[Lease, Ticket]:
         """Keep a topic's messages from `offset` on, also consumed ones, and list the complete segments that they are
         in. The ticket is done when that is durable. Raises TopicNotFoundError, InvalidStorageError, LimitError or
         StorageError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "lease_messages")
-        return _leased(store, f"lease-{secrets.token_hex(8)}", offset, ttl_ms, segments_max)
+        return _leased(store, f"lease-{secrets.token_hex(8)}", offset, ttl_ms, segments_max, maker)
 
     def renew_lease(
         self, name: str, *, ttl_ms: int, offset: int | None = None, segments_max: int = LEASE_SEGMENTS_MAX
@@ -211,6 +217,10 @@ class LogActs:
     def topic_of_lease(self, name: str) -> str:
         """The topic that it keeps. Raises LeaseNotFoundError."""
         return self._topic_of(self._stores.leases_with(name).get(name)).name
+
+    def check_owns_lease(self, name: str, maker: Maker) -> None:
+        """Raises NotOwnReaderError where a limited maker names another's lease, and LeaseNotFoundError."""
+        maker.check_owns(self._stores.leases_with(name).get(name), f"lease {name}")
 
     def _topic_of(self, reader: Reader) -> Topic:
         topic = next((one for one in self.topics.values() if one.number == reader.topic_number), None)
@@ -296,12 +306,14 @@ class LogActs:
         return written, owner.publish_alone(bodies, append)
 
 
-def _leased(store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_max: int) -> tuple[Lease, Ticket]:
+def _leased(
+    store: LogTopicStore, name: str, offset: int, ttl_ms: int, segments_max: int, maker: Maker = ANY_MAKER
+) -> tuple[Lease, Ticket]:
     resolved(store, Target(offset))
     if offset < store.oldest_offset:
         raise OffsetTooLowError(f"offset {offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     segments = leased_segments(store, offset, segments_max)
-    reader, ticket = store.readers.leases.take(name, store.number, offset, ttl_ms)
+    reader, ticket = store.readers.leases.take(name, store.number, offset, ttl_ms, maker)
     next_offset = segments[-1].next_offset if segments else offset
     return (
         Lease(

@@ -23,17 +23,19 @@ from queue_engine.fetch.key_search import KeyPage
 from queue_engine.fetch.log_reader import MessagePage, ReadMessage
 from queue_engine.log_acts import KEY_BYTES_MAX, SeekPreview, Target
 from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage, SearchHit, SearchState
+from queue_engine.readers.reader_registry import Maker
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
-from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral, is_valid_name
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR, NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.trash import TrashPage, TrashStats
 
 __all__ = [
+    "ARCHIVE_CURSOR",
     "KEY_BYTES_MAX",
     "MAX_ATTEMPTS_MOST",
     "NAME_LENGTH_MAX",
@@ -55,6 +57,7 @@ __all__ = [
     "LatencyWindow",
     "LogStats",
     "LookupdStats",
+    "Maker",
     "MessagePage",
     "MessageQuery",
     "MessageResult",

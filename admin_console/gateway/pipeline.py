@@ -41,7 +41,7 @@ from queue_engine.pipeline.worker.scratch import log_bytes, temporary_bytes
 from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import ExpressionError, PenstockError
-from queue_engine.vocabulary.names import is_valid_name
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR, is_valid_name
 
 __all__ = [
     "JOB_SENTENCES",
@@ -322,7 +322,7 @@ def make_pipeline(
     def archive_depth() -> int:
         figures = snapshot()
         cursors = [cursor for topic in figures.topics for cursor in topic.cursors] if figures else []
-        return sum(cursor.depth for cursor in cursors if cursor.cursor == "archive")
+        return sum(cursor.depth for cursor in cursors if cursor.cursor == ARCHIVE_CURSOR)
 
     work = PendingWork(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
     process = WorkerProcess(data_path, engine_url, token=token, find_work=work.find, limits=limits, archive=archive)

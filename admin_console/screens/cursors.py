@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from admin_console.gateway.gateway import ARCHIVE_CURSOR
 from admin_console.screens.cells import Cell, Chip, StateCell
 from admin_console.screens.links import act_cell
 from admin_console.screens.parts import Column, Empty, Table
@@ -10,9 +11,6 @@ from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import CursorStats, TopicStats
-
-# The archive of a topic is on while there is a cursor of this name.
-ARCHIVE = "archive"
 
 _COLUMNS = (
     Column("name", "Cursor", "name"),
@@ -30,7 +28,11 @@ def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
         (
             cursor.cursor,
             (
-                Cell(cursor.cursor, f"at offset {cursor.offset:,}; the topic ends at {cursor.end_offset:,}"),
+                Cell(
+                    cursor.cursor,
+                    f"at offset {cursor.offset:,}; the topic ends at {cursor.end_offset:,}"
+                    + (f"; made by {cursor.maker}" if cursor.maker else ""),
+                ),
                 StateCell(_chips(cursor)),
                 Cell(units.number(cursor.depth), units.exact(cursor.depth)),
                 Cell(
@@ -48,7 +50,7 @@ def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
 
 
 def is_archived(topic: "TopicStats") -> bool:
-    return any(cursor.cursor == ARCHIVE for cursor in topic.cursors)
+    return any(cursor.cursor == ARCHIVE_CURSOR for cursor in topic.cursors)
 
 
 def _chips(cursor: "CursorStats") -> tuple[Chip, ...]:

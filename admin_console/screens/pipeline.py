@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from admin_console.gateway.gateway import ARCHIVE_CURSOR
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import ActionCell, Cell, Chip, NameCell, ProgressCell, StateCell
-from admin_console.screens.cursors import ARCHIVE
 from admin_console.screens.jobs import (
     error_cell,
     housekeeping_table,
@@ -95,7 +95,7 @@ def archive_cursors(live: LiveState | None) -> "dict[tuple[str, int, int], Curso
         (cursor.topic, cursor.number, cursor.id_base): cursor
         for topic in topics
         for cursor in topic.cursors
-        if cursor.cursor == ARCHIVE
+        if cursor.cursor == ARCHIVE_CURSOR
     }
 
 

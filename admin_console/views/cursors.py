@@ -4,9 +4,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from admin_console.gateway.gateway import CursorStats, Target, TopicStats
+from admin_console.gateway.gateway import ARCHIVE_CURSOR, CursorStats, Maker, Target, TopicStats
 from admin_console.gateway.sentences import counted, given_up
-from admin_console.screens.cursors import ARCHIVE
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.vocabulary import units
@@ -43,7 +42,7 @@ class _CursorAct(ActPage):
                 return cursor
         raise NotThereError(
             f"The archive of {self.topic} is off."
-            if self.cursor == ARCHIVE
+            if self.cursor == ARCHIVE_CURSOR
             else f"Topic {self.topic} has no pipeline cursor {self.cursor}."
         )
 
@@ -82,18 +81,18 @@ class DeleteCursor(_CursorAct):
 
 
 class ArchiveOff(DeleteCursor):
-    cursor = ARCHIVE
+    cursor = ARCHIVE_CURSOR
 
     def question(self) -> Question:
         return self.ending(f"Stop archiving {self.topic}", f"Stop archiving {self.topic}")
 
 
 class ArchiveOn(_CursorAct):
-    cursor = ARCHIVE
+    cursor = ARCHIVE_CURSOR
 
     def question(self) -> Question:
         topic = self.logged_topic()
-        archive = next((one for one in topic.cursors if one.cursor == ARCHIVE), None)
+        archive = next((one for one in topic.cursors if one.cursor == ARCHIVE_CURSOR), None)
         if archive is None:
             consequences = [
                 "The log keeps every message of the topic until it is archived, besides what its channels need.",
@@ -120,7 +119,7 @@ class ArchiveOn(_CursorAct):
         start = self.request.POST.get("start", "start")
         if start not in _STARTS:
             raise ComplaintError(f"{start[:40]!r} is neither start nor end. Nothing was done.")
-        return {"cursor": ARCHIVE, "start": Target(word=start)}
+        return {"cursor": ARCHIVE_CURSOR, "start": Target(word=start), "maker": Maker(self.request.user.get_username())}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return f"from {_STARTS[details['start'].word]}"

@@ -39,15 +39,13 @@ class CursorRetention:
 
     def tick(self) -> None:
         """Warn of cursors near the limit, and move those beyond it."""
-        if not self._cursors.limit_bytes:
-            return
         for cursor in self._cursors.all():
             topic = self._topics.get(cursor.topic_number)
-            if topic is None:
+            if topic is None or not self._cursors.limit_of(cursor):
                 continue
             lag_bytes = topic.cursor_lag_bytes(cursor)
             self._warn(cursor, lag_bytes)
-            if lag_bytes <= self._cursors.limit_bytes or self._is_postponed(cursor):
+            if lag_bytes <= self._cursors.limit_of(cursor) or self._is_postponed(cursor):
                 continue
             try:
                 next_offset = self._fitting_offset(cursor, topic)
@@ -59,7 +57,8 @@ class CursorRetention:
 
     def _warn(self, cursor: Cursor, lag_bytes: int) -> None:
         key = (cursor.topic_number, cursor.name)
-        if self._cursors.is_warned(lag_bytes):
+        limit_bytes = self._cursors.limit_of(cursor)
+        if self._cursors.is_warned(cursor, lag_bytes):
             if key not in self._warned:
                 self._warned.add(key)
                 logger.warning(
@@ -68,20 +67,21 @@ class CursorRetention:
                     cursor.topic,
                     cursor.name,
                     lag_bytes,
-                    self._cursors.limit_bytes,
+                    limit_bytes,
                 )
-        elif lag_bytes * 100 < self._cursors.limit_bytes * CALM_PERCENT:
+        elif lag_bytes * 100 < limit_bytes * CALM_PERCENT:
             self._warned.discard(key)
 
     def _fitting_offset(self, cursor: Cursor, topic: LogTopicStore) -> int | None:
         """The first offset whose record, and all of the log behind it, is within the limit; None when the cursor is,
         or when that offset can't be found. The log confirms every place on the way. Raises StorageError."""
+        limit_bytes = self._cursors.limit_of(cursor)
         first = topic.next_present(cursor.offset)
         record = None if first is None else topic.confirmed_record(first)
         if record is None:
             self._postpone(cursor, f"the record of offset {first} is not found")
             return None
-        if self._bytes_from(record[0]) <= self._cursors.limit_bytes:
+        if self._bytes_from(record[0]) <= limit_bytes:
             return None  # a unit was wrong
         low, high = record[1].end_offset, topic.end_offset
         while low < high:
@@ -95,7 +95,7 @@ class CursorRetention:
                 self._postpone(cursor, f"the record of offset {present} is not found")
                 return None
             position, header = record
-            if self._bytes_from(position) <= self._cursors.limit_bytes:
+            if self._bytes_from(position) <= limit_bytes:
                 high = min(middle, header.first_offset)
             else:
                 low = header.end_offset

@@ -161,7 +161,17 @@ class LogTopicStore(LogTopic):
 
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
         """How many bytes of the log one of its cursors keeps, other topics' share included."""
-        return self._cursor_positions.setdefault(cursor.name, ConfirmedPosition()).bytes_from(self, cursor.offset)
+        position = self._cursor_positions.get(cursor.name)
+        if position is None:
+            # As many as there are cursors: some of them have ended.
+            if len(self._cursor_positions) >= len(self.readers.cursors.of_topic(self.number)):
+                self._cursor_positions.clear()
+            position = self._cursor_positions[cursor.name] = ConfirmedPosition()
+        return position.bytes_from(self, cursor.offset)
+
+    def log_bytes_from(self, offset: int) -> int:
+        """How many bytes of the log a new cursor at `offset` would keep."""
+        return ConfirmedPosition().bytes_from(self, offset)
 
     def forget_before(self, position: int) -> None:
         """Forget the messages before `position`, before the log is removed up to there. Raises StorageError."""

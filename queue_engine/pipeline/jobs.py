@@ -50,6 +50,7 @@ from queue_engine.pipeline.variables import (
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
 from queue_engine.vocabulary.errors import NotConvertedError, PenstockError, PipelineError
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +60,6 @@ logger = logging.getLogger(__name__)
 ENGINE_URL_DEFAULT = "http://127.0.0.1:4151"
 DATA_PATH_DEFAULT = ".penstock"
 
-ARCHIVE_CURSOR = "archive"  # a topic is archived when it has a pipeline cursor of this name
 ARCHIVE_LOOK_S = 3.0
 # As often as a quiet topic has ten small files more.
 HOUSEKEEPING_EVERY_S = 600.0

@@ -1,9 +1,10 @@
-"""Pipeline cursors: readers that do not expire, such as the archive. The log keeps what they have not passed.
+"""Pipeline cursors: readers that come back, such as the archive. The log keeps what they have not passed.
 
     log/cursors.json
     {"version": 2,
      "cursors": [{"topic": "orders", "number": 7, "id_base": 912…, "cursor": "archive", "offset": 1200,
-                  "created_ms": 1800000000000, "gaps": [GAP, …], "lake": "0b7f…"}, …],
+                  "created_ms": 1800000000000, "gaps": [GAP, …], "lake": "0b7f…",
+                  "maker": "token copier", "expires_ms": 1800600000000}, …],
      "ended": [{…as above, "next_offset": 1400 or null, "reason": "deleted", "at_ms": 1800000000000}, …]} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
@@ -12,8 +13,10 @@
 `number` and `id_base` are the topic's identity; times are Unix milliseconds. A gap is a range of offsets that was given
 up: the log let them go, from `first_offset` up to but not including `next_offset`, before the reader passed them.
 `lake` is the identity of the lake that the reader writes to, "" for any: the first move that names one decides, and
-moves that name another are refused. Version 1 had no `lake`. `ended` lists deleted cursors, the oldest first: each gave
-up the offsets from its `offset` to `next_offset` (null: the topic's end is unknown). To change the format: raise
+moves that name another are refused. Version 1 had no `lake`. `maker` and `expires_ms` are left out where the cursor has
+none; a version that does not know them drops them, and then the cursor never expires and needs `administer`. `ended`
+lists deleted and expired cursors, the oldest first: each gave up the offsets from its `offset` to `next_offset` (null:
+the topic's end is unknown). To change the format: raise
 `VERSION`, go on reading older versions, and add a file of the new one to the fixtures.
 
 `reader_registry.py` says how the file is replaced; an act that the disk refuses is undone. The file records a topic's
@@ -21,6 +24,7 @@ deletion after topology.json does; where the process ends in between, the next s
 this file was written first: where topology.json was not, the next start brings the cursors back.)
 """
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +33,7 @@ from typing import Any
 from queue_engine.disk.background import Background
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
-from queue_engine.readers.reader_registry import Reader, ReaderRegistry
+from queue_engine.readers.reader_registry import ANY_MAKER, NEVER_MS, Maker, Reader, ReaderRegistry
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.ticket import Ticket
@@ -42,12 +46,20 @@ GAPS_MAX = 100
 ENDED_MAX = 1_000
 # A cursor that keeps so much of its limit is warned of.
 WARN_PERCENT = 80
+# Limits of cursors that a token made which may only consume, since they hold the log: how many it has, how much of the
+# log each keeps, and how long one lasts that is not moved. A reader that is down for a weekend finds its cursor.
+CONSUMER_CURSORS_MAX = 20
+CONSUMER_CURSOR_BYTES = 1 << 30
+CONSUMER_CURSOR_MS = 7 * 86_400_000
 
 # Why messages were given up.
 RETENTION = "retention"
 LOST = "lost"
 DELETED = "deleted"
 TOPIC_DELETED = "topic deleted"
+EXPIRED = "expired"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +74,9 @@ class CursorGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor(Reader):
-    """A reader that does not expire; it has passed everything before `offset`. The topic's identity is its number and
-    id base. lake: the identity of the lake that the reader writes to; "" for any."""
+    """A reader that has passed everything before `offset`. It expires only where a token made it that may only consume,
+    unless it is moved. The topic's identity is its number and id base. lake: the identity of the lake that the reader
+    writes to; "" for any."""
 
     topic: str
     id_base: int
@@ -71,10 +84,15 @@ class Cursor(Reader):
     gaps: tuple[CursorGap, ...] = ()
     lake: str = ""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether a token made it that may only consume."""
+        return self.expires_ms != NEVER_MS
+
 
 @dataclass(frozen=True, slots=True)
 class EndedCursor:
-    """A deleted cursor; it gave up the offsets from its own up to `next_offset`."""
+    """A deleted or expired cursor; it gave up the offsets from its own up to `next_offset`."""
 
     cursor: Cursor
     next_offset: int | None
@@ -98,26 +116,50 @@ class Cursors(ReaderRegistry[Cursor]):
         self._check_read()
         return self._current.get(topic_number, {}).get(name)
 
-    def is_warned(self, lag_bytes: int) -> bool:
-        """Whether a cursor that keeps `lag_bytes` is near the limit, or beyond it."""
-        return self.limit_bytes > 0 and lag_bytes * 100 > self.limit_bytes * WARN_PERCENT
+    def limit_of(self, cursor: Cursor) -> int:
+        """How much of the log a cursor may keep, in bytes; 0 for no limit."""
+        if not cursor.is_limited:
+            return self.limit_bytes
+        return min(self.limit_bytes or CONSUMER_CURSOR_BYTES, CONSUMER_CURSOR_BYTES)
+
+    def is_warned(self, cursor: Cursor, lag_bytes: int) -> bool:
+        """Whether a cursor that keeps `lag_bytes` is near its limit, or beyond it."""
+        limit_bytes = self.limit_of(cursor)
+        return limit_bytes > 0 and lag_bytes * 100 > limit_bytes * WARN_PERCENT
 
     def saved(self) -> Ticket:
         """Done when all acts so far are durable."""
         return self._file.saved()
 
-    def create(self, topic: str, topic_number: int, id_base: int, name: str, offset: int) -> Ticket:
+    def create(
+        self, topic: str, topic_number: int, id_base: int, name: str, offset: int, maker: Maker = ANY_MAKER
+    ) -> Ticket:
         """Make a cursor of a new name. Raises LimitError when there are too many."""
         if len(self) >= CURSORS_MAX:
             raise LimitError(f"cursor {topic}/{name} is not created: {len(self)} exist, which is the most")
-        cursor = Cursor(name, topic_number, offset, topic=topic, id_base=id_base, created_ms=self._now_ms())
+        if maker.is_limited and (count := self.count_of(maker)) >= CONSUMER_CURSORS_MAX:
+            raise LimitError(
+                f"cursor {topic}/{name} is not created: {maker.name} has {count}, which is the most for a token that "
+                "may only consume. Delete one"
+            )
+        cursor = Cursor(
+            name,
+            topic_number,
+            offset,
+            self._expiry_clock_ms() + CONSUMER_CURSOR_MS if maker.is_limited else NEVER_MS,
+            maker.name,
+            topic=topic,
+            id_base=id_base,
+            created_ms=self._now_ms(),
+        )
         self._put(cursor)
         return self._save_or(lambda: self._undo_put(None, cursor))
 
     def move(self, cursor: Cursor, offset: int, lake: str = "") -> Ticket:
         """Pass everything before `offset`; a cursor never goes back. lake: the cursor's own, or its first; "" changes
-        none. The ticket is done when that is durable."""
-        moved = replace(cursor, offset=max(offset, cursor.offset), lake=cursor.lake or lake)
+        none. A cursor that expires lasts longer. The ticket is done when that is durable."""
+        expires_ms = self._expiry_clock_ms() + CONSUMER_CURSOR_MS if cursor.is_limited else NEVER_MS
+        moved = replace(cursor, offset=max(offset, cursor.offset), lake=cursor.lake or lake, expires_ms=expires_ms)
         if moved == cursor:
             return self.saved()
         self._put(moved)
@@ -152,6 +194,17 @@ class Cursors(ReaderRegistry[Cursor]):
             now_ms = self._now_ms()
             self._end([EndedCursor(one, end_offset, TOPIC_DELETED, now_ms) for one in removed])
             self._file.save()
+
+    def _note_expired(self, reader: Cursor) -> None:
+        self._end([EndedCursor(reader, None, EXPIRED, self._now_ms())])
+        logger.warning(
+            "cursor expired topic=%s cursor=%s offset=%d maker=%s: it was not moved for %d days",
+            reader.topic,
+            reader.name,
+            reader.offset,
+            reader.maker,
+            CONSUMER_CURSOR_MS // 86_400_000,
+        )
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
@@ -207,6 +260,8 @@ def _row_of(cursor: Cursor) -> dict[str, Any]:
         "created_ms": cursor.created_ms,
         "gaps": cursor.gaps,
         "lake": cursor.lake,
+        **({"maker": cursor.maker} if cursor.maker else {}),
+        **({"expires_ms": cursor.expires_ms} if cursor.is_limited else {}),
     }
 
 
@@ -216,6 +271,8 @@ def _cursor_of(row: Mapping[str, Any]) -> Cursor:
         row["cursor"],
         row["number"],
         row["offset"],
+        row.get("expires_ms", NEVER_MS),
+        row.get("maker", ""),
         topic=row["topic"],
         id_base=row["id_base"],
         created_ms=row["created_ms"],

@@ -1,13 +1,14 @@
 """Leases: readers that expire unless they are renewed.
 
     log/holds.json
-    {"version": 1, "holds": [{"name": "…", "topic": 7, "offset": 1200, "expires_ms": 1800000000000}, …]} LF
+    {"version": 1, "holds": [{"name": "…", "topic": 7, "offset": 1200, "expires_ms": 1800000000000,
+                              "maker": "token copier"}, …]} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
-A lease's name is unique in the log; `topic` is the topic's number, `expires_ms` Unix milliseconds. A lease ends with
-its topic. Leases are written nowhere else: when the file is damaged, they are lost. `reader_registry.py` says how the
-file is replaced. To change the format: raise `VERSION`, go on reading older versions, and add a file of the new one to
-the fixtures.
+A lease's name is unique in the log; `topic` is the topic's number, `expires_ms` Unix milliseconds. `maker` is left out
+where there is none; a version that does not know it drops it. A lease ends with its topic. Leases are written nowhere
+else: when the file is damaged, they are lost. `reader_registry.py` says how the file is replaced. To change the format:
+raise `VERSION`, go on reading older versions, and add a file of the new one to the fixtures.
 """
 
 import os
@@ -17,7 +18,7 @@ from dataclasses import replace
 from queue_engine.disk.background import Background
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files
-from queue_engine.readers.reader_registry import Reader, ReaderRegistry
+from queue_engine.readers.reader_registry import ANY_MAKER, Maker, Reader, ReaderRegistry
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import LeaseNotFoundError, LimitError
 from queue_engine.vocabulary.ticket import Ticket
@@ -26,6 +27,8 @@ LEASES_NAME = "holds.json"
 VERSION = 1
 LEASES_MAX = 10_000
 NAME_BYTES_MAX = 100
+# Of a token that may only consume: leases hold the log.
+CONSUMER_LEASES_MAX = 100
 
 
 class Leases(ReaderRegistry[Reader]):
@@ -43,7 +46,9 @@ class Leases(ReaderRegistry[Reader]):
             raise LeaseNotFoundError(f"lease {name} has expired, was released, never existed, or its topic is deleted")
         return lease
 
-    def take(self, name: str, topic_number: int, offset: int, ttl_ms: int) -> tuple[Reader, Ticket]:
+    def take(
+        self, name: str, topic_number: int, offset: int, ttl_ms: int, maker: Maker = ANY_MAKER
+    ) -> tuple[Reader, Ticket]:
         """Keep a topic's messages from `offset` on, or move or renew the lease of that name.
 
         The ticket is done when that is durable. Raises LimitError when there are too many, StorageError while the
@@ -53,9 +58,15 @@ class Leases(ReaderRegistry[Reader]):
         before = self._by_name.get(name)
         if before is None and len(self) >= LEASES_MAX:
             raise LimitError(f"lease {name} is not taken: {len(self)} exist, which is the most")
+        if before is None and maker.is_limited and (count := self.count_of(maker)) >= CONSUMER_LEASES_MAX:
+            raise LimitError(
+                f"lease {name} is not taken: {maker.name} has {count}, which is the most for a token that may only "
+                "consume"
+            )
         if before is not None and before.topic_number != topic_number:
             self._remove(before)
-        lease = Reader(name, topic_number, offset, self._expiry_clock_ms() + ttl_ms)
+        made_by = maker.name if before is None else before.maker
+        lease = Reader(name, topic_number, offset, self._expiry_clock_ms() + ttl_ms, made_by)
         self._put(lease)
         return lease, self._save_or(lambda: self._undo_put(before, lease))
 
@@ -110,6 +121,7 @@ def encode_leases(leases: Iterable[Reader]) -> bytes:
     """The file's content."""
     listed = [
         {"name": one.name, "topic": one.topic_number, "offset": one.offset, "expires_ms": one.expires_ms}
+        | ({"maker": one.maker} if one.maker else {})
         for one in leases
     ]
     return encode_line({"version": VERSION, "holds": listed})
@@ -120,4 +132,7 @@ def decode_leases(data: bytes, path: str = LEASES_NAME) -> list[Reader] | None:
     content = decode_versioned(data, path, VERSION)
     if content is None:
         return None
-    return [Reader(one["name"], one["topic"], one["offset"], one["expires_ms"]) for one in content["holds"]]
+    return [
+        Reader(one["name"], one["topic"], one["offset"], one["expires_ms"], one.get("maker", ""))
+        for one in content["holds"]
+    ]

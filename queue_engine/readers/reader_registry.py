@@ -19,7 +19,7 @@ from queue_engine.disk.background import Background
 from queue_engine.disk.files import Files, is_no_fault_of_disk
 from queue_engine.disk.replaced_file import Composed, ReplacedFile
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
-from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.errors import NotOwnReaderError, StorageError
 from queue_engine.vocabulary.ticket import Ticket
 
 FILE_BYTES_MAX = 1 << 28
@@ -33,12 +33,36 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The log keeps messages of topic `topic_number` from `offset` on until `expires_ms` (Unix)."""
+    """The log keeps messages of topic `topic_number` from `offset` on until `expires_ms` (Unix). maker: who made it, as
+    `Maker.name`."""
 
     name: str
     topic_number: int
     offset: int
     expires_ms: int = NEVER_MS
+    maker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Who makes, changes or ends a reader. name: "token NAME", a user of the console, or "" without a token.
+    is_limited: a token that may consume on the topic but not administer it: it changes and ends its own readers
+    alone, and has limited numbers of them."""
+
+    name: str = ""
+    is_limited: bool = False
+
+    def check_owns(self, reader: Reader, what: str) -> None:
+        """Raises NotOwnReaderError for a reader that another made. what: the reader's kind and name."""
+        if self.is_limited and reader.maker != self.name:
+            whose = f"was made by {reader.maker}" if reader.maker else "was not made with a token to consume"
+            raise NotOwnReaderError(
+                f"{what} {whose}, and {self.name} may only consume: that changes its own readers alone. Nothing was "
+                "changed. A token that may administer the topic can do this"
+            )
+
+
+ANY_MAKER = Maker()
 
 
 R = TypeVar("R", bound=Reader)
@@ -115,6 +139,10 @@ class ReaderRegistry(ABC, Generic[R]):
     def all(self) -> list[R]:
         return _all_of(self._current)
 
+    def count_of(self, maker: Maker) -> int:
+        """How many readers of this kind a maker has."""
+        return sum(reader.maker == maker.name for readers in self._current.values() for reader in readers.values())
+
     def of_topic(self, topic_number: int) -> list[R]:
         return list(self._current.get(topic_number, {}).values())
 
@@ -170,6 +198,7 @@ class ReaderRegistry(ABC, Generic[R]):
                     "reader expired name=%s number=%d offset=%d", reader.name, reader.topic_number, reader.offset
                 )
                 self._remove(reader)
+                self._note_expired(reader)
                 self._file.note_changed()
         # Readers that have expired by the file, too, need nothing. If the log kept their messages until the file is
         # replaced, a full disk would stay full.
@@ -177,6 +206,9 @@ class ReaderRegistry(ABC, Generic[R]):
             if reader.expires_ms <= now_ms:
                 _remove_from(self._on_disk, reader)
                 self._least.pop(reader.topic_number, None)
+
+    def _note_expired(self, reader: R) -> None:
+        """Called for each reader that expires."""
 
     def _put(self, reader: R) -> None:
         self._current.setdefault(reader.topic_number, {})[reader.name] = reader

@@ -103,6 +103,12 @@ class LeaseNotFoundError(RequestError):
     code = "LEASE_NOT_FOUND"
 
 
+class NotOwnReaderError(RequestError):
+    """A lease or cursor belongs to another maker, and the token may not administer; the text names both."""
+
+    code = "NOT_ALLOWED"
+
+
 class InvalidCursorError(RequestError):
     code = "INVALID_CURSOR"
 

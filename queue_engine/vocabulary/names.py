@@ -6,6 +6,8 @@ NAME_LENGTH_MAX = 64
 EPHEMERAL_SUFFIX = "#ephemeral"
 # The server writes its own stats here; clients can read it like a topic, and nothing else.
 SAMPLES_TOPIC = "_penstock.samples"
+# A topic of the log is archived while it has a pipeline cursor of this name.
+ARCHIVE_CURSOR = "archive"
 
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 

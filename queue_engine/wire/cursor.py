@@ -2,7 +2,8 @@
 
 CURSOR: {"cursor": "archive", "topic": "orders", "number": 7, "id_base": 912, "offset": 20, "end_offset": 45,
          "synced_offset": 40, "oldest_offset": 0, "depth": 25, "lag_bytes": 9000, "retention_bytes": 0,
-         "created_ms": 1800000000000, "is_warned": false, "gaps": [GAP, …], "lake": "0b7f…"}
+         "created_ms": 1800000000000, "is_warned": false, "gaps": [GAP, …], "lake": "0b7f…",
+         "maker": "token copier", "expires_ms": 1800600000000}
 GAP:    {"first_offset": 3, "next_offset": 9, "reason": "retention", "at_ms": 1800000000000}
 
 GET /cursor/list: {"cursors": [CURSOR, …], "ended": [cursors that were deleted, …], "server": "5f1c…"}
@@ -48,6 +49,8 @@ class CursorStats:
     is_warned: bool  # near that limit
     gaps: tuple[CursorGapStats, ...] = ()
     lake: str = ""  # the identity of the one lake that its reader writes to; "" for any
+    maker: str = ""  # "token NAME", or a user of the console; "" where no token was given
+    expires_ms: int = 0  # Unix: unless it is moved; 0 for never
 
     @property
     def gap_count(self) -> int:

@@ -43,12 +43,12 @@ from queue_engine.vocabulary.errors import (
     TopicMissingError,
     TopicReplacedError,
 )
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.topic_state import TopicState
 
 logger = logging.getLogger(__name__)
 
-CURSOR = "archive"
 JOB = "archive"
 # A step costs a second, however small it is. This many messages make that second little, and few enough are done again
 # after a kill.
@@ -249,7 +249,7 @@ class _Run:
         return [
             one
             for one in self._context.engine.cursor_list()
-            if one.cursor == CURSOR
+            if one.cursor == ARCHIVE_CURSOR
             and (self._topics is None or one.topic in self._topics)
             and (one.topic, one.number) not in self._failed
         ]
@@ -279,7 +279,7 @@ class _Run:
             raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was created again")
         if not cursor.lake:
             # Durable before the first commit: two lakes must not both begin.
-            self._context.engine.cursor_move(topic, CURSOR, number=number, offset=cursor.offset, lake=lake)
+            self._context.engine.cursor_move(topic, ARCHIVE_CURSOR, number=number, offset=cursor.offset, lake=lake)
         begin = max(at, cursor.offset, cursor.oldest_offset)
         if begin > at:
             logger.warning("archive gap topic=%s number=%d next_offset=%d", topic, number, begin)
@@ -419,7 +419,7 @@ class _Run:
         """Move the cursor to where the table ends. The messages before it are durable in the lake."""
         try:
             self._context.engine.cursor_move(
-                identity.topic, CURSOR, number=identity.number, offset=offset, lake=self._archives.identity
+                identity.topic, ARCHIVE_CURSOR, number=identity.number, offset=offset, lake=self._archives.identity
             )
         except PipelineError as exc:
             # The topic, the cursor or the engine is gone. The table is right; the next run moves the cursor from it.

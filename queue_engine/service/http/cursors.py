@@ -19,6 +19,7 @@ from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
 from queue_engine.readers.cursors import EndedCursor
+from queue_engine.readers.reader_registry import Maker
 from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.log_queries import QueryError, target_of, text_of, whole_number
 from queue_engine.service.http.query import Query
@@ -37,38 +38,38 @@ Details = dict[str, Any]
 Done = tuple[Response, Ticket, Outcome, Details]
 
 
-def create(engine: Engine, query: Query) -> Done:
-    """Create a cursor. This and the next three raise QueryError or PenstockError."""
+def create(engine: Engine, query: Query, maker: Maker) -> Done:
+    """Create a cursor. maker: whose request it is. This and the next three raise QueryError or PenstockError."""
     topic, cursor = names_of(query)
-    outcome, ticket = engine.cursors.create(topic, cursor=cursor, start=_start_of(query))
+    outcome, ticket = engine.cursors.create(topic, cursor=cursor, start=_start_of(query), maker=maker)
     shown = {**asdict(engine.cursors.one(topic, cursor)), "created": outcome.created}
     return _json(shown), ticket, outcome, {}
 
 
-def move(engine: Engine, query: Query) -> Done:
+def move(engine: Engine, query: Query, maker: Maker) -> Done:
     topic, cursor = names_of(query)
     number = whole_number(query, CURSOR_NUMBER)
     offset = whole_number(query, CURSOR_OFFSET)
     lake = text_of(query, CURSOR_LAKE)
-    stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset, lake=lake)
+    stats, ticket = engine.cursors.move(topic, cursor=cursor, number=number, offset=offset, lake=lake, maker=maker)
     return _json(stats), ticket, Outcome(depth=stats.depth), {"offset": stats.offset}
 
 
-def delete(engine: Engine, query: Query) -> Done:
+def delete(engine: Engine, query: Query, maker: Maker) -> Done:
     topic, cursor = names_of(query)
     before = engine.cursors.one(topic, cursor)
-    outcome, ticket = engine.cursors.delete(topic, cursor=cursor)
+    outcome, ticket = engine.cursors.delete(topic, cursor=cursor, maker=maker)
     shown = {"given_up": outcome.depth, "first_offset": before.offset, "next_offset": before.end_offset}
     return _json(shown), ticket, outcome, {}
 
 
-def list_all(engine: Engine, query: Query) -> Done:
+def list_all(engine: Engine, query: Query, maker: Maker) -> Done:
     found = engine.cursors.all(query.get("topic", ""))
     listed = encode_cursor_list(found.cursors, [_ended_json(one) for one in found.ended], found.server)
     return Response(200, listed, JSON), DONE, Outcome(), {}
 
 
-ACTS: dict[str, Callable[[Engine, Query], Done]] = {
+ACTS: dict[str, Callable[[Engine, Query, Maker], Done]] = {
     "/cursor/create": create,
     "/cursor/move": move,
     "/cursor/delete": delete,
@@ -115,6 +116,7 @@ def _ended_json(ended: EndedCursor) -> dict[str, Any]:
         "reason": ended.reason,
         "at_ms": ended.at_ms,
         "created_ms": cursor.created_ms,
+        "maker": cursor.maker,
         "gaps": [asdict(one) for one in cursor.gaps],
     }
 

@@ -30,7 +30,7 @@ from queue_engine.service.http.reference import parameters
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
-from queue_engine.service.http.token_check import NOT_ALLOWED
+from queue_engine.service.http.token_check import NOT_ALLOWED, maker_of
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
@@ -131,7 +131,9 @@ class ReadRoutes:
                 topic = publish_topic(query)
                 if offset is None:
                     raise log_queries.QueryError("offset is missing")
-                lease, ticket = self._engine.log.lease(topic, offset, ttl_ms=ttl_ms, segments_max=segments_max)
+                lease, ticket = self._engine.log.lease(
+                    topic, offset, ttl_ms=ttl_ms, segments_max=segments_max, maker=maker_of(head, topic)
+                )
             self._report_read(head, lease.topic, "", lease.message_count)
             return log_answers.lease_response(lease), ticket
 
@@ -181,14 +183,16 @@ class ReadRoutes:
         ticket.when_done(settled)
 
     def _require_lease(self, head: RequestHead, lease: str) -> None:
-        """Check that the request's token may read the lease's topic: /stats shows the names of leases to anybody.
+        """Check that the request's token may read the lease's topic, and has made the lease or may administer: /stats
+        shows the names of leases to anybody.
 
-        Raises Refusal, or PenstockError for an unknown lease."""
-        if head.may_read is None or head.may_read(""):
+        Raises Refusal, or PenstockError for an unknown lease or another's."""
+        if head.may_read is None:
             return
         topic = self._engine.log.topic_of_lease(lease)
         if not head.may_read(topic):
             raise Refusal(403, NOT_ALLOWED, f"the token {head.actor} does not allow to consume on topic {topic}")
+        self._engine.log.check_owns_lease(lease, maker_of(head, topic))
 
     def _answer_read(self, head: RequestHead, answer: Answer, read: Callable[[Query], _Read]) -> None:
         """Call `read`, and answer when its ticket is done."""
@@ -222,7 +226,7 @@ class ReadRoutes:
 
         def begun(act_id: str) -> None:
             try:
-                response, ticket, outcome, details = act(self._engine, query)
+                response, ticket, outcome, details = act(self._engine, query, maker_of(head, names[0]))
             except Refusal as refusal:
                 refuse(refusal, act_id)
                 return

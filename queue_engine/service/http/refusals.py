@@ -15,6 +15,7 @@ from queue_engine.vocabulary.errors import (
     LakeChangedError,
     LeaseNotFoundError,
     LimitError,
+    NotOwnReaderError,
     OutcomeUnknownError,
     PauseError,
     QuarantineError,
@@ -87,6 +88,8 @@ def act_refusal(error: Exception) -> Refusal:
         return Refusal(503, "EXITING")
     if isinstance(error, LimitError):
         return Refusal(403, error.code, str(error), error.finer_code)
+    if isinstance(error, NotOwnReaderError):
+        return Refusal(403, error.code, str(error))
     if isinstance(error, TopicChangedError | LakeChangedError | FencedError | CountsChangedError | TrashConflictError):
         return Refusal(409, error.code, str(error))
     if isinstance(error, RequestError):

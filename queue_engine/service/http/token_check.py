@@ -12,6 +12,7 @@ from queue_engine.delivery.stats import ActRecord
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Gate
 from queue_engine.identity.permission import Permission
+from queue_engine.readers.reader_registry import ANY_MAKER, Maker
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Response
@@ -57,6 +58,7 @@ class TokenCheck:
             head.actor = authorization.identity
             head.is_own = self._gate.is_own(secret)
             head.may_read = partial(authorization.may, Permission.CONSUME)
+            head.may_administer = partial(authorization.may, Permission.ADMINISTER)
             if complaint := _complaint_about_rights(head, authorization):
                 return RefusedRequest(self._refuse(head, NOT_ALLOWED, complaint))
             return None
@@ -110,6 +112,13 @@ def _complaint_about_rights(head: RequestHead, authorization: Authorization) -> 
             where = f"on topic {topic[:64]}" if topic else "on all topics, which this needs"
             return f"the token {authorization.identity} does not allow to {permission} {where}"
     return ""
+
+
+def maker_of(head: RequestHead, topic: str) -> Maker:
+    """Who makes or changes a lease or cursor of the topic by this request, whose token is checked."""
+    if head.may_administer is None:
+        return ANY_MAKER
+    return Maker(head.author, is_limited=not head.may_administer(topic))
 
 
 def _read_query(route: str, head: RequestHead) -> Query:

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from queue_engine import cursor_acts
 from queue_engine.disk.background import Background
+from queue_engine.identity.permission import Permission
 from queue_engine.log_acts import log_store_of
+from queue_engine.readers import leases
+from queue_engine.readers.cursors import CONSUMER_CURSOR_BYTES, CONSUMER_CURSOR_MS, CONSUMER_CURSORS_MAX
 from tests.service.http.server import Server, http_server
 from tests.support.engine import settle
 
@@ -47,6 +51,8 @@ async def test_a_cursor_is_created_moved_listed_and_deleted(server: Server) -> N
         "is_warned": False,
         "gaps": [],
         "lake": "",
+        "maker": "",
+        "expires_ms": 0,
         "created": True,
     }
     again = (await server.request("POST", "/cursor/create?topic=orders&cursor=archive&start=end")).json
@@ -74,6 +80,7 @@ async def test_a_cursor_is_created_moved_listed_and_deleted(server: Server) -> N
             "reason": "deleted",
             "at_ms": server.clock.time_ns() // 1_000_000,
             "created_ms": created["created_ms"],
+            "maker": "",
             "gaps": [],
         }
     ]
@@ -242,3 +249,104 @@ async def test_figures_tell_of_cursors_and_leave_the_topics_own_as_they_are(serv
     assert f"penstock_cursor_lag_bytes{labels} {listed[0]['lag_bytes']}\n" in metrics
     assert f"penstock_cursor_warned{labels} 0\n" in metrics
     assert f"penstock_cursor_gaps{labels} 0\n" in metrics
+
+
+async def test_a_token_to_consume_ends_no_archive_and_no_cursor_of_another(server: Server) -> None:
+    reader, other = server.new_token(Permission.CONSUME), server.new_token(Permission.CONSUME)
+    admin = server.new_token(Permission.CONSUME, Permission.ADMINISTER)
+    made = {"archive": admin, "theirs": other, "boss": admin}
+    for cursor, token in made.items():
+        answer = await server.request("POST", f"/cursor/create?topic=orders&cursor={cursor}", headers=token)
+        assert answer.status == 200
+    before = server.engine.cursors.all()
+    assert {one.cursor: one.maker for one in before.cursors} == {
+        "archive": "token token-2",
+        "boss": "token token-2",
+        "theirs": "token token-1",
+    }
+    for cursor in made:
+        for act in ("move?number=1&offset=3&", "delete?"):
+            answer = await server.request("POST", f"/cursor/{act}topic=orders&cursor={cursor}", headers=reader)
+            assert (answer.status, answer.message) == (403, "NOT_ALLOWED")
+            assert answer.detail.startswith(f"cursor orders/{cursor} ")
+            assert server.acts[-1].error == f"NOT_ALLOWED: {answer.detail}"
+    assert server.engine.cursors.all() == before
+    for cursor in made:
+        answer = await server.request("POST", f"/cursor/delete?topic=orders&cursor={cursor}", headers=admin)
+        assert answer.status == 200
+    answer = await server.request("POST", "/cursor/create?topic=orders&cursor=archive", headers=reader)
+    assert (answer.status, answer.message) == (403, "NOT_ALLOWED")
+    assert "is the topic's archive, and token token-0 may not administer orders" in answer.detail
+    assert not server.engine.cursors.all().cursors
+
+
+async def test_a_token_to_consume_has_few_cursors_and_moves_and_deletes_its_own(server: Server) -> None:
+    token = server.new_token(Permission.CONSUME)
+    for number in range(CONSUMER_CURSORS_MAX):
+        answer = await server.request("POST", f"/cursor/create?topic=orders&cursor=c{number}", headers=token)
+        assert (answer.status, answer.json["maker"]) == (200, "token token-0")
+        assert answer.json["retention_bytes"] == CONSUMER_CURSOR_BYTES
+    refused = await server.request("POST", "/cursor/create?topic=orders&cursor=more", headers=token)
+    assert (refused.status, refused.message) == (403, "LIMIT_REACHED")
+    assert f"token token-0 has {CONSUMER_CURSORS_MAX}, which is the most" in refused.detail
+    move = "/cursor/move?topic=orders&cursor=c0&number=1&offset=2"
+    assert (await server.request("POST", move, headers=token)).json["offset"] == 2
+    assert (await server.request("POST", "/cursor/delete?topic=orders&cursor=c0", headers=token)).status == 200
+    assert (await server.request("POST", "/cursor/create?topic=orders&cursor=more", headers=token)).status == 200
+    admin = server.new_token(Permission.CONSUME, Permission.ADMINISTER)
+    for number in range(CONSUMER_CURSORS_MAX + 1):
+        answer = await server.request("POST", f"/cursor/create?topic=orders&cursor=a{number}", headers=admin)
+        assert (answer.status, answer.json["expires_ms"]) == (200, 0)
+
+
+async def test_a_cursor_of_a_token_to_consume_holds_little_of_the_log(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursor_acts, "CONSUMER_CURSOR_BYTES", 10)
+    token = server.new_token(Permission.CONSUME)
+    refused = await server.request("POST", "/cursor/create?topic=orders&cursor=c", headers=token)
+    assert (refused.status, refused.message) == (403, "LIMIT_REACHED")
+    assert "at offset 0 it would keep " in refused.detail
+    assert "is 10. Start further on" in refused.detail
+    assert (await server.request("POST", "/cursor/create?topic=orders&cursor=c&start=end", headers=token)).status == 200
+
+
+async def test_a_cursor_of_a_token_to_consume_ends_unless_it_is_moved(server: Server) -> None:
+    token = server.new_token(Permission.CONSUME)
+    for cursor in ("read", "left"):
+        await server.request("POST", f"/cursor/create?topic=orders&cursor={cursor}", headers=token)
+    server.clock.advance(ms=CONSUMER_CURSOR_MS - 1)
+    move = "/cursor/move?topic=orders&cursor=read&number=1&offset=0"
+    assert (await server.request("POST", move, headers=token)).status == 200
+    server.clock.advance(ms=2_000)
+    server.engine.tick()
+    settle(server.engine)
+    listed = (await server.request("GET", "/cursor/list", headers=token)).json
+    assert [one["cursor"] for one in listed["cursors"]] == ["read"]
+    assert [(one["cursor"], one["reason"], one["maker"]) for one in listed["ended"]] == [
+        ("left", "expired", "token token-0")
+    ]
+
+
+async def test_a_token_to_consume_renews_and_releases_its_own_leases_alone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, other = server.new_token(Permission.CONSUME), server.new_token(Permission.CONSUME)
+    admin = server.new_token(Permission.CONSUME, Permission.ADMINISTER)
+    lease = (await server.request("POST", "/log/lease?topic=orders&offset=0", headers=reader)).json["lease"]
+    for target, body in (
+        (f"/log/lease?lease={lease}&offset=3", b""),
+        ("/log/renew?ttl_ms=1000", lease.encode()),
+        (f"/log/release?lease={lease}", b""),
+    ):
+        answer = await server.request("POST", target, body, other)
+        assert (answer.status, answer.message) == (403, "NOT_ALLOWED")
+        assert answer.detail.startswith(f"lease {lease} was made by token token-0, and token token-1 may only consume")
+    assert (await server.request("POST", f"/log/lease?lease={lease}", headers=reader)).json["lease"] == lease
+    assert (await server.request("POST", "/log/renew?ttl_ms=1000", lease.encode(), admin)).status == 200
+    monkeypatch.setattr(leases, "CONSUMER_LEASES_MAX", 1)
+    refused = await server.request("POST", "/log/lease?topic=orders&offset=0", headers=reader)
+    assert (refused.status, refused.message) == (403, "LIMIT_REACHED")
+    assert "token token-0 has 1, which is the most" in refused.detail
+    assert (await server.request("POST", f"/log/release?lease={lease}", headers=reader)).status == 200
+    assert (await server.request("POST", "/log/lease?topic=orders&offset=0", headers=reader)).status == 200

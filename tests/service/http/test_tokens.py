@@ -10,7 +10,7 @@ from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.http.rules import PATHS, Rule
 from tests.service.http.server import http_server
 
-QUERY = "?topic=orders&channel=billing&cursor=archive&offset=0&number=1&to=start"
+QUERY = "?topic=orders&channel=billing&cursor=copy&offset=0&number=1&to=start"
 
 
 @pytest.mark.parametrize("permission", list(Permission))

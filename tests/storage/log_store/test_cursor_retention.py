@@ -13,7 +13,9 @@ from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_store.cursor_retention import POSTPONED_TICKS
 from queue_engine.log_store.log_store import LogOpening
 from queue_engine.log_store.log_topic import TopicOpening
+from queue_engine.readers import cursors
 from queue_engine.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
+from queue_engine.readers.reader_registry import Maker
 from tests.storage.log_store.test_hole_punching import SEGMENT_BYTES as PUNCHED_SEGMENT_BYTES
 from tests.storage.log_store.test_hole_punching import SlowBeside
 from tests.support.stores.log_store import Bench, everything, forget_batches
@@ -268,8 +270,8 @@ def test_it_is_warned_of_once_before(limited: CursorBench, caplog: pytest.LogCap
     limited.fill(15)
     lag_bytes = limited.topic.cursor_lag_bytes(limited.cursor)
     assert LIMIT_BYTES * 0.8 < lag_bytes < LIMIT_BYTES
-    assert limited.log.cursors.is_warned(lag_bytes)
-    assert not limited.log.cursors.is_warned(LIMIT_BYTES * 8 // 10)
+    assert limited.log.cursors.is_warned(limited.cursor, lag_bytes)
+    assert not limited.log.cursors.is_warned(limited.cursor, LIMIT_BYTES * 8 // 10)
     for _ in range(3):
         limited.tick()
     assert warnings() == 1
@@ -287,7 +289,7 @@ def test_without_a_limit_nothing_is_given_up_and_nothing_said(
     bench.fill(400)
     bench.tick()
     assert bench.gaps() == []
-    assert not bench.log.cursors.is_warned(1 << 60)
+    assert not bench.log.cursors.is_warned(bench.cursor, 1 << 60)
     assert caplog.records == []
 
 
@@ -358,3 +360,17 @@ def test_a_cursor_of_everything_keeps_segments_whole(tmp_path: Path) -> None:
     assert beside.log.cursors.ended[0].reason == DELETED
     beside.look()
     assert beside.log.stats().hole_bytes > 0
+
+
+def test_a_cursor_of_a_token_to_consume_is_moved_on_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursors, "CONSUMER_CURSOR_BYTES", LIMIT_BYTES)
+    bench = CursorBench(tmp_path, limit_bytes=0)
+    maker, topic = Maker("token copier", is_limited=True), bench.topic
+    assert bench.log.cursors.create(topic.name, topic.number, topic.id_base, "copy", 0, maker).done
+    bench.fill(300)
+    bench.tick()
+    assert bench.cursor.offset == 0, "without --pipeline-retention-bytes the archive has no limit"
+    copy = bench.log.cursors.get(1, "copy")
+    assert copy is not None
+    assert [gap.reason for gap in copy.gaps] == [RETENTION]
+    assert topic.cursor_lag_bytes(copy) <= LIMIT_BYTES

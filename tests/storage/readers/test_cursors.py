@@ -17,7 +17,9 @@ from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers import cursors as cursors_module
 from queue_engine.readers.cursors import (
+    CONSUMER_CURSOR_MS,
     DELETED,
+    EXPIRED,
     RETENTION,
     TOPIC_DELETED,
     Cursor,
@@ -27,6 +29,7 @@ from queue_engine.readers.cursors import (
     decode_cursors,
     encode_cursors,
 )
+from queue_engine.readers.reader_registry import Maker
 from queue_engine.vocabulary.errors import OutcomeUnknownError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
@@ -211,6 +214,27 @@ def test_files_of_version_2_are_read_for_ever_and_say_whose_lake_it_is() -> None
     cursors = [replace(archive, lake="0b7f6f2c5c1e4d0c8a64f4cb1b1f3c11"), copy]
     assert decode_cursors(data) == (cursors, FIXED_ENDED)
     assert encode_cursors(cursors, FIXED_ENDED) == data
+
+
+def test_the_maker_of_a_cursor_and_its_end_are_in_the_file(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    maker = Maker("token copier", is_limited=True)
+    bench.cursors.create("t1", 1, 1 << 40, "copy", 7, maker)
+    bench.cursors.create("t1", 1, 1 << 40, "archive", 7, Maker("anna"))
+    bench.clock.advance(ms=CONSUMER_CURSOR_MS - 10_000)
+    bench.start(1)
+    copy, archive = bench.get(1, "copy"), bench.get(1, "archive")
+    assert (copy.maker, copy.is_limited, archive.maker, archive.is_limited) == ("token copier", True, "anna", False)
+    assert bench.cursors.least_offset(1) == 7
+    bench.cursors.move(archive, 9)
+    bench.clock.advance(ms=10_000)
+    bench.cursors.tick()
+    assert bench.cursors.get(1, "copy") is None
+    assert bench.cursors.least_offset(1) == 9
+    assert [(one.cursor.name, one.reason) for one in bench.cursors.ended] == [("copy", EXPIRED)]
+    bench.start(1)
+    assert [one.name for one in bench.cursors.all()] == ["archive"]
+    assert [(one.cursor.maker, one.next_offset) for one in bench.cursors.ended] == [("token copier", None)]
 
 
 # In every state that the end of the process or of the power can leave.

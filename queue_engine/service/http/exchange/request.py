@@ -17,9 +17,9 @@ UNIX = "unix"
 class RequestHead:
     """A request's first part, before any of its body was read.
 
-    actor: the name of its token, once that is checked; "" for none. may_read: whether that token may read a topic, ""
-    for all of them; None without a token. is_own: whether a process of this server sends it. refused: answers a request
-    that may not pass, after its body was dropped; None for the others.
+    actor: the name of its token, once that is checked; "" for none. may_read, may_administer: whether that token may
+    read or administer a topic, "" for all of them; None without a token. is_own: whether a process of this server sends
+    it. refused: answers a request that may not pass, after its body was dropped; None for the others.
     """
 
     method: str
@@ -34,6 +34,7 @@ class RequestHead:
     actor: str = ""
     is_own: bool = False
     may_read: Callable[[str], bool] | None = None
+    may_administer: Callable[[str], bool] | None = None
     refused: Callable[[Answer], object] | None = None
 
     @property

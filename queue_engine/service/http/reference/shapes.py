@@ -96,8 +96,8 @@ CURSOR = record_of(
     CursorStats,
     text=(
         "A pipeline cursor. offset: everything before it is passed. depth: messages that are not passed. lag_bytes: of "
-        "the log that are kept for it. lake: the identity of the lake that its reader writes to. Times are Unix "
-        "milliseconds."
+        "the log that are kept for it. lake: the identity of the lake that its reader writes to. maker: who "
+        "created it. expires_ms: when it ends unless it is moved, 0 for never. Times are Unix milliseconds."
     ),
 )
 _CURSOR_PROPERTIES: Mapping[str, Schema] = CURSOR["properties"]
@@ -117,6 +117,7 @@ ENDED_CURSOR = record(
         "reason": TEXT,
         "at_ms": COUNT,
         "created_ms": COUNT,
+        "maker": TEXT,
         "gaps": _CURSOR_PROPERTIES["gaps"],
     },
     text="A cursor that was deleted, and the range of the offsets that it had not passed (null: its end is unknown).",
