@@ -63,8 +63,8 @@ class EngineStats:
     """Makes snapshots of one engine.
 
     clients: those that are connected, by key; the engine adds and removes them. refused_connections,
-    refused_publishes: the listeners count into them, by their names and the reason, and by the reason. refused_secrets:
-    wrong secrets by listener; the gate counts them.
+    refused_publishes, refused_requests: the listeners count into them, the first by listener and reason, the others by
+    reason. refused_secrets: wrong secrets by listener; the gate counts them.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class EngineStats:
         self._kept_topics = KeptTopics()
         self.refused_connections: Counter[tuple[str, str]] = Counter()
         self.refused_publishes: Counter[str] = Counter()
+        self.refused_requests: Counter[str] = Counter()
         self.refused_secrets: Mapping[str, int] = {}
 
     def note_aside(self, found: AsideStats) -> None:
@@ -180,6 +181,7 @@ class EngineStats:
             gone=self._catalog.gone.copy(),
             refused_connections=dict(self.refused_connections),
             refused_publishes=dict(self.refused_publishes),
+            refused_requests=dict(self.refused_requests),
             refused_secrets=dict(self.refused_secrets),
             trash=self._catalog.trash.totals(),
             aside=self._aside,

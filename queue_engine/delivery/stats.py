@@ -250,6 +250,7 @@ class EngineSnapshot:
     refused_connections: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Connections refused since the start: by listener ("tcp", "http") and reason ("too_many")."""
     refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
+    refused_requests: Mapping[str, int] = field(default_factory=dict)  # for their Host or Origin; as above
     refused_secrets: Mapping[str, int] = field(default_factory=dict)  # since the start, by listener
     gone: Totals = field(default_factory=Totals)  # of topics and channels deleted since the start
     trash: TrashTotals = TrashTotals()

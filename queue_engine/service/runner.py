@@ -67,8 +67,10 @@ class EngineRunner:
     """Runs one engine. `start` and `stop` block; everything else may be called from any thread."""
 
     def __init__(self, options: Options, *, has_console: bool = True) -> None:
-        """has_console: whether connections are left for one."""
+        """has_console: whether connections are left for one; without one the HTTP API takes any Host as nsqd does
+        (`http/access.py`)."""
         self.options = options
+        self._has_console = has_console
         self.own_token = secrets.token_hex(32)  # of the server's own processes; lets do everything, in this run
         self.descriptors = DescriptorShares.of(current_limit(), options.max_connections, has_console=has_console)
         self.listeners = Listeners()
@@ -302,6 +304,7 @@ class EngineRunner:
             creations=turns.pubs.creations,
             quotas=turns.pubs.quotas,
             gate=gate_upkeep.gate,
+            takes_any_host=not self._has_console,
         )
         turns.pubs.creations.on_act = self._tell_act
         lookups = LookupClient(engine, clock, lambda: (self.listeners.tcp[1], self.listeners.http[1]))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -70,6 +70,19 @@ def test_it_serves_clients_and_the_http_api(daemon: DaemonProcess) -> None:
         client.subscribe("t", "c", rdy=2)
         assert sorted(client.read_message().body for _ in range(2)) == [b"over http", b"over tcp"]
     assert daemon.topic_stats("t")["storage"] == "diskqueue"
+
+
+def test_a_publisher_by_another_name_is_served_as_by_nsqd(daemon: DaemonProcess) -> None:
+    with closing(HTTPConnection("127.0.0.1", daemon.http_port, timeout=60)) as connection:
+        for method, target, body, status in (
+            ("POST", "/pub?topic=alias", b"m", 200),
+            ("GET", "/stats?topic=alias", None, 200),
+            ("GET", "/metrics", None, 403),
+        ):
+            connection.request(method, target, body, {"Host": "queue.vip.example"})
+            answer = connection.getresponse()
+            assert (answer.status, bool(answer.read())) == (status, True)
+    wait_for("the line about the refused one", lambda: "--allowed-host" in daemon.log)
 
 
 def test_it_serves_the_http_api_inside_tls(daemon: DaemonProcess, certificates: Certificates) -> None:

@@ -20,7 +20,9 @@ class Reason(StrEnum):
     """Why a publish is refused."""
 
     INVALID = "invalid"  # a name, a size or a count is wrong, or a body is too large
-    FORBIDDEN = "forbidden"  # no token, or a web page of another origin
+    FORBIDDEN = "forbidden"  # no token, or one that does not allow it
+    HOST = "host"  # the Host header is no name of this server: --allowed-host
+    ORIGIN = "origin"  # a web page of another origin
     BUSY = "busy"  # unfinished bodies leave no room: --max-pending-body-bytes
     QUOTA = "quota"  # the client publishes faster than --publish-quota lets it
     LIMIT = "limit"  # too many topics, or too much deferred

@@ -23,7 +23,8 @@ from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.publish_quotas import PublishQuotas
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.admission.refused_publishes import Reason
-from queue_engine.service.http.access import HostCheck
+from queue_engine.service.admission.refused_requests import RefusedRequests
+from queue_engine.service.http.access import FORBIDDEN_HOST, HostCheck
 from queue_engine.service.http.acts import ActRoutes
 from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
@@ -95,9 +96,10 @@ class HttpApi:
         creations: Creations | None = None,
         quotas: PublishQuotas | None = None,
         gate: Gate | None = None,
+        takes_any_host: bool = False,
     ) -> None:
         """ports: the real ones. audit: gets every act, failures included. console: the one beside the
-        engine, for /readyz and /metrics; None for none.
+        engine, for /readyz and /metrics; None for none. takes_any_host: as of `HostCheck`.
 
         Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
         bodies: the budget for unfinished bodies, shared with the TCP side. creations: reports topics that publishing
@@ -114,7 +116,6 @@ class HttpApi:
         self._stats_count = 0  # requests for /stats that are being answered
         self.scrape_count = 0  # requests for /metrics that are being answered
         self._surroundings = SurroundingsReader(options.data_path)
-        self._host_check = HostCheck(options.effective_broadcast_address, options.allowed_host)
         self._connections: set[HttpConnection] = set()
         self._refused = refused or RefusedConnections("http", options.max_connections, SystemClock())
         self._bodies = bodies or PendingBodies(options.max_pending_body_bytes, options.command_timeout_ms)
@@ -126,6 +127,13 @@ class HttpApi:
         self._audit = audit
         self._gate = gate or Gate(http_token=options.http_token)
         self._token_check = TokenCheck(_listening(options), self._gate, audit)
+        self._host_check = HostCheck(
+            options.effective_broadcast_address,
+            options.allowed_host,
+            has_token=self._token_check.has_token,
+            takes_any_host=takes_any_host,
+        )
+        self._refused_requests = RefusedRequests(engine.clock, engine.stats.refused_requests)
         self._publishing = PublishRoutes(
             engine,
             creations or Creations(engine, audit.tell),
@@ -177,11 +185,7 @@ class HttpApi:
         # No browser reaches a socket in the file system, so its clients may name any Host.
         foreign = self._host_check.refusal(head) if head.remote_address != UNIX else None
         if foreign is not None:
-            topic, channel = names_of(head)
-            error = f"{head.method} {head.path[:PATH_SHOWN_MAX]} was refused: {foreign.detail}."
-            self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, error, None))
-            self._count_refused(head, Reason.FORBIDDEN)
-            return foreign.response()
+            return self._refuse_foreign(head, foreign)
         elsewhere = misrouted(head)
         if elsewhere is not None:
             return elsewhere
@@ -198,6 +202,18 @@ class HttpApi:
             return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
         return BodyLimit(limit, partial(_too_big, "BODY_TOO_BIG", "body", head, limit))
+
+    def _refuse_foreign(self, head: RequestHead, foreign: Refusal) -> BodyLimit | Response:
+        topic, channel = names_of(head)
+        sentence = f"{head.method} {head.path[:PATH_SHOWN_MAX]} was refused: {foreign.detail}."
+        self._audit.tell(ActRecord("foreign_request", topic, channel, head.remote_address, sentence, None))
+        is_host = foreign.word == FORBIDDEN_HOST
+        reason = Reason.HOST if is_host else Reason.ORIGIN
+        self._refused_requests.note(reason, head.remote_address, sentence)
+        self._count_refused(head, reason)
+        # A token that counts lets any Host pass: so a wrong one is a guess.
+        delay_s = self._token_check.guess_delay_s(head) if is_host else 0.0
+        return self._refuse_later(head, RefusedRequest(foreign.response(), delay_s)) if delay_s else foreign.response()
 
     def _refuse_later(self, head: RequestHead, refusal: RefusedRequest) -> BodyLimit:
         head.refused = lambda answer: asyncio.get_running_loop().call_later(refusal.delay_s, answer, refusal.response)

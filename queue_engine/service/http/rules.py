@@ -50,13 +50,15 @@ class Path:
     """method: GET or POST. rule: what a request must have. action: its name in the audit list; "" for requests
     without a row there: publishing is no act, and would flood the list. changed_by: a second method, which changes what
     the first one reads, and which alone has rows in the audit list; "" for none. publishes: a token must allow to
-    publish, and no more. harm: what its holder can destroy, or keep others from."""
+    publish, and no more. any_host: the daemon answers whatever Host the request names (`access.py`). harm: what its
+    holder can destroy, or keep others from."""
 
     method: str
     rule: Rule
     action: str = ""
     changed_by: str = ""
     publishes: bool = False
+    any_host: bool = False
     harm: str = field(kw_only=True)
 
     @property
@@ -74,11 +76,16 @@ class Path:
 
 
 PATHS: Mapping[str, Path] = {
-    "/ping": Path("GET", Rule.OPEN, harm=_NONE),
-    "/livez": Path("GET", Rule.OPEN, harm=_NONE),
-    "/readyz": Path("GET", Rule.OPEN, harm=_NONE),
-    "/info": Path("GET", Rule.OPEN, harm=_NONE),
-    "/stats": Path("GET", Rule.OPEN, harm="nothing; shows names of topics and addresses of clients; its work is paced"),
+    "/ping": Path("GET", Rule.OPEN, any_host=True, harm=_NONE),
+    "/livez": Path("GET", Rule.OPEN, any_host=True, harm=_NONE),
+    "/readyz": Path("GET", Rule.OPEN, any_host=True, harm=_NONE),
+    "/info": Path("GET", Rule.OPEN, any_host=True, harm=_NONE),
+    "/stats": Path(
+        "GET",
+        Rule.OPEN,
+        any_host=True,
+        harm="nothing; shows names of topics and addresses of clients; its work is paced",
+    ),
     "/metrics": Path("GET", Rule.OPEN, harm="nothing; shows names of topics; its work is paced"),
     "/openapi.json": Path("GET", Rule.OPEN, harm=_NONE),
     CONFIG: Path(

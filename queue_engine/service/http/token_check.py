@@ -72,6 +72,15 @@ class TokenCheck:
             return RefusedRequest(self._refuse(head, MISSING, complaint))
         return None
 
+    def has_token(self, head: RequestHead) -> bool:
+        """Whether the request has a token that counts, whatever it allows."""
+        secret = _secret_of(head)
+        return bool(secret) and self._gate.known(secret) is not None
+
+    def guess_delay_s(self, head: RequestHead) -> float:
+        """How long the answer to a request waits that is refused without a token that counts: 0 where it has none."""
+        return self._gate.wrong(head.remote_ip, "http") if _secret_of(head) else 0.0
+
     def is_own(self, head: RequestHead) -> bool:
         """Whether a process of this server sends it, on this machine."""
         secret = _secret_of(head)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.service.admission.refused_publishes import Reason
+from queue_engine.service.admission.refused_requests import REASONS
 from queue_engine.service.monitoring.exposition import Exposition, Sample, labels
 from queue_engine.service.monitoring.selection import Selection, SeriesCosts
 from queue_engine.storage.log_stats import LogStats
@@ -81,6 +82,10 @@ def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
     to.add(
         "penstock_publishes_refused_total",
         [(labels(reason=reason), snapshot.refused_publishes.get(reason, 0)) for reason in Reason],
+    )
+    to.add(
+        "penstock_requests_refused_total",
+        [(labels(reason=reason), snapshot.refused_requests.get(reason, 0)) for reason in REASONS],
     )
     to.add(
         "penstock_secrets_refused_total",

@@ -82,6 +82,13 @@ _TABLE = (
         ("reason",),
     ),
     Family(
+        "penstock_requests_refused_total",
+        COUNTER,
+        "Requests to the HTTP API that were refused for their Host or Origin, by reason (host, origin)",
+        "requests",
+        ("reason",),
+    ),
+    Family(
         "penstock_secrets_refused_total",
         COUNTER,
         "Wrong, revoked and expired tokens and secrets, by listener (tcp, http)",

@@ -74,7 +74,9 @@ async def test_http_requests_without_the_token_count_as_forbidden(tmp_path: Path
         assert (await server.request("POST", "/topic/create?topic=t")).status == 403
         headers = {**server.token_header, "Origin": "https://evil.example"}
         assert (await server.request("POST", "/pub?topic=t", b"x", headers)).status == 403
-        assert refused(server) == {"forbidden": 2}
+        assert refused(server) == {"forbidden": 1, "origin": 1}
+        assert (await server.request("POST", "/mpub?topic=t", b"x", {"Host": "evil.example"})).status == 403
+        assert refused(server) == {"forbidden": 1, "origin": 1, "host": 1}
 
 
 async def test_http_and_tcp_count_what_the_engine_refuses(tmp_path: Path) -> None:

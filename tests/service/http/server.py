@@ -172,9 +172,10 @@ async def http_server(
     open_store: Any = None,
     gate: ActGate | None = None,
     own_token: str = "",
+    takes_any_host: bool = False,
     **options: Any,
 ) -> AsyncIterator[Server]:
-    """A server that ends with the block."""
+    """A server that ends with the block. takes_any_host: as the daemon does."""
     clock = ManualClock()
     turns = EngineTurns()
     engine = make_engine(
@@ -196,7 +197,12 @@ async def http_server(
         own_token=own_token,
     )
     api = HttpApi(
-        engine, ports=lambda: Ports(*ports), audit=HttpAudit(acts.append, on_loop), limits=limits, gate=own_gate
+        engine,
+        ports=lambda: Ports(*ports),
+        audit=HttpAudit(acts.append, on_loop),
+        limits=limits,
+        gate=own_gate,
+        takes_any_host=takes_any_host,
     )
     listener = await asyncio.get_running_loop().create_server(api.protocol_factory, "127.0.0.1", 0)
     ports[1] = listener.sockets[0].getsockname()[1]

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.identity.permission import Permission
+from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.options import Options
-from tests.service.http.server import http_server
+from tests.service.http.server import http_server, request_bytes
 
 
 @pytest.mark.parametrize(
@@ -173,3 +175,67 @@ async def test_no_answer_invites_another_site_to_read_it(tmp_path: Path) -> None
         answer = await server.request("GET", "/stats")
         assert not [name for name in answer.headers if name.startswith(b"access-control")]
         assert answer.headers[b"x-content-type-options"] == b"nosniff"
+
+
+ELSEWHERE = {"Host": "queue.vip.example:4151"}
+# What nsqd's own clients use by any name, and what keeps no page away that has its own name resolve to the server.
+READ_BY_ANY_HOST = {"/ping", "/livez", "/readyz", "/info", "/stats"}
+
+
+async def test_the_daemon_takes_what_is_no_get_by_any_host_and_of_gets_those_that_nsqd_has(tmp_path: Path) -> None:
+    async with http_server(tmp_path, takes_any_host=True) as server:
+        for path, rule in PATHS.items():
+            for method in rule.methods:
+                answer = await server.request(method, path.replace("{option}", "log_level"), headers=ELSEWHERE)
+                is_let_in = method != "GET" or path in READ_BY_ANY_HOST
+                assert (b"FORBIDDEN" not in answer.body) == is_let_in, (method, path)
+        assert (await server.request("POST", "/pub?topic=t", b"x", ELSEWHERE)).body == b"OK"
+        socket = await server.connect()
+        await socket.send(request_bytes("HEAD", "/metrics", headers=ELSEWHERE))
+        assert (await socket.reader.readline()).startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [{"Origin": "http://queue.vip.example:4151"}, {"Origin": "null"}, {"Sec-Fetch-Site": "same-origin"}],
+)
+async def test_the_daemon_refuses_browsers_by_another_name(tmp_path: Path, mark: dict[str, str]) -> None:
+    async with http_server(tmp_path, takes_any_host=True) as server:
+        for method, target in (("POST", "/pub?topic=t"), ("PUT", "/config/log_level"), ("GET", "/stats")):
+            answer = await server.request(method, target, b"x" * (method != "GET"), {**ELSEWHERE, **mark})
+            assert (answer.status, answer.message) == (403, "FORBIDDEN_HOST"), (method, target)
+        assert server.engine.topics == {}
+
+
+@pytest.mark.parametrize("takes_any_host", [True, False])
+async def test_a_token_lets_any_host_pass_and_no_foreign_page(tmp_path: Path, takes_any_host: bool) -> None:
+    async with http_server(tmp_path, takes_any_host=takes_any_host) as server:
+        token = server.new_token(Permission.PUBLISH)
+        own_page = {"Origin": f"http://{ELSEWHERE['Host']}"}
+        assert (await server.request("GET", "/metrics", headers={**ELSEWHERE, **token})).status == 200
+        assert (await server.request("POST", "/pub?topic=t", b"x", {**ELSEWHERE, **token, **own_page})).body == b"OK"
+        foreign_page = {"Origin": "http://evil.example"}
+        answer = await server.request("POST", "/pub?topic=t", b"x", {**ELSEWHERE, **token, **foreign_page})
+        assert answer.message == "FORBIDDEN_ORIGIN"
+        # Any other token is a guess, and counts as one.
+        guess = {"Authorization": f"Bearer pst_{'0' * 43}"}
+        assert (await server.request("GET", "/metrics", headers={**ELSEWHERE, **guess})).message == "FORBIDDEN_HOST"
+        assert server.gate.guesses is not None
+        assert server.gate.guesses.counts["http"] == 1
+
+
+async def test_each_refusal_is_counted_and_the_log_names_the_option(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with http_server(tmp_path, takes_any_host=True) as server:
+        for number in range(3):
+            await server.request("GET", "/metrics", headers={"Host": f"n{number}.example"})
+        await server.request("POST", "/pub?topic=t", b"x", {"Origin": "http://evil.example"})
+        assert server.engine.stats.now().refused_requests == {"host": 3, "origin": 1}
+    lines = [record.getMessage() for record in caplog.records if "HTTP requests refused" in record.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith("HTTP requests refused for their Host (--allowed-host): 1; the last one, of 127.0.0.1:")
+    assert lines[1].startswith(
+        "HTTP requests refused for their Origin (--allowed-host): 1; the last one, of 127.0.0.1:"
+    )
+    assert "Host n0.example is not a name of this server" in lines[0]
