@@ -100,21 +100,6 @@ def test_each_folder_names_its_modules_at_its_door() -> None:
     assert [package for package, (offered, inside) in doors().items() if offered & inside] == []
 
 
-def test_ci_runs_the_second_command_of_the_readme_word_for_word() -> None:
-    blocks = re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```\n", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["run", "test"]
-    # bash is told to write the command it would run instead of running it.
-    script = (ROOT / ".ci/run").read_text().replace("exec bash -euo pipefail -c", "printf '%s\\n'")
-    shown = subprocess.run(
-        ["bash", "-s"],
-        input=script.replace('"$(dirname "$0")/.."', f'"{ROOT}"'),
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    assert shown == blocks[1][1]
-
-
 @pytest.mark.parametrize("kind", ["run", "test"])
 def test_readme_commands_are_valid_for_a_plain_shell(kind: str) -> None:
     block = re.search(rf"<!-- command: {kind} -->\n```sh\n(.*?)```\n", (ROOT / "README.md").read_text(), re.DOTALL)

@@ -125,7 +125,7 @@ class ToFile:
 
 @contextlib.contextmanager
 def _naming(file: TopicFile, layout: FileLayout) -> Iterator[None]:
-    """Have an error of the disk name the file, and say what becomes of the messages."""
+    """Have an error of the disk name the file, and say what becomes of the messages. Leaves no file open."""
     try:
         yield
     except OSError as exc:
@@ -135,6 +135,8 @@ def _naming(file: TopicFile, layout: FileLayout) -> Iterator[None]:
             f"{exc.strerror or exc}. What was not synced is not finished: it comes again at the next start",
             path,
         ) from exc
+    finally:
+        file.abandon()
 
 
 class _Unsynced:

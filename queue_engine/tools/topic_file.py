@@ -5,11 +5,12 @@ first file of a name, then -000001, -000002 …. A file is made anew, or, where 
 continued from its end. It is locked meanwhile: a second program writes the next revision.
 """
 
+import contextlib
 import fcntl
-import gzip
 import io
 import os
 import socket
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from typing import BinaryIO
 FILENAME_DEFAULT = "<TOPIC>.<HOST><REV>.<DATETIME>.log"
 DATETIME_DEFAULT = "%Y-%m-%d_%H"
 REVISIONS_MAX = 1_000_000
+# zlib's own number for gzip's header and trailer, with the largest window.
+_GZIP_WBITS = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,9 @@ class TopicFile:
         self._layout = layout
         self._now = now
         self._raw: BinaryIO | None = None
-        self._out: BinaryIO | gzip.GzipFile | None = None
+        # Of a gzip file, between the first write behind a sync and the next sync. gzip.GzipFile would leave an end
+        # that `close` did not reach to its finalizer, which from Python 3.12 on runs behind the file's own close.
+        self._member: zlib._Compress | None = None
         self._path = ""
         self._revision = 0
         self._began = now()
@@ -97,16 +102,21 @@ class TopicFile:
         self.close_if_over()
         if self._raw is None:
             self._open()
-        assert self._out is not None
-        self._out.write(body + b"\n")
+        assert self._raw is not None
+        line = body + b"\n"
+        if self._layout.gzip_level:
+            if self._member is None:
+                self._member = zlib.compressobj(self._layout.gzip_level, wbits=_GZIP_WBITS)
+            line = self._member.compress(line)
+        self._raw.write(line)
 
     def sync(self) -> None:
         """Put what was written on the disk. A gzip file is readable up to here, whatever happens then."""
         if self._raw is None:
             return
-        if isinstance(self._out, gzip.GzipFile):
-            self._out.close()  # ends the member; the next one follows it
-            self._out = self._new_member()
+        if self._member is not None:
+            self._raw.write(self._member.flush())  # ends the member; the next write begins another
+            self._member = None
         self._raw.flush()
         os.fsync(self._raw.fileno())
 
@@ -121,12 +131,19 @@ class TopicFile:
             return
         self.sync()
         raw, path = self._raw, self._path
-        self._raw, self._out, self._path = None, None, ""
+        self._raw, self._path = None, ""
         with raw:
             raw.flush()
             # It stays locked until it is moved: a run that begins would take it for one that a killed run has left.
             if self._layout.work_dir:
                 self._move(path)
+
+    def abandon(self) -> None:
+        """Close the file where it is, after an error: it may end in the middle of a line. Repeatable, never raises."""
+        if self._raw is not None:
+            with contextlib.suppress(OSError):
+                self._raw.close()
+        self._raw, self._member, self._path = None, None, ""
 
     def _is_over(self) -> bool:
         layout, now = self._layout, self._now()
@@ -164,13 +181,8 @@ class TopicFile:
             sync_directory(os.path.dirname(path))
             self._revision = revision
             self._raw, self._path = raw, path
-            self._out = self._new_member() if self._layout.gzip_level else raw
             return
         raise OSError(f"{directory} has {REVISIONS_MAX} files of this name already")
-
-    def _new_member(self) -> gzip.GzipFile:
-        assert self._raw is not None
-        return gzip.GzipFile("", "wb", self._layout.gzip_level, self._raw)
 
     def _move(self, path: str) -> None:
         for revision in range(self._revision, REVISIONS_MAX):

@@ -6,7 +6,6 @@ some messages finished, some given back, some deferred, a lease and a pipeline c
 """
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from queue_engine.fetch.log_reader import LogReader
 from queue_engine.log_acts import log_store_of
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.topology import unpack_897736b
 
-FIXTURE = Path(__file__).parent.parent / "storage" / "fixtures" / "data_directory_897736b.tar.gz"
 SIZES = {"log_segment_bytes": 1 << 16, "max_msg_size": 2_000, "max_body_size": 4_000, "mem_queue_size": 3}
 STATES = pytest.mark.parametrize("state", ["stopped", "killed"])
 
@@ -29,8 +28,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
-    with tarfile.open(FIXTURE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack_897736b(tmp_path)
     return tmp_path
 
 

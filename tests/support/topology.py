@@ -1,6 +1,7 @@
 """The topics and channels of a data directory, as topology.json would have them after a merge, and engines on it."""
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,15 @@ from tests.support.clock import ManualClock
 from tests.support.storage_kinds import engine_options
 
 CHANGES = "topology.changes"
+_FIXTURES = Path(__file__).parent.parent / "storage" / "fixtures"
+
+
+def unpack_897736b(directory: Path) -> None:
+    """The data directories `stopped` and `killed` that commit 897736b left, and `expected.json`."""
+    with tarfile.open(_FIXTURES / "data_directory_897736b.tar.gz") as archive:
+        # 3.11.2 has no filters, and from 3.12 on a warning where none is chosen.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(directory)
 
 
 def load_topology(directory: Path) -> Topology:

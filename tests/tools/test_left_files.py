@@ -34,7 +34,7 @@ def killed(layout: FileLayout, *bodies: bytes, topic: str = "t", torn: bytes = T
     file.sync()
     path = Path(file.path)
     data = path.read_bytes()
-    del file  # the lock goes with it
+    file.abandon()
     path.write_bytes(data + torn)
     return path
 

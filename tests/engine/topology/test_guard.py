@@ -1,7 +1,6 @@
 """A start whose log and topology.json don't belong together removes nothing, says what it found, and stops."""
 
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from queue_engine.topology.topology import checksum_of
 from queue_engine.vocabulary.errors import NewerTopologyError, StorageError, TopologyError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
-from tests.support.topology import file_of, written
+from tests.support.topology import file_of, unpack_897736b, written
 
 SEGMENT_BYTES = 1 << 16
 # Without the trash, which would keep a deleted topic and its number for a day.
@@ -216,9 +215,7 @@ def test_log_and_topology_get_one_identity_with_the_first_topic_of_the_log(tmp_p
 
 @pytest.mark.parametrize("state", ["stopped", "killed"])
 def test_a_data_directory_of_before_gets_them_at_its_first_start(tmp_path: Path, state: str) -> None:
-    fixture = Path(__file__).parent.parent.parent / "storage" / "fixtures" / "data_directory_897736b.tar.gz"
-    with tarfile.open(fixture) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack_897736b(tmp_path)
     directory = tmp_path / state
     engine = make_engine(directory, ManualClock(time_ns=1_790_000_100_000_000_000), **SMALL)
     found = written(directory)
