@@ -4,15 +4,12 @@ RE2 runs them, whose syntax is that of Go, and so of nsqd. Python's own `re` goe
 64 characters would stop the server for years.
 """
 
-import re2
+from functools import cache
+from typing import Any
 
 LENGTH_MAX = 512
 # Of one expression, its automaton included: larger ones are refused.
 _BYTES_MAX = 256 << 10
-
-_OPTIONS = re2.Options()
-_OPTIONS.max_mem = _BYTES_MAX
-_OPTIONS.log_errors = False
 
 
 class PatternError(ValueError):
@@ -28,11 +25,23 @@ class Pattern:
         if len(text) > LENGTH_MAX:
             raise PatternError(f"it has {len(text)} characters and the most is {LENGTH_MAX}")
         self.text = text
+        import re2  # here: most servers have no auth server, and each one starts
+
         try:
-            self._compiled = re2.compile(text, _OPTIONS)
+            self._compiled = re2.compile(text, _options())
         except (re2.error, UnicodeEncodeError) as exc:
             raise PatternError(str(exc)) from exc
 
     def matches(self, name: str) -> bool:
         """Whether the whole name fits."""
         return self._compiled.fullmatch(name) is not None
+
+
+@cache
+def _options() -> Any:
+    import re2
+
+    options = re2.Options()
+    options.max_mem = _BYTES_MAX
+    options.log_errors = False
+    return options

@@ -256,11 +256,13 @@ class EngineRunner:
                 # Before the engine opens: a start that damaged tokens stop has changed nothing.
                 gate_upkeep = GateUpkeep(self.options, clock, background, own_token=self.own_token)
                 # The objects that a start makes stay: collecting among them would take as long as making them.
+                is_collecting = gc.isenabled()
                 gc.disable()
                 try:
                     engine.open()
                 finally:
-                    gc.enable()
+                    if is_collecting:
+                        gc.enable()
                 await self._serve(engine, clock, turns, gate_upkeep)
             finally:
                 self._loop = None
@@ -404,3 +406,4 @@ def quiet_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, _NEW_PER_YOUNG, _YOUNG_PER_ALL)
+    gc.enable()

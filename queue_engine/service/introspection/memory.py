@@ -4,7 +4,6 @@ import ctypes
 import gc
 import sys
 import time
-import tracemalloc
 from collections import Counter
 
 from queue_engine.service.monitoring.process_memory import memory_stats
@@ -78,6 +77,8 @@ def _types() -> list[str]:
 
 
 def _places() -> list[str]:
+    import tracemalloc  # with pickle: here, since few servers are looked into and each one starts
+
     if not tracemalloc.is_tracing():
         return ["Where memory was taken is not known: tracemalloc is off. Start the server with PYTHONTRACEMALLOC=1."]
     found = tracemalloc.take_snapshot().statistics("lineno")

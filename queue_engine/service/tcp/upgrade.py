@@ -11,9 +11,9 @@ import ssl
 from typing import Protocol
 
 from queue_engine.protocol import frames
+from queue_engine.protocol.compression import Decoder, Encoder
 from queue_engine.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
 from queue_engine.protocol.features import Features
-from queue_engine.protocol.snappy_codec import SnappyDecoder, SnappyEncoder
 from queue_engine.service.layers.compression_layer import CompressionLayer
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS, TlsLayer
 from queue_engine.tls.server_context import TlsState
@@ -82,13 +82,16 @@ class Upgrade:
 
     def _compress(self, below: asyncio.Transport, tls: TlsState | None) -> CompressionLayer:
         features = self._features
-        layer = CompressionLayer(
-            below,
-            self._session,
-            SnappyEncoder() if features.snappy else DeflateEncoder(features.deflate_level),
-            SnappyDecoder() if features.snappy else DeflateDecoder(),
-            asyncio.get_running_loop(),
-        )
+        encoder: Encoder
+        decoder: Decoder
+        if features.snappy:
+            # Here, with its library: a start waits for neither.
+            from queue_engine.protocol.snappy_codec import SnappyDecoder, SnappyEncoder
+
+            encoder, decoder = SnappyEncoder(), SnappyDecoder()
+        else:
+            encoder, decoder = DeflateEncoder(features.deflate_level), DeflateDecoder()
+        layer = CompressionLayer(below, self._session, encoder, decoder, asyncio.get_running_loop())
         layer.insert()
         layer.write(frames.OK)
         self._connection.upgraded(layer, tls)

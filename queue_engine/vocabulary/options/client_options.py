@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from queue_engine.vocabulary.options.option import OptionGroup, option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class ClientOptions(OptionGroup):
     """Clients."""
 

@@ -10,7 +10,7 @@ from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
 LOOKUPDS_MAX = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class DiscoveryOptions(OptionGroup):
     """nsqlookupds, and what they are told."""
 

@@ -7,7 +7,7 @@ from queue_engine.vocabulary.options.addresses import auth_url
 from queue_engine.vocabulary.options.option import OptionGroup, option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class IdentityOptions(OptionGroup):
     """Identity: auth servers, and what needs no token."""
 

@@ -7,7 +7,7 @@ from queue_engine.vocabulary.options.option import OptionGroup, option
 from queue_engine.vocabulary.publish_quota import parse_publish_quota
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class ScanOptions(OptionGroup):
     """How deadlines are checked."""
 
@@ -21,7 +21,7 @@ class ScanOptions(OptionGroup):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class LimitOptions(OptionGroup):
     """How much there may be of what clients create."""
 

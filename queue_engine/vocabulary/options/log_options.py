@@ -11,7 +11,7 @@ LAKE_SCHEMES = ("s3", "gs", "az")
 PYTHON_PROCESSES_MAX = 2  # unless more are asked for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class LogOptions(OptionGroup):
     """The log and its readers."""
 
@@ -55,7 +55,7 @@ def python_processes_of(chosen: int, cores: int) -> int:
     return chosen or max(1, min(PYTHON_PROCESSES_MAX, cores - 1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class WorkerOptions(OptionGroup):
     """The pipeline's worker."""
 
@@ -116,7 +116,7 @@ class WorkerOptions(OptionGroup):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class DamageOptions(OptionGroup):
     """Damaged files."""
 
@@ -136,7 +136,7 @@ class DamageOptions(OptionGroup):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class SampleOptions(OptionGroup):
     """Samples of the server's stats, and metrics."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from queue_engine.vocabulary.options.option import OptionGroup, option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class MessageOptions(OptionGroup):
     """Messages, and the pauses of topics and channels."""
 
@@ -38,7 +38,7 @@ class MessageOptions(OptionGroup):
             yield f"--msg-timeout {self.msg_timeout_ms}ms is more than --max-msg-timeout {self.max_msg_timeout_ms}ms"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class QuarantineOptions(OptionGroup):
     """Messages that are set aside."""
 

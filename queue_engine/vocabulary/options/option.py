@@ -12,9 +12,10 @@ def option(
     return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class OptionGroup:
-    """Options of one subject. `Options` inherits all groups, so each field has one name in all of them.
+    """Options of one subject. `Options` inherits all groups, so each field has one name in all of them. No object of a
+    group is made, so groups have no methods of dataclasses, which take long to make.
 
     TITLE: what the group is about, as a heading of the help and of tables has it, without a capital."""
 

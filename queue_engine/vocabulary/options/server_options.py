@@ -9,7 +9,7 @@ from queue_engine.vocabulary.options.addresses import is_socket_path, split_addr
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class ServerOptions(OptionGroup):
     """Addresses, directory, log lines."""
 
@@ -51,7 +51,7 @@ class ServerOptions(OptionGroup):
                 yield f"--allowed-host: {host!r} is not a host name"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class AccessOptions(OptionGroup):
     """Who may do what over HTTP; how long a stop goes on trying."""
 

@@ -11,7 +11,7 @@ PACKET_BYTES = 508
 PACKET_BYTES_MAX = 65_507  # UDP has no more
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class StatsOptions(OptionGroup):
     """Latency percentiles, statsd, and looking into the process."""
 

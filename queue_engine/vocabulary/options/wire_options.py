@@ -12,7 +12,7 @@ TLS_REQUIRED_EXCEPT_HTTP = "tcp-https"
 TLS_VERSIONS = ("tls1.0", "tls1.1", "tls1.2", "tls1.3")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class WireOptions(OptionGroup):
     """TLS and compression."""
 
