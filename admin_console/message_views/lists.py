@@ -1,4 +1,4 @@
-"""The messages of a channel, state by state, and one message. Nothing is consumed; every look at bodies is audited."""
+"""The messages of a channel, state by state, and one message. Nothing is consumed; looks at contents are audited."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from admin_console.messages.place import Place, place_of
 from admin_console.messages.single_acts import acts_in, as_sentence, likely_act
 from admin_console.messages.states import FINISHED, STATES, State
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.permissions.table import ACTS
+from admin_console.permissions.table import ACTS, CONTENTS
 from admin_console.vocabulary import units
 
 PAGE_MESSAGES = 25
@@ -72,18 +72,22 @@ def answer_list(
     **more: Any,
 ) -> HttpResponse:
     """The list as it is at this moment. chosen: ids of messages that are selected; `more` is for the template."""
-    can_see = request.may["message_body"]
+    can_see = request.may.see_contents
+    if asked.query.key and not can_see:
+        needs = request.why_not.line({CONTENTS: "Looking for a key"})
+        asked = Asked({**asked.fields, "key": ""}, replace(asked.query, key=b""), f"{asked.complaint} {needs}".strip())
     query = replace(asked.query, limit=PAGE_MESSAGES, preview_bytes=PREVIEW_BYTES if can_see else 0)
     try:
         found = get_gateway().message_rows(place.topic, place.channel, query)
-        if can_see and found.rows:
+        # That no message has a key is known of the key, too.
+        if can_see and (found.rows or query.key):
             note_look(request, place, found.rows)
     except ReadRefusedError as exc:
         return refusal(request, str(exc), status=409)
     except NotAuditedError as exc:
         return not_audited(request, exc)
     state = STATES[asked.state]
-    columns = columns_of(state.name)
+    columns = columns_of(state.name, with_key=can_see)
     cannot_search = as_sentence(reason) if (reason := place.why_not("search_messages")) else ""
     context = {
         "topic": place.topic,
@@ -102,12 +106,12 @@ def answer_list(
         "has_offsets": found.storage == "log",
         "has_filter": asked.has_filter,
         "cannot_search": cannot_search,
-        "can_see_bodies": can_see,
+        "can_see_contents": can_see,
         "columns": columns,
         "width": len(columns) + 3,
         "lines": [
             replace(line, is_chosen=line.message_id in chosen)
-            for line in _lines(place, found.rows, asked.form, with_body=can_see)
+            for line in _lines(place, found.rows, asked.form, with_body=can_see, with_key=can_see)
         ],
         **_acts(request, place, state),
         "notes": [*_notes(found), *([cannot_search] if can_see and cannot_search else [])],
@@ -133,7 +137,7 @@ def channel_message(request: CheckedRequest, topic: str, channel: str, message: 
 
 def answer_one(request: CheckedRequest, place: Place, message: str, **more: Any) -> HttpResponse:
     """The message's page as it is at this moment; `more` is for its template."""
-    can_see = request.may["message_body"]
+    can_see = request.may.see_contents
     try:
         found = read_one(place, message)
         if can_see:
@@ -144,7 +148,7 @@ def answer_one(request: CheckedRequest, place: Place, message: str, **more: Any)
         return not_audited(request, exc)
     form, is_whole = request.GET.get("form", ""), request.GET.get("whole") == "1"
     form = form if form in bodies.FORMS else bodies.FORMS[0]
-    [line] = _lines(place, (found.row,), form, with_body=False)
+    [line] = _lines(place, (found.row,), form, with_body=False, with_key=can_see)
     if can_see and not found.row.problem:
         bytes_max = bodies.WHOLE_BYTES_MAX if is_whole else bodies.SHOWN_BYTES_MAX
         line = replace(line, body=bodies.shown(found.body, form, bytes_max=bytes_max))
@@ -156,8 +160,8 @@ def answer_one(request: CheckedRequest, place: Place, message: str, **more: Any)
         "state": line.state,
         **_acts(request, place, line.state),
         "list_url": place.url_with(f"state={found.row.state}"),
-        "can_see_bodies": can_see,
-        "body_needs": request.why_not.line({"message_body": "Looking at bodies"}),
+        "can_see_contents": can_see,
+        "body_needs": request.why_not.line({CONTENTS: "Looking at bodies and keys"}),
         "here": request.get_full_path(),
         "form_choices": [
             Choice(one, one, one == form, f"{own}?form={one}{'&whole=1' if is_whole else ''}") for one in bodies.FORMS
@@ -222,7 +226,7 @@ def read_one(place: Place, message: str) -> OneMessage:
 
 
 def note_look(request: CheckedRequest, place: Place, rows: Sequence[MessageRow], *, detail: str = "") -> None:
-    """Audit that the bodies of these are looked at, before any is shown. Raises NotAuditedError."""
+    """Audit that the bodies and keys of these are looked at, before any is shown. Raises NotAuditedError."""
     require_room()
     offsets = [row.offset for row in rows if row.offset is not None]
     counts = {"messages": len(rows)}
@@ -243,7 +247,9 @@ def not_audited(request: CheckedRequest, error: Exception) -> HttpResponse:
     return refusal(request, f"No message was shown: {error}. Free space on its disk and try again.", status=503)
 
 
-def _lines(place: Place, rows: Sequence[MessageRow], form: str, *, with_body: bool) -> list[MessageLine]:
+def _lines(
+    place: Place, rows: Sequence[MessageRow], form: str, *, with_body: bool, with_key: bool
+) -> list[MessageLine]:
     at_ns = now_ns()
     return [
         MessageLine(
@@ -251,7 +257,7 @@ def _lines(place: Place, rows: Sequence[MessageRow], form: str, *, with_body: bo
             STATES[row.state],
             place.message_url(row.message_id),
             row.offset,
-            facts_of(row, at_ns),
+            facts_of(row, at_ns, with_key=with_key),
             bodies.shown(row.body_start, form, bytes_max=PREVIEW_BYTES, size=row.body_bytes)
             if with_body and row.body_bytes is not None and not row.problem
             else None,

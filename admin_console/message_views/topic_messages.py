@@ -94,14 +94,14 @@ def _answer(
         return _file(topic, page.messages[0])
     form = request.GET.get("form", "auto")
     form = form if form in bodies.FORMS else "auto"
-    columns = columns_of(FINISHED)
+    columns = columns_of(FINISHED, with_key=True)
     context = {
         "topic": topic,
         "page": page,
         "columns": columns,
         "width": len(columns) + 1,
         "lines": [_line(topic, message, form, is_whole=is_whole) for message in page.messages],
-        "can_see_bodies": True,
+        "can_see_contents": True,
         "is_open": is_whole,
         "can_find_key": "find_key" in get_gateway().node().capabilities,
         "complaint": complaint,

@@ -1,4 +1,5 @@
-"""A line of the list of messages: what is known of a message in its state, as text, and its body where it may be seen.
+"""A line of the list of messages: what is known of a message in its state, as text, body and key where they may be
+seen.
 
 Times to come are given twice, as text and in milliseconds from now: a script counts them down.
 """
@@ -89,19 +90,20 @@ _NAMES_OF = {
 }
 
 
-def columns_of(state: str) -> tuple[Column, ...]:
-    return tuple(COLUMNS[name] for name in _NAMES_OF[state])
+def columns_of(state: str, *, with_key: bool) -> tuple[Column, ...]:
+    """with_key: for a user who may see contents."""
+    return tuple(COLUMNS[name] for name in _NAMES_OF[state] if with_key or name != "key")
 
 
 def published_facts(body_bytes: int, published_ns: int, key: bytes, now_ns: int) -> tuple[Fact, ...]:
     """The cells of a message of a topic, which knows no states."""
     row = MessageRow(FINISHED, "", published_at_ns=published_ns, body_bytes=body_bytes, key=key)
-    return facts_of(row, now_ns)
+    return facts_of(row, now_ns, with_key=True)
 
 
-def facts_of(row: MessageRow, now_ns: int) -> tuple[Fact, ...]:
+def facts_of(row: MessageRow, now_ns: int, *, with_key: bool) -> tuple[Fact, ...]:
     """The cells of a message in the columns of its state. now_ns: Unix."""
-    return tuple(_fact(COLUMNS[name], row, now_ns) for name in _NAMES_OF[row.state])
+    return tuple(_fact(column, row, now_ns) for column in columns_of(row.state, with_key=with_key))
 
 
 def _fact(column: Column, row: MessageRow, now_ns: int) -> Fact:

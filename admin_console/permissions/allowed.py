@@ -6,7 +6,7 @@ from django.http import HttpRequest
 
 from admin_console.accounts.models import User
 from admin_console.gateway.sentences import and_list
-from admin_console.permissions.table import ANYONE, LEAST_ROLES
+from admin_console.permissions.table import ANYONE, CONTENTS, LEAST_ROLES
 from admin_console.vocabulary.roles import Role
 
 
@@ -30,6 +30,11 @@ class Allowed:
         if url_name not in LEAST_ROLES:
             raise KeyError(url_name)
         return may_use(self._user, url_name)
+
+    @property
+    def see_contents(self) -> bool:
+        """Whether bodies and keys of messages are shown."""
+        return may_use(self._user, CONTENTS)
 
 
 class WhyNot:

@@ -16,7 +16,7 @@ PAGES: Mapping[str, Role] = {
     "topics": Role.VIEWER,
     "topic": Role.VIEWER,
     "channel": Role.VIEWER,
-    # States of messages; bodies are shown there to those who may have them as a file ("message_body").
+    # States of messages; bodies and keys are shown there to those who may see contents.
     "channel_messages": Role.VIEWER,
     "channel_message": Role.VIEWER,
     "pipeline": Role.VIEWER,
@@ -27,9 +27,13 @@ PAGES: Mapping[str, Role] = {
     "logout": Role.VIEWER,
     "audit": Role.OPERATOR,
     "tokens": Role.ADMIN,
-    # Bodies may be anybody's data; every look is audited.
+    # A page of contents.
     "topic_messages": Role.OPERATOR,
 }
+
+# Bodies and keys are a message's contents, and may be anybody's data: who may use this may see them, on every page, and
+# every look is audited.
+CONTENTS = "message_body"
 
 # What is sent as a file, and searches that run; each is a look at bodies.
 FILES: Mapping[str, Role] = {

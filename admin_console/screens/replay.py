@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from admin_console.permissions.table import ACTS
+from admin_console.permissions.table import ACTS, CONTENTS, LEAST_ROLES
 from admin_console.screens.cells import Cell, NameCell, StateCell
 from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
 from admin_console.screens.links import url_of
@@ -38,7 +38,7 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
         "stats": _stats(replay),
         "tables": {
             "progress": _progress_table(replay, view),
-            "facts": _fact_table(replay),
+            "facts": _fact_table(replay, role),
             "receivers": _channel_table(replay),
         },
         "flags": {
@@ -139,7 +139,7 @@ def _progress_table(replay: "ReplayView", view: "PipelineView") -> Table:
     return Table.build("progress", "Progress", _PROGRESS_COLUMNS, [("progress", row)], Empty("", "Nothing is known."))
 
 
-def _fact_table(replay: "ReplayView") -> Table:
+def _fact_table(replay: "ReplayView", role: Role) -> Table:
     asked = replay.asked
     facts: list[tuple[str, str]] = []
     if asked is not None:
@@ -149,12 +149,18 @@ def _fact_table(replay: "ReplayView") -> Table:
             ("Published to", asked.target),
             ("From (UTC)", start if asked.start_time_ms is not None else "the beginning of the archive"),
             ("To (UTC)", f"before {end}" if asked.end_time_ms is not None else "its end"),
-            ("Key", asked.key or "any"),
-            ("Expression", asked.expression or "none: every message"),
+            ("Key", _of_contents(asked.key, role) or "any"),
+            ("Expression", _of_contents(asked.expression, role) or "none: every message"),
             ("Rate limit", _limit(replay)),
         ]
     rows = [(what, (Cell(what, tone="muted"), Cell(value))) for what, value in facts]
     return Table.build("facts", "Request", _FACT_COLUMNS, rows, Empty("", "The request can't be read."))
+
+
+def _of_contents(text: str, role: Role) -> str:
+    """A key, or an expression that may name one."""
+    least = Role(LEAST_ROLES[CONTENTS])
+    return text if not text or role.includes(least) else f"shown to the role {least}"
 
 
 def _channel_table(replay: "ReplayView") -> Table:

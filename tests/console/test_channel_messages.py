@@ -125,7 +125,10 @@ def test_a_viewer_sees_states_and_no_body(engine: EngineRunner, consumer: NsqSoc
     assert "worker-7" in held
     [message] = ids_on(held)
     one = viewer.get(f"{PAGE}{message}/").content.decode()
-    assert "The body is not shown. Looking at bodies needs the role operator; yours is viewer." in one
+    assert (
+        "The body and the key are not shown. Looking at bodies and keys needs the role operator; yours is viewer."
+        in one
+    )
     assert "worker-7" in one
     assert "&quot;order" not in one
     assert viewer.get(f"{PAGE}{message}/body").status_code == 403
@@ -236,6 +239,39 @@ def test_a_text_is_searched_for_in_bodies_and_the_look_is_audited(engine: Engine
     assert viewer.get(PAGE, {"text": "order"}).status_code == 200, "the list, without a search"
     wrong = client.get(PAGE, {"text": "x", "in": "lost"})
     assert (wrong.status_code, "state=lost can be waiting" in wrong.content.decode()) == (409, True)
+
+
+def test_a_viewer_sees_no_key_and_finds_none(engine: EngineRunner, client: Client) -> None:
+    if 'name="key"' not in get(client):
+        return  # a disk queue has no keys
+    before = set(ids_on(get(client)))
+    engine.submit("log.publish_keyed", "orders", b"x", b"anna@example.org").result(30)
+    viewer = client_of(make_user("vera", Role.VIEWER))
+    page = get(viewer)
+    assert "anna@example.org" not in page
+    assert 'name="key"' not in page
+    assert 'data-label="Key"' not in page
+    [message] = set(ids_on(page)) - before
+    assert "anna@example.org" not in viewer.get(f"{PAGE}{message}/").content.decode()
+    AuditRow.objects.filter(action="read_messages").delete()
+    asked = viewer.get(PAGE, {"key": "anna@example.org"})
+    assert asked.status_code == 400
+    assert "Looking for a key needs the role operator; yours is viewer." in asked.content.decode()
+    assert ids_on(asked.content.decode()) == ids_on(page)
+    assert not AuditRow.objects.filter(action="read_messages").exists()
+
+
+def test_a_look_for_a_key_is_audited_where_no_message_has_it(engine: EngineRunner, client: Client) -> None:
+    if 'name="key"' not in get(client):
+        return  # a disk queue has no keys
+    get(client, key="anna@example.org")
+    row = last_row()
+    assert (row.action, row.channel, row.message) == (
+        "read_messages",
+        "billing",
+        "Looked at 0 messages of orders/billing.",
+    )
+    assert "anna%40example.org" in row.detail
 
 
 def test_messages_of_a_state_are_found_by_their_key(engine: EngineRunner, client: Client) -> None:

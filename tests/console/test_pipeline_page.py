@@ -398,6 +398,18 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
     )
 
 
+def test_a_replays_key_is_shown_to_those_who_may_see_keys(engine: EngineRunner, browser: Client, lake: Path) -> None:
+    archived_topic(lake, "orders", 1, 255)
+    see(engine)
+    asked = {**FORM, "key": "anna@example.org", "expression": "offset > 7"}
+    path = browser.post("/pipeline/~replay/", asked)["Location"]
+    assert "Key anna@example.org Expression offset > 7" in words(shown(browser, path))
+    viewer = client_of(make_user("vera", Role.VIEWER))
+    text = shown(viewer, path)
+    assert "anna@example.org" not in text
+    assert "Key shown to the role operator Expression shown to the role operator" in words(text)
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

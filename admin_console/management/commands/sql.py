@@ -23,6 +23,7 @@ from admin_console.database.version import complaint_about_version
 from admin_console.management.command import PlainCommand
 from admin_console.paths import account_name
 from admin_console.permissions.allowed import may_use
+from admin_console.permissions.table import CONTENTS
 from queue_engine.pipeline.query import limits
 from queue_engine.pipeline.query.limits import QueryLimits
 from queue_engine.vocabulary.errors import PenstockError, QueryError
@@ -34,7 +35,7 @@ ROWS_OF_TABLE = 1_000
 ROWS_OF_FILE = 1_000_000
 _LAKE_VARIABLE = environment_name_of("lake")
 # URL names of the console: who may use them may see the same here.
-_BODIES, _AUDIT, _PAGES = "topic_messages", "audit", "overview"
+_AUDIT, _PAGES = "audit", "overview"
 
 
 class Command(PlainCommand):
@@ -97,7 +98,7 @@ class Command(PlainCommand):
         rows = given["rows"] or (ROWS_OF_TABLE if given["format"] == "table" else ROWS_OF_FILE)
         query_limits = QueryLimits(given["memory_bytes"], given["timeout"], rows)
         reader = self._reader(user)
-        may_read_bodies = reader is None or may_use(reader, _BODIES)
+        may_read_bodies = reader is None or may_use(reader, CONTENTS)
         sees_audit = reader is None or may_use(reader, _AUDIT)
         if lake is None and not data_path.is_dir():
             raise CommandError(

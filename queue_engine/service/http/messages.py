@@ -6,7 +6,7 @@
                                                                    ?topic=T&channel=C&id=ID | &offset=N, or ids as body
     POST /channel/search?topic=T&channel=C&text=X, then GET /channel/search/state?search=S, POST /channel/search/cancel
 
-Looking is audited as reading messages is, acts as all acts are.
+A look at bodies or keys is audited as reading messages is, acts as all acts are.
 """
 
 from collections.abc import Callable
@@ -76,7 +76,7 @@ class MessageRoutes:
             preview_bytes=whole_number(query, parameters.PREVIEW_BYTES),
         )
         page = _done(lambda: self._engine.messages.list(topic, channel, wanted))
-        if wanted.preview_bytes:
+        if wanted.preview_bytes or wanted.key or any(row.key for row in page.rows):
             self._report_read(head, topic, channel, len(page.rows))
         document = {
             "topic": topic,

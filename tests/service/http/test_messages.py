@@ -107,6 +107,26 @@ async def test_what_a_search_shows_of_bodies_is_audited(tmp_path: Path) -> None:
             assert len(shown) >= len(hits) - 1
 
 
+async def test_looking_at_keys_is_audited(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        await server.request("POST", "/topic/create?topic=orders&storage=log")  # others have no keys
+        await with_messages(server, b"one")
+
+        def looks() -> list[int | None]:
+            found = [act for act in server.acts if act.action == "read_messages"]
+            return [act.outcome.depth for act in found if act.outcome is not None]
+
+        await server.request("GET", f"/channel/messages?{NAMES}")
+        assert looks() == [], "no message on the page has a key"
+        await server.request("GET", f"/channel/messages?{NAMES}&key=anna")
+        assert looks() == [0], "that none has it is known of the key"
+        await server.request("POST", "/pub?topic=orders&key=anna", b"two")
+        settle(server.engine)
+        listed = await server.request("GET", f"/channel/messages?{NAMES}")
+        assert [one.get("key") for one in listed.json["messages"]] == [None, "anna"]
+        assert looks() == [0, 2]
+
+
 async def test_looking_at_bodies_is_audited(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         await with_messages(server, b"one")
