@@ -4,7 +4,6 @@
 that both ways mean the same and settings never change afterwards.
 """
 
-import ipaddress
 import os
 import re
 import socket
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from admin_console.security.proxy import IPNetwork
+from queue_engine.vocabulary.client_key import TrustedAddresses
 
 CONNECTIONS_MAX = 999_999
 
@@ -56,13 +55,6 @@ CONSOLE_OPTIONS = (
         "true|false",
         "whether the console itself speaks TLS, with the certificate of --tls-cert",
         limits="true, false",
-    ),
-    ConsoleOption(
-        "--trusted-proxy",
-        "",
-        "ADDRESS",
-        "IP address or network (10.0.0.0/8) of a proxy whose X-Forwarded-For, -Proto and -Host are believed",
-        is_list=True,
     ),
     ConsoleOption(
         "--console-max-connections",
@@ -124,8 +116,15 @@ _ORIGIN = re.compile(r"((?i:https?)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::
 _SUB_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*")
 
 # Options of the engine that the console's settings need as well.
-_SHARED_FLAGS = ("--data-path", "--allowed-host", "--broadcast-address", "--log-level", "--log-format")
-_LIST_FLAGS = {"--allowed-host", *(option.flag for option in CONSOLE_OPTIONS if option.is_list)}
+_SHARED_FLAGS = (
+    "--data-path",
+    "--allowed-host",
+    "--trusted-proxy",
+    "--broadcast-address",
+    "--log-level",
+    "--log-format",
+)
+_LIST_FLAGS = {"--allowed-host", "--trusted-proxy", *(option.flag for option in CONSOLE_OPTIONS if option.is_list)}
 _EARLY_FLAGS = (*_SHARED_FLAGS, *(option.flag for option in CONSOLE_OPTIONS))
 
 
@@ -181,7 +180,7 @@ class ConsoleOptions:
     port: int
     origin: str  # "" or scheme://host[:port], without a slash behind it
     sub_path: str  # "", or /queue where the console's first page is origin/queue/
-    trusted_proxies: tuple[IPNetwork, ...]
+    trusted_proxies: TrustedAddresses
     allowed_hosts: tuple[str, ...]  # host names without ports that a request may name
     connections_max: int
     request_timeout_s: float
@@ -206,7 +205,7 @@ class ConsoleOptions:
         complaints: list[str] = []
         texts = {option.flag: environment.get(option.variable, option.default) for option in CONSOLE_OPTIONS}
         host, port, origin, sub_path = "127.0.0.1", 0, "", ""
-        networks: list[IPNetwork] = []
+        trusted = TrustedAddresses(())
         try:
             host, port = _split_address(texts["--console-address"])
         except ValueError as exc:
@@ -215,13 +214,10 @@ class ConsoleOptions:
             origin, sub_path = _origin_and_sub_path(texts["--console-origin"])
         except ValueError as exc:
             complaints.append(f"--console-origin: {exc}")
-        for text in _split_list(texts["--trusted-proxy"]):
-            try:
-                networks.append(ipaddress.ip_network(text, strict=False))
-            except ValueError:
-                complaints.append(
-                    f"--trusted-proxy: {text!r} is neither an IP address nor a network such as 10.0.0.0/8"
-                )
+        try:
+            trusted = TrustedAddresses.parse(_split_list(environment.get(environment_variable("--trusted-proxy"), "")))
+        except ValueError as exc:
+            complaints.extend(str(exc).splitlines())
         connections_max = 1
         count = texts["--console-max-connections"]
         if re.fullmatch(r"[1-9][0-9]{0,8}", count) and int(count) <= CONNECTIONS_MAX:
@@ -263,7 +259,7 @@ class ConsoleOptions:
             port=port,
             origin=origin,
             sub_path=sub_path,
-            trusted_proxies=tuple(networks),
+            trusted_proxies=trusted,
             connections_max=connections_max,
             request_timeout_s=seconds["--console-request-timeout"],
             idle_timeout_s=seconds["--console-idle-timeout"],

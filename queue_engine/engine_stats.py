@@ -25,6 +25,7 @@ from queue_engine.delivery.stats import (
     EngineSnapshot,
     InFlightStats,
     LookupdStats,
+    PendingBodiesStats,
     TopicStats,
 )
 from queue_engine.delivery.topic import Topic
@@ -64,7 +65,8 @@ class EngineStats:
 
     clients: those that are connected, by key; the engine adds and removes them. refused_connections,
     refused_publishes, refused_requests: the listeners count into them, the first by listener and reason, the others by
-    reason. refused_secrets: wrong secrets by listener; the gate counts them.
+    reason. refused_secrets: wrong secrets by listener; the gate counts them. read_bodies: makes the figures of
+    unfinished bodies.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class EngineStats:
         self.refused_publishes: Counter[str] = Counter()
         self.refused_requests: Counter[str] = Counter()
         self.refused_secrets: Mapping[str, int] = {}
+        self.read_bodies: Callable[[], PendingBodiesStats] = PendingBodiesStats
 
     def note_aside(self, found: AsideStats) -> None:
         """Take the result of a scan for files that were set aside."""
@@ -183,6 +186,7 @@ class EngineStats:
             refused_publishes=dict(self.refused_publishes),
             refused_requests=dict(self.refused_requests),
             refused_secrets=dict(self.refused_secrets),
+            bodies=self.read_bodies(),
             trash=self._catalog.trash.totals(),
             aside=self._aside,
             monotonic_ns=self._clock.monotonic_ns(),

@@ -141,10 +141,12 @@ CONSOLE_MAY_IMPORT = {
 
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}
 
-# The settings take the form of log lines from the engine: one form for both. And so are the roles.
+# The settings take the form of log lines from the engine: one form for both. And so are the roles, and the proxies.
 ENGINE_IMPORTERS = (
     "admin_console.gateway",
     "admin_console.management",
+    "admin_console.options",
+    "admin_console.security.proxy",
     "admin_console.settings",
     "admin_console.vocabulary.roles",
 )

@@ -1,11 +1,11 @@
 """Accepts X-Forwarded-For, -Proto and -Host from trusted proxies only."""
 
-import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+from queue_engine.vocabulary.client_key import TrustedAddresses
+
 Scope = dict[str, Any]
 Application = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
@@ -24,13 +24,12 @@ _SCHEMES = {
 class TrustedProxies:
     """Around the whole ASGI application, so that pages and sockets see the same client, scheme and host.
 
-    The client is the rightmost address of X-Forwarded-For that is no trusted proxy: what stands to its left was
-    written by the client itself. From anybody else the headers are taken off before anything can read them.
+    From all but trusted proxies the headers are taken off before anything can read them.
     """
 
-    def __init__(self, application: Application, networks: Sequence[IPNetwork]) -> None:
+    def __init__(self, application: Application, addresses: TrustedAddresses) -> None:
         self._application = application
-        self._networks = tuple(networks)
+        self._addresses = addresses
 
     async def __call__(
         self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
@@ -47,9 +46,9 @@ class TrustedProxies:
         headers = [(key, value) for key, value in scope["headers"] if key not in _FORWARDED]
         changed = {**scope, "headers": headers}
         client = scope.get("client")
-        if not client or not self._is_trusted(client[0]):
+        if not client or not self._addresses.has(client[0]):
             return changed
-        if address := self._client_address(forwarded[b"x-forwarded-for"]):
+        if address := self._addresses.client_of(forwarded[b"x-forwarded-for"]):
             changed["client"] = [address, 0]
         scheme = _last(forwarded[b"x-forwarded-proto"]).lower()
         if known := _SCHEMES.get((scope["type"], scheme)):
@@ -59,26 +58,6 @@ class TrustedProxies:
             changed["headers"] = [(key, value) for key, value in headers if key != b"host"]
             changed["headers"].append((b"host", host.encode("latin-1")))
         return changed
-
-    def _client_address(self, forwarded_for: str) -> str:
-        """The rightmost address that is no trusted proxy; the leftmost one when all are; "" when there is none."""
-        found = ""
-        for part in reversed(forwarded_for.split(",")):
-            text = part.strip()
-            try:
-                found = str(ipaddress.ip_address(text))
-            except ValueError:
-                break
-            if not self._is_trusted(found):
-                break
-        return found
-
-    def _is_trusted(self, text: str) -> bool:
-        try:
-            address = ipaddress.ip_address(text)
-        except ValueError:
-            return False
-        return any(address in network for network in self._networks)
 
 
 def _last(text: str) -> str:

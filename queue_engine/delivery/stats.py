@@ -234,6 +234,18 @@ class LookupdStats:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingBodiesStats:
+    """Unfinished bodies of TCP and HTTP. bytes: of those with room; waiting_count: those without. ended_count: since
+    the start, that came too slowly while others waited."""
+
+    bytes: int = 0
+    bytes_max: int = 0
+    waiting_count: int = 0
+    longest_wait_ms: int = 0
+    ended_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSnapshot:
     """All of the engine at one second. Topics are sorted by name."""
 
@@ -252,6 +264,7 @@ class EngineSnapshot:
     refused_publishes: Mapping[str, int] = field(default_factory=dict)  # since the start, by reason
     refused_requests: Mapping[str, int] = field(default_factory=dict)  # for their Host or Origin; as above
     refused_secrets: Mapping[str, int] = field(default_factory=dict)  # since the start, by listener
+    bodies: PendingBodiesStats = PendingBodiesStats()
     gone: Totals = field(default_factory=Totals)  # of topics and channels deleted since the start
     trash: TrashTotals = TrashTotals()
     aside: AsideStats = field(default_factory=AsideStats)  # of files that were set aside, by the newest scan

@@ -1,8 +1,8 @@
 """Slows down who guesses secrets: the answer to a wrong one waits, the longer the more an address has sent."""
 
-import ipaddress
 from collections import Counter, OrderedDict
 
+from queue_engine.vocabulary.client_key import source_of
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 
 # Wrong secrets of one address that are answered at once: a program with an old secret on a few connections.
@@ -12,7 +12,6 @@ DELAY_S_MAX = 5.0
 # An address without a wrong secret for so long begins anew.
 FORGOTTEN_AFTER_NS = 60 * NS_PER_S
 ADDRESSES_MAX = 10_000
-_NETWORK_LENGTH = len("2001:0db8:0000:0000")  # /64
 
 
 class Guesses:
@@ -27,7 +26,7 @@ class Guesses:
         """Count a wrong secret; returns how long its answer waits, in seconds."""
         now_ns = self._clock.monotonic_ns()
         self.counts[listener] += 1
-        source = _source_of(remote_ip)
+        source = source_of(remote_ip)
         count, last_ns = self._of.pop(source, (0, now_ns))
         count = 1 if now_ns - last_ns > FORGOTTEN_AFTER_NS else count + 1
         if len(self._of) >= ADDRESSES_MAX:
@@ -36,14 +35,3 @@ class Guesses:
         over = count - FREE_GUESSES
         # The power is cut first: of a million wrong secrets it would be a very long number.
         return 0.0 if over <= 0 else min(DELAY_S_MIN * 2 ** min(over - 1, 10), DELAY_S_MAX)
-
-
-def _source_of(remote_ip: str) -> str:
-    """An address, or the network of an IPv6 one: whoever has one address there has all of them."""
-    try:
-        address = ipaddress.ip_address(remote_ip)
-    except ValueError:
-        return remote_ip  # of a socket in the file system
-    if address.version == 4 or address.ipv4_mapped is not None:
-        return remote_ip
-    return address.exploded[:_NETWORK_LENGTH]

@@ -21,6 +21,7 @@ from queue_engine.service.http.exchange.paced_steps import PacedSteps
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response, error_response, internal_error
 from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.names import is_valid_name
 from queue_engine.vocabulary.version import VERSION
@@ -96,6 +97,9 @@ class LookupHttp:
 
     def is_nsqd_path(self, head: RequestHead) -> bool:
         return True
+
+    def client_of(self, head: RequestHead) -> ClientKey:
+        return ClientKey.of(head.remote_ip)
 
     def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
         pass

@@ -40,6 +40,7 @@ from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
 from queue_engine.tls.server_context import server_contexts
+from queue_engine.vocabulary.client_key import ClientKeys, TrustedAddresses
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
@@ -295,7 +296,11 @@ class EngineRunner:
         bodies = PendingBodies(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
         contexts = server_contexts(self.options)
         tls = None if contexts is None else contexts.current
-        tcp_server = TcpServer(engine, clock, turns, self.descriptors.clients, bodies, gate_upkeep.gate, tls=tls)
+        engine.stats.read_bodies = bodies.stats
+        client_keys = ClientKeys(TrustedAddresses.parse(self.options.trusted_proxy))
+        tcp_server = TcpServer(
+            engine, clock, turns, self.descriptors.clients, bodies, gate_upkeep.gate, client_keys, tls=tls
+        )
         http_api = HttpApi(
             engine,
             ports=lambda: Ports(self.listeners.tcp[1], self.listeners.http[1], self.listeners.https[1]),
@@ -306,6 +311,7 @@ class EngineRunner:
             creations=turns.pubs.creations,
             quotas=turns.pubs.quotas,
             gate=gate_upkeep.gate,
+            client_keys=client_keys,
             takes_any_host=not self._has_console,
         )
         turns.pubs.creations.on_act = self._tell_act

@@ -14,6 +14,7 @@ from admin_console.security.headers import EMPTY_STYLE_HASH
 from admin_console.security.hosts import AllowedHosts
 from admin_console.security.origin import SameOriginSockets
 from admin_console.security.proxy import TrustedProxies
+from queue_engine.vocabulary.client_key import TrustedAddresses
 from queue_engine.vocabulary.log_lines import LineHandler
 
 
@@ -139,7 +140,7 @@ async def test_named_proxy_is_believed() -> None:
 
 
 async def test_anybody_else_is_not_believed_and_nothing_inside_sees_the_headers() -> None:
-    for proxies in (TRUSTED, ()):
+    for proxies in (TRUSTED, TrustedAddresses(())):
         seen.clear()
         await seen_through(TrustedProxies(recorder, proxies), scope_of("192.0.2.1", FORWARDED))
         assert (seen[0]["client"][0], seen[0]["scheme"]) == ("192.0.2.1", "http")

@@ -57,7 +57,7 @@ def test_console_options_have_loopback_defaults() -> None:
     options = ConsoleOptions.from_environment({})
     assert (options.host, options.port, options.origin, options.is_https) == ("127.0.0.1", 4171, "", False)
     assert {"localhost", "127.0.0.1", "[::1]"} <= set(options.allowed_hosts)
-    assert options.trusted_proxies == ()
+    assert not options.trusted_proxies.has("127.0.0.1")
 
 
 @pytest.mark.parametrize(("text", "bytes_max"), [("0", 0), ("16777216", 16 << 20), ("1073741824", 1 << 30)])

@@ -163,6 +163,8 @@ ONLY: dict[str, tuple[str, str]] = {
 
 # A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "conversations/test_fair_share.py": "what clients share is no store's",
+    "service/admission/test_client_key.py": "what clients share is no store's",
     "console/management/test_sql_command.py": "the archive and the audit list are the same",
     "clients/test_console_tls.py": "what lies between a socket and its session",
     "clients/test_wire_layers.py": "what lies between a socket and its session",

@@ -8,6 +8,7 @@ published.
 
 from collections.abc import Iterable
 
+from queue_engine.vocabulary.client_key import source_of
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import QuotaError
 from queue_engine.vocabulary.publish_quota import PublishQuota, parse_publish_quota
@@ -99,7 +100,7 @@ class PublishQuotas:
         if len(self._of_client) >= REMEMBERED_MAX:
             self._of_client.clear()
             self._buckets = {key: bucket for key, bucket in self._buckets.items() if not bucket.is_full(now_ns)}
-        who = f"token {token}" if token else remote_ip
+        who = f"token {token}" if token else source_of(remote_ip)
         found = self._of_client[token, remote_ip, topic] = [
             self._buckets.setdefault((who, quota), Bucket(quota, now_ns))
             for quota in self._quotas

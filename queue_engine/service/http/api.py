@@ -31,7 +31,7 @@ from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection
 from queue_engine.service.http.exchange.handler import BodyLimit, Handler
 from queue_engine.service.http.exchange.paced_steps import PacedSteps
-from queue_engine.service.http.exchange.request import UNIX, RequestHead
+from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response, error_response, internal_error
 from queue_engine.service.http.messages import MessageRoutes
 from queue_engine.service.http.publish import PublishRoutes
@@ -52,6 +52,7 @@ from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.service.monitoring.process_memory import COLLECTOR_PAUSES
+from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys, TrustedAddresses
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError
 from queue_engine.vocabulary.options.options import Options
@@ -102,6 +103,7 @@ class HttpApi:
         creations: Creations | None = None,
         quotas: PublishQuotas | None = None,
         gate: Gate | None = None,
+        client_keys: ClientKeys | None = None,
         takes_any_host: bool = False,
     ) -> None:
         """ports: the real ones. audit: gets every act, failures included. console: the one beside the
@@ -110,6 +112,7 @@ class HttpApi:
         Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
         bodies: the budget for unfinished bodies, shared with the TCP side. creations: reports topics that publishing
         creates. quotas: how fast each client may publish, shared with the TCP side. gate: knows the tokens.
+        client_keys: who a limit counts.
         """
         self._engine = engine
         options = self._options = engine.options
@@ -132,6 +135,7 @@ class HttpApi:
         )
         self._audit = audit
         self._gate = gate or Gate(http_token=options.http_token)
+        self._client_keys = client_keys or ClientKeys(TrustedAddresses.parse(options.trusted_proxy))
         self._token_check = TokenCheck(_listening(options), self._gate, audit)
         self._host_check = HostCheck(
             options.effective_broadcast_address,
@@ -184,6 +188,10 @@ class HttpApi:
     # RequestHandler: called by connections.
 
     def begin(self, head: RequestHead) -> BodyLimit | Response:
+        keys = self._client_keys
+        head.client_address = (
+            keys.address_of(head.remote_ip, forwarded_for=head.forwarded_for) if keys.has_proxies else head.remote_ip
+        )
         # The pipeline's worker reads on loopback alone, with a token of its own.
         if self._options.is_https_required and not head.is_tls and not self._token_check.is_own(head):
             return self._tls_required()
@@ -231,6 +239,9 @@ class HttpApi:
     def is_nsqd_path(self, head: RequestHead) -> bool:
         return route_of(head.path) not in OWN_PATHS
 
+    def client_of(self, head: RequestHead) -> ClientKey:
+        return self._client_keys.of(head.remote_ip, head.actor, head.forwarded_for)
+
     def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
         self._count_refused(head, Reason.BUSY if is_crowded else Reason.INVALID)
 
@@ -267,6 +278,8 @@ class HttpApi:
         lines = ["OK", *([] if health == HEALTHY else [health])]
         if self._gate.complaint:
             lines.append(f"tokens are as they were: {self._gate.complaint}")
+        if self._bodies.notice:
+            lines.append(self._bodies.notice)
         lines += (*self._engine.warnings, *self.console.notices())
         answer(Response(200, "\n".join(lines).encode("utf-8", "replace"), nsq_version=False))
 

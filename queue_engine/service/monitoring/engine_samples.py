@@ -78,6 +78,10 @@ def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
     to.add_one("penstock_up", snapshot.health == "OK")
     to.add_one("penstock_uptime_seconds", (snapshot.taken_at_ns - snapshot.started_at_ns) / NS_PER_S)
     to.add_one("penstock_connections", snapshot.connection_count)
+    to.add_one("penstock_pending_body_bytes", snapshot.bodies.bytes)
+    to.add_one("penstock_pending_bodies_waiting", snapshot.bodies.waiting_count)
+    to.add_one("penstock_pending_body_wait_seconds", snapshot.bodies.longest_wait_ms / 1_000)
+    to.add_one("penstock_slow_bodies_ended_total", snapshot.bodies.ended_count)
     # Each reason from the start on, so that a first refusal is an increase.
     to.add(
         "penstock_publishes_refused_total",

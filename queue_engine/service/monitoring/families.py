@@ -74,6 +74,15 @@ _TABLE = (
         "connections",
         ("listener", "reason"),
     ),
+    Family("penstock_pending_body_bytes", GAUGE, "Bytes of unfinished bodies that have room, TCP and HTTP", "bytes"),
+    Family("penstock_pending_bodies_waiting", GAUGE, "Unfinished bodies that wait for room", "bodies"),
+    Family("penstock_pending_body_wait_seconds", GAUGE, "Longest wait of an unfinished body for room now", "seconds"),
+    Family(
+        "penstock_slow_bodies_ended_total",
+        COUNTER,
+        "Bodies that were ended because they came too slowly while others waited for room",
+        "bodies",
+    ),
     Family(
         "penstock_publishes_refused_total",
         COUNTER,

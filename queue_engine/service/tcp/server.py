@@ -11,6 +11,7 @@ from queue_engine.service.admission.refused_connections import Reason, RefusedCo
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.session import Session
 from queue_engine.service.tcp.write_room import UNSENT_BYTES_MAX
+from queue_engine.vocabulary.client_key import ClientKeys
 from queue_engine.vocabulary.clock import Clock
 
 # How often heartbeats and deadlines are checked; the shortest heartbeat interval is 1 s.
@@ -32,16 +33,18 @@ class TcpServer:
         connections_max: int,
         bodies: PendingBodies,
         gate: Gate | None = None,
+        client_keys: ClientKeys | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """gate: decides what clients may do; None lets everybody do everything. tls: for each
-        client that asks for it."""
+        """gate: decides what clients may do; None lets everybody do everything. client_keys: None trusts no proxy.
+        tls: for each client that asks for it."""
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
         self.pubs = turns.pubs
         self.bodies = bodies
         self.gate = gate or Gate()
+        self.client_keys = client_keys or ClientKeys()
         self._tls = tls
         bodies.on_crowded.append(self._hold_reading)
         self._connections_max = connections_max
@@ -60,7 +63,7 @@ class TcpServer:
         if len(self._sessions) >= self._connections_max:
             self._refused.note()
             return f"too many connections: the most is {self._connections_max}"
-        if self.bodies.is_crowded:
+        if self.bodies.is_crowded(session.client_key):
             # uvloop starts reading behind connection_made, whatever is paused in it: each new connection would bring
             # the bytes of a first read.
             self._refused.note(Reason.BODIES_CROWDED)
@@ -71,10 +74,9 @@ class TcpServer:
     def closed(self, session: Session) -> None:
         self._sessions.pop(session, None)
 
-    def _hold_reading(self, is_crowded: bool) -> None:
+    def _hold_reading(self) -> None:
         for session in list(self._sessions):
-            if self.bodies.is_crowded is is_crowded:  # a session that reads on may change that
-                session.hold_reading(is_crowded)
+            session.hold_reading(self.bodies.is_crowded(session.client_key))
 
     async def check_once(self) -> None:
         """Wait for the interval, then check every session."""

@@ -19,7 +19,7 @@ from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_publishes import reason_of_answer
-from queue_engine.service.admission.unread_bytes import has_unread_bytes
+from queue_engine.service.admission.unread_bytes import has_unread_bytes, unread_bytes
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS
 from queue_engine.service.tcp import reading
 from queue_engine.service.tcp.answers import Answers, failed_command
@@ -32,6 +32,7 @@ from queue_engine.service.tcp.reading import Reading
 from queue_engine.service.tcp.upgrade import Upgrade
 from queue_engine.service.tcp.write_room import WriteRoom
 from queue_engine.tls.server_context import TlsState
+from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.run import Run
@@ -56,11 +57,12 @@ CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 class SessionOwner(Protocol):
     """Counts the connections. pubs: takes the PUBs of clients that wait for each OK. bodies: limits the bodies that are
-    being read. gate: decides what clients may do. tls: None without a certificate."""
+    being read. gate: decides what clients may do. client_keys: who a limit counts. tls: None without a certificate."""
 
     pubs: PubGroups
     bodies: PendingBodies
     gate: Gate
+    client_keys: ClientKeys
 
     @property
     def tls(self) -> ssl.SSLContext | None: ...
@@ -258,7 +260,7 @@ class Session(asyncio.Protocol):
             body_bytes = parser.awaited_body_bytes
             if body_bytes:
                 self._has_asked_for_body = True
-                if not self._bodies.ask(self, body_bytes, parser.buffered_bytes):
+                if not self._bodies.ask(self, self.client_key, body_bytes, parser.buffered_bytes):
                     self._reading.pause(reading.BODY)
 
     def _give_turn(self) -> None:
@@ -286,6 +288,23 @@ class Session(asyncio.Protocol):
             self._has_asked_for_body = False
             self._bodies.leave(self)
 
+    @property
+    def client_key(self) -> ClientKey:
+        """Who a limit counts: by the address until AUTH, then by the identity, too."""
+        authorization = self._client.auth.authorization
+        return self._owner.client_keys.of(
+            self._remote_ip or UNIX, "" if authorization is None else authorization.identity
+        )
+
+    @property
+    def received_bytes(self) -> int:
+        """Of the body that has begun: `BodyReader`."""
+        return self._parser.buffered_bytes
+
+    def unread_bytes(self) -> int:
+        """That the kernel or a layer holds: `BodyReader`."""
+        return unread_bytes(self._transport)
+
     def body_granted(self) -> None:
         """Read on, since there is room for the body that has begun: `BodyReader`."""
         self._reading.resume(reading.BODY)
@@ -293,17 +312,20 @@ class Session(asyncio.Protocol):
     def hold_reading(self, is_crowded: bool) -> None:
         """Pause reading while bodies are crowded, but not from consumers, whose FINs make room, nor within a body."""
         if not is_crowded:
+            if not self._reading.pauses & reading.CROWDED:
+                return
             if has_unread_bytes(self._transport):
                 self._deadlines.begin_anew(self._clock.monotonic_ns())  # its magic could not be read meanwhile
             self._reading.resume(reading.CROWDED)
         elif self._client.consumer is None and not self._has_asked_for_body and self._upgrade is None:
             self._reading.pause(reading.CROWDED)
 
-    def body_stalled(self, limit_ms: int) -> None:
-        """Cut the connection, whose body has stalled while others wait: `BodyReader`."""
-        if not self._reading.pauses & reading.UNSETTLED:  # else the server has paused it, and it waits for the disk
+    def body_stalled(self, bytes_per_s: int) -> None:
+        """End the connection, whose body comes too slowly while others wait: `BodyReader`."""
+        if not self._reading.waits_for_server():  # else it may send nothing
             self._refuse_slow(
-                f"no byte of the body came for {limit_ms} ms (--command-timeout), and others wait for room"
+                f"the body comes at less than {bytes_per_s} bytes a second (a MiB in each --command-timeout), and "
+                "others wait for room (--max-pending-body-bytes)"
             )
 
     def _take_magic(self, data: bytes) -> bytes:

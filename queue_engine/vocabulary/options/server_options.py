@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queue_engine.vocabulary import log_lines
+from queue_engine.vocabulary.client_key import TrustedAddresses
 from queue_engine.vocabulary.host_names import is_host_pattern
 from queue_engine.vocabulary.options.addresses import is_socket_path, split_address
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
@@ -25,6 +26,11 @@ class ServerOptions(OptionGroup):
         (),
         "a further Host name that the HTTP API and the console accept, or *.DOMAIN for all below it; * alone turns the "
         "HTTP API's check of Host off",
+    )
+    trusted_proxy: tuple[str, ...] = option(
+        (),
+        "IP address or network (10.0.0.0/8) of a proxy whose X-Forwarded-For, and in the console -Proto and -Host, are "
+        "believed",
     )
     log_level: str = option(
         log_lines.LEVEL_DEFAULT,
@@ -49,6 +55,10 @@ class ServerOptions(OptionGroup):
         for host in self.allowed_host:
             if not is_host_pattern(host):
                 yield f"--allowed-host: {host!r} is not a host name"
+        try:
+            TrustedAddresses.parse(self.trusted_proxy)
+        except ValueError as exc:
+            yield from str(exc).splitlines()
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -70,7 +70,13 @@ def _value(spec: Field[Any]) -> str:
         return "FLOAT"
     if spec.name in ("tls_cert", "tls_key", "tls_root_ca_file"):
         return "FILE"
-    return {"data_path": "DIR", "lake": "PLACE", "allowed_host": "HOST", "http_token": "TOKEN"}.get(spec.name, "TEXT")
+    return {
+        "data_path": "DIR",
+        "lake": "PLACE",
+        "allowed_host": "HOST",
+        "trusted_proxy": "ADDRESS",
+        "http_token": "TOKEN",
+    }.get(spec.name, "TEXT")
 
 
 def _limits(spec: Field[Any]) -> str:

@@ -1,7 +1,6 @@
 """Guessing passwords: delayed by name, address and browser, and never so that somebody else is shut out."""
 
 import io
-import ipaddress
 import os
 import threading
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from admin_console.accounts.hashing_queue import WAITING_MAX, HashingQueue, TooB
 from admin_console.accounts.throttle import ADDRESS, BROWSER, NAME, NAME_AT_ADDRESS, PLACES_MAX, LoginThrottle
 from admin_console.security.proxy import TrustedProxies
 from admin_console.views import accounts as views
+from queue_engine.vocabulary.client_key import TrustedAddresses
 from tests.support.pages.console import PASSWORD, client_of, make_user
 from tests.support.waiting import wait_for
 
@@ -209,8 +209,8 @@ async def test_address_behind_a_trusted_proxy_is_the_clients() -> None:
 
     headers = [(b"x-forwarded-for", b"198.51.100.1, 203.0.113.9")]
     scope = {"type": "http", "method": "POST", "path": "/login/", "client": ["127.0.0.1", 5000], "headers": headers}
-    for networks in ((ipaddress.ip_network("127.0.0.0/8"),), ()):
-        await TrustedProxies(application, networks)(scope, None, None)
+    for texts in (["127.0.0.0/8"], []):
+        await TrustedProxies(application, TrustedAddresses.parse(texts))(scope, None, None)
     assert seen == ["203.0.113.9", "127.0.0.1"]
 
 

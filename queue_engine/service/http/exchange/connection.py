@@ -19,7 +19,7 @@ import h11
 
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
-from queue_engine.service.admission.unread_bytes import has_unread_bytes
+from queue_engine.service.admission.unread_bytes import has_unread_bytes, unread_bytes
 from queue_engine.service.http.exchange.framing import check_framing
 from queue_engine.service.http.exchange.handler import BodyLimit, RequestHandler
 from queue_engine.service.http.exchange.malformed import asks_to_stay, plain_response, reason_of
@@ -292,7 +292,7 @@ class HttpConnection(asyncio.Protocol):
             self._handler.body_refused(head, is_crowded=False)
         here_bytes = len(self._unread())
         is_here = head.content_length is not None and head.content_length <= here_bytes
-        if isinstance(begun, BodyLimit) and not is_here and self._bodies.is_crowded:
+        if isinstance(begun, BodyLimit) and not is_here and self._bodies.is_crowded(self._handler.client_of(head)):
             begun = _CROWDED
             self._handler.body_refused(head, is_crowded=True)
         is_continue_awaited = self._http.they_are_waiting_for_100_continue
@@ -301,8 +301,9 @@ class HttpConnection(asyncio.Protocol):
             expected_bytes = begun.bytes_max if head.content_length is None else head.content_length
             if not is_here:  # most bodies come with the head
                 self._has_asked_for_body = True
-                self._is_body_waiting = not self._bodies.ask(self, expected_bytes, here_bytes)
                 self.heard_ns = time.monotonic_ns()
+                client = self._handler.client_of(head)
+                self._is_body_waiting = not self._bodies.ask(self, client, expected_bytes, here_bytes)
             if self._is_body_waiting:
                 self._enter(_Phase.ROOM)
             else:
@@ -359,9 +360,22 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._reading_took_too_long()
 
-    def body_stalled(self, limit_ms: int) -> None:
-        """The body does not come while others wait for room. Called by PendingBodies (`BodyReader`)."""
-        self._reading_took_too_long()
+    @property
+    def received_bytes(self) -> int:
+        """Of the body that has begun: `BodyReader`."""
+        return len(self._body)
+
+    def unread_bytes(self) -> int:
+        """That the kernel or a layer holds: `BodyReader`."""
+        return unread_bytes(self._transport)
+
+    def body_stalled(self, bytes_per_s: int) -> None:
+        """The body comes too slowly while others wait for room. Called by PendingBodies (`BodyReader`)."""
+        if not self._is_waiting:  # else other connections have their turn, and it is not read from
+            self._body_took_too_long(
+                f"its body comes at less than {bytes_per_s} bytes a second (a MiB in each --command-timeout), and "
+                "others wait for room (--max-pending-body-bytes)"
+            )
 
     def _take(self, data: bytes | bytearray) -> None:
         if self._refusal is not None:
@@ -520,5 +534,8 @@ class HttpConnection(asyncio.Protocol):
         if self._http.their_state is h11.IDLE and not self._unread():
             self._close()  # the client has sent nothing
             return
-        detail = f"the request was not complete in time; {len(self._body)} bytes of its body had come"
+        self._body_took_too_long("the request was not complete in time")
+
+    def _body_took_too_long(self, why: str) -> None:
+        detail = f"{why}; {len(self._body)} bytes of its body had come"
         self._refuse_connection(error_response(408, "REQUEST_TIMEOUT", detail))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response
+from queue_engine.vocabulary.client_key import ClientKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class RequestHandler(Protocol):
 
     def is_nsqd_path(self, head: RequestHead) -> bool:
         """Whether errors of this path have nsqd's body: those of our own paths have the detail in it, too."""
+        ...
+
+    def client_of(self, head: RequestHead) -> ClientKey:
+        """Who a limit counts for this request, which `begin` has let pass."""
         ...
 
     def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:

@@ -8,15 +8,14 @@ import h11
 
 from queue_engine.service.http.exchange.malformed import plain_response, refusal_of
 from queue_engine.service.http.exchange.response import Answer, Response
-
-# In the place of the remote address: a client of a socket in the file system has none.
-UNIX = "unix"
+from queue_engine.vocabulary.client_key import UNIX
 
 
 @dataclass(slots=True)
 class RequestHead:
     """A request's first part, before any of its body was read.
 
+    client_address: where the client is, by the connection or by a trusted proxy, without a port; the handler sets it.
     actor: the name of its token, once that is checked; "" for none. may_read, may_administer: whether that token may
     read or administer a topic, "" for all of them; None without a token. is_own: whether a process of this server sends
     it. refused: answers a request that may not pass, after its body was dropped; None for the others.
@@ -31,6 +30,7 @@ class RequestHead:
     remote_address: str  # HOST:PORT
     local_host: str  # the address of ours that the client connected to
     is_tls: bool = False
+    client_address: str = ""
     actor: str = ""
     is_own: bool = False
     may_read: Callable[[str], bool] | None = None
@@ -44,8 +44,14 @@ class RequestHead:
 
     @property
     def remote_ip(self) -> str:
-        """The client's address without its port."""
-        return self.remote_address.rpartition(":")[0].strip("[]")
+        """Of the connection; UNIX for a socket in the file system."""
+        return self.remote_address.rpartition(":")[0].strip("[]") or self.remote_address
+
+    @property
+    def forwarded_for(self) -> str:
+        """X-Forwarded-For, of all such headers; whether to believe it is another question. "" for none."""
+        found = [value.decode("latin-1") for name, value in self.headers if name == b"x-forwarded-for"]
+        return ",".join(found)
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of that name, which is in lower case."""
