@@ -15,7 +15,7 @@ Each offset of the channel is in one of these places, and every move is one call
 trash.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 
 from queue_engine.log_store.channel_cursor import ChannelCursor
@@ -67,10 +67,16 @@ class ChannelPlaces:
         undelivered = [] if passed_end <= floor else without(progress.undelivered_between(floor, passed_end), aside)
         cursor = self.cursor
         cursor.start_at(undelivered[0][0] if undelivered else passed_end)
-        for first, count, made in list(progress.unsettled_between(floor, passed_end)) if passed_end > floor else ():
-            for start, length in without([(first, count)], aside) if aside else [(first, count)]:
+        now_ns, moved = topic.time_ns(), progress.deferred
+        waiting: list[tuple[int, int]] = []
+        for first, count, made in progress.unsettled_between(floor, passed_end):
+            parts = without([(first, count)], offsets_between(aside, first, count)) if aside else [(first, count)]
+            for start, length in parts:
                 self.journaled.attempts.note(start, made)
-                self._place_again(start, length)
+                found = offsets_between(moved, start, length) if length > 1 else [start] if start in moved else ()
+                found = [offset for offset in found if moved[offset] > now_ns]
+                waiting += [(offset, moved[offset]) for offset in found]
+                self._return_rest(start, length, found)
         # Offsets beyond the cursor that were handed out before.
         at = cursor.offset
         for first, count in undelivered:
@@ -81,24 +87,25 @@ class ChannelPlaces:
             cursor.put_aside(at, passed_end - at)
         for offset in sorted(aside):
             if offset >= passed_end:
-                cursor.insert_aside(offset)
-        moved = progress.deferred
-        waiting = [
+                cursor.put_aside(offset, 1)
+        never_delivered = [
             (offset, moved.get(offset, due_ns))
             for offset, due_ns in deferred_at_publish.items()
             if progress.made_at(offset) == 0 and not progress.is_settled(offset) and offset not in aside
         ]
-        for offset, _ in waiting:
-            cursor.insert_aside(offset)
-        self._wait_or_return(waiting)
+        cursor.put_all_aside([offset for offset, _ in never_delivered if offset >= cursor.offset])
+        self._wait_or_return(waiting + never_delivered)
         self.journaled.ages.begin(topic.time_ns())
 
-    def _place_again(self, first: int, count: int) -> None:
-        deferred = self.journaled.progress.deferred
-        if not deferred:
-            self._return_first(first, count)
-            return
-        self._wait_or_return([(offset, deferred.get(offset, 0)) for offset in range(first, first + count)])
+    def _return_rest(self, first: int, count: int, left_out: Iterable[int]) -> None:
+        """Return messages but for these, ascending: they come before all others."""
+        end = first + count
+        for offset in left_out:
+            if first < offset:
+                self._return_first(first, offset - first)
+            first = offset + 1
+        if first < end:
+            self._return_first(first, end - first)
 
     def _wait_or_return(self, dues: Sequence[tuple[int, int]]) -> None:
         """Have due ones of these (offset, due Unix ns) wait, and defer the others. There may be a million."""
@@ -180,11 +187,5 @@ class ChannelPlaces:
             if progress.made_at(offset) == 0
         } | {offset: progress.deferred[offset] for offset in offsets_between(progress.deferred, first, count)}
         aside = set(offsets_between(progress.quarantined, first, count))
-        at = first
-        for offset in sorted(dues.keys() | aside):
-            if at < offset:
-                self._return_first(at, offset - at)
-            at = offset + 1
-        if at < end:
-            self._return_first(at, end - at)
+        self._return_rest(first, count, sorted(dues.keys() | aside))
         return sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in aside)

@@ -530,7 +530,7 @@ class LogBacklog:
         dropped = EmptyResult(self.depth, self._due.count, self.quarantined_count)
         upto = self._topic.released
         self._forget_all()
-        self._cursor.start_at(max(self._cursor.offset, upto))
+        self._cursor.pass_released()
         self._journaled.emptied(upto)
         self._topic.next_turn.request_log_work()
         return dropped
@@ -539,10 +539,7 @@ class LogBacklog:
         """Settle what the topic drops before it releases it: all unreleased messages up to `offset`."""
         cursor = self._cursor
         first = max(self._topic.released, cursor.offset)
-        if cursor.offset >= self._topic.released:
-            cursor.offset = max(cursor.offset, offset)
-        else:
-            cursor.put_aside(first, offset - first)
+        cursor.skip_to(offset)
         self._journaled.settled(first, offset - first)
         self._topic.next_turn.request_log_work()
 

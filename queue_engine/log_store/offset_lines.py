@@ -96,6 +96,8 @@ class OffsetLine:
 
 # Memory of a deferred offset: here, in the channel's progress and in the consume queue.
 OFFSET_COST_BYTES = 256
+# Entries are put into a heap one by one, unless they are more than this share of it.
+_HEAPIFY_SHARE = 8
 
 
 class DueOffsets:
@@ -122,12 +124,16 @@ class DueOffsets:
 
     def put_all(self, entries: Iterable[tuple[int, int, int]]) -> None:
         """(due_ns, first, count) of many at once: cheaper than one by one."""
+        added = list(entries)
+        if len(added) * _HEAPIFY_SHARE <= len(self._heap):
+            for due_ns, first, count in added:
+                self.put(first, count, due_ns)
+            return
         self._purge()
         before = len(self._heap)
-        self._heap += entries
-        added = self._heap[before:]
+        self._heap += added
         count = sum([count for _, _, count in added])
-        latest_ns = max([due_ns for due_ns, _, _ in added], default=0)
+        latest_ns = max([due_ns for due_ns, _, _ in added])
         self._latest_ns = max(latest_ns, self._latest_ns) if before else latest_ns
         self.count += count
         self._budget.add(OFFSET_COST_BYTES * count)

@@ -166,7 +166,9 @@ class ChannelProgress:
         pages = self.pages
         while first < end:
             number, at = divmod(first, PAGE_OFFSETS)
-            stop = min(PAGE_OFFSETS, at + end - first)
+            stop = at + end - first
+            if stop > PAGE_OFFSETS:
+                stop = PAGE_OFFSETS
             page = pages.get(number)
             if page is None:
                 page = pages[number] = bytearray(PAGE_OFFSETS)
@@ -320,11 +322,12 @@ class ChannelProgress:
                 continue
             while index < stop:
                 value = page[index]
-                rest = page[index:stop]
-                alike = len(rest) - len(rest.lstrip(bytes([value])))
-                yield number * PAGE_OFFSETS + index, alike, value
-                index += alike
-                at += alike
+                behind = index + 1
+                if behind < stop and page[behind] == value:
+                    behind = stop - len(page[behind:stop].lstrip(bytes([value])))
+                yield number * PAGE_OFFSETS + index, behind - index, value
+                at += behind - index
+                index = behind
 
     def unsettled_between(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
         """(first, count, made) of messages that were delivered and are not settled, ascending."""

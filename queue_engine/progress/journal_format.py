@@ -132,7 +132,7 @@ def read_journal(data: bytes, number: int, path: str = "") -> JournalContent:
             at = found
             continue
         block = data[at + BLOCK_HEADER_BYTES : at + BLOCK_HEADER_BYTES + size]
-        content.entries += [Entry(*fields) for fields in _entry.iter_unpack(block)]
+        content.entries += map(Entry._make, _entry.iter_unpack(block))
         at += BLOCK_HEADER_BYTES + size
         if not content.hole_bytes and content.is_header_whole:
             content.first_hole = at

@@ -66,7 +66,10 @@ def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
     contents: dict[int, IndexContent] = {}
 
     def content(index: int) -> IndexContent:
-        return contents.setdefault(index, IndexContent({}, {}, {}))
+        found = contents.get(index)
+        if found is None:
+            found = contents[index] = IndexContent({}, {}, {})
+        return found
 
     for number, page in progress.pages.items():
         below = max(0, floor - number * PAGE_OFFSETS)
