@@ -119,8 +119,8 @@ def in_every_place(engine: Engine) -> Client:
     received = {one.body: one.id for one in client.sink.received}
     client.finish(received[b"0"])
     channel = client.channel
-    channel.requeue(client.consumer, received[b"2"], 0, engine._clock.monotonic_ns())
-    channel.requeue(client.consumer, received[b"3"], 30_000 * NS_PER_MS, engine._clock.monotonic_ns())
+    channel.requeue(client.consumer, received[b"2"], 0, engine.clock.monotonic_ns())
+    channel.requeue(client.consumer, received[b"3"], 30_000 * NS_PER_MS, engine.clock.monotonic_ns())
     settle(engine)
     return client
 

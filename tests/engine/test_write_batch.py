@@ -238,7 +238,7 @@ def test_a_batch_that_was_not_written_is_forgotten_and_can_be_written_again(tmp_
     _, ticket = engine.log.write_batch("orders", [b"a" * 100], batch_key=KEY)
     assert ticket.error is not None, "the log refuses while there is no room"
     waiting.files.heal()
-    engine._clock.advance(ms=1_100)
+    engine.clock.advance(ms=1_100)
     engine.tick()
     waiting.sync.finish()
     again, ticket = engine.log.write_batch("orders", [b"b"], batch_key=KEY)
