@@ -30,7 +30,7 @@ from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.vocabulary.names import ARCHIVE_CURSOR, NAME_LENGTH_MAX, is_ephemeral, is_valid_name
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.trash import TrashPage, TrashStats
 
@@ -41,7 +41,6 @@ __all__ = [
     "NAME_LENGTH_MAX",
     "RATE_DEFAULT",
     "RATE_MAX",
-    "VERSION",
     "ActResult",
     "AsideStats",
     "ChannelStats",
@@ -78,6 +77,7 @@ __all__ = [
     "TrashPage",
     "TrashStats",
     "format_duration",
+    "full_version",
     "get_gateway",
     "is_ephemeral",
     "is_valid_name",

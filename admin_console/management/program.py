@@ -20,7 +20,7 @@ from admin_console import paths
 from admin_console.management.known_variables import complaints_about_variables
 from admin_console.options import ConsoleOptions, take_early_flags
 from queue_engine.vocabulary import log_lines
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
             raise ValueError("\n".join(complaints))
         name, rest = (given[0], given[1:]) if given else ("help", [])
         if name in ("--version", "version"):
-            print(f"penstock {VERSION}")
+            print(f"penstock {full_version()}")
             return 0
         if name in HELP and (not rest or rest[0] in HELP):
             print(_list_of_commands(program))

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from admin_console.gateway.act_table import ACTS
-from admin_console.gateway.gateway import VERSION
+from admin_console.gateway.gateway import full_version
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
 from admin_console.views.notices import page_notices
@@ -61,7 +61,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
     return {
         "chrome": {
             "signed_in": user is not None,
-            "version": VERSION if user else "",
+            "version": full_version() if user else "",
             "user_name": user.get_username() if user else "",
             "role": getattr(user, "role", ""),
             "environment": environment,

@@ -5,7 +5,6 @@ So this module imports next to nothing at its top: Ctrl-C while the rest is impo
 
 import gc
 import os
-import platform
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,9 +16,7 @@ INTERRUPTED = 130
 READER_GONE = 141
 # As Go's package `flag` has it, for a command line that can't be read; nsqd's own for whatever keeps it from starting.
 MISTAKE = 2
-
-# The version of nsqd whose flags, protocol and files these are. Scripts read it off `--version`.
-NSQD_VERSION = "1.3.0"
+PROGRAM = "nsqd"
 
 
 def main() -> None:
@@ -43,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     from queue_engine.daemon.daemon_options import DaemonOptions
     from queue_engine.daemon.flags import flag_set
     from queue_engine.vocabulary.errors import FlagError
+    from queue_engine.vocabulary.version import version_line
 
     # What the engine writes belongs to the account that runs it, and to no other.
     os.umask(0o077)
@@ -56,18 +54,11 @@ def run(arguments: Sequence[str]) -> int:
         print(*flags.usage(), sep="\n", file=sys.stderr)
         return 0
     if given.wants_version:
-        print(version_line())
+        print(version_line(PROGRAM))
         return 0
     options = DaemonOptions.of(given, os.environ)
     options.configure_log()
 
     from queue_engine.daemon.serving import Serving  # the engine, which takes longest to import
 
-    return Serving(options, version_line()).run()
-
-
-def version_line() -> str:
-    """In the form of nsqd's: `nsqd v1.3.0 (built w/go1.21.1)`."""
-    from queue_engine.vocabulary.version import VERSION
-
-    return f"nsqd v{NSQD_VERSION} (penstock v{VERSION}, built w/python{platform.python_version()})"
+    return Serving(options, version_line(PROGRAM)).run()

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import platform
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from typing import Any
 import uvloop
 
 from queue_engine.daemon.nsqd_lines import NsqdLines
-from queue_engine.daemon.program import NSQD_VERSION
 from queue_engine.go_flags.command_line import FlagSet, Given
 from queue_engine.go_flags.flag import Flag, Kind
 from queue_engine.lookup.options import LookupOptions
@@ -21,12 +19,11 @@ from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import FlagError, OptionsError, PenstockError
 from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import flag_of
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import version_line
 
 logger = logging.getLogger("nsqlookupd")
 
 PROGRAM = "nsqlookupd"
-VERSION_LINE = f"{PROGRAM} v{NSQD_VERSION} (penstock v{VERSION}, built w/python{platform.python_version()})"
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -70,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(*flags.usage(), sep="\n", file=sys.stderr)
         return 0
     if given.wants_version:
-        print(VERSION_LINE)
+        print(version_line(PROGRAM))
         return 0
     try:
         options = options_of(given)
@@ -105,7 +102,7 @@ async def _serve(options: LookupOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     server = LookupServer(options)
-    logger.info("%s", VERSION_LINE)
+    logger.info("%s", version_line(PROGRAM))
     await server.start()
     logger.info("TCP: listening on %s:%d", *server.tcp_address)
     logger.info("HTTP: listening on %s:%d", *server.http_address)

@@ -24,7 +24,7 @@ from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.names import is_valid_name
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import NSQ_VERSION
 
 BODY_BYTES_MAX = 64 << 10  # no path reads one
 PENDING_BODY_BYTES_MAX = 16 << 20
@@ -62,7 +62,7 @@ class LookupHttp:
         self._steps = PacedSteps(_STEPS_SHARE, now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
         self._routes = {
             "/ping": _Route("GET", lambda query: b"OK"),
-            "/info": _Route("GET", lambda query: {"version": VERSION}),
+            "/info": _Route("GET", lambda query: {"version": NSQ_VERSION}),
             "/topics": _Route("GET", lambda query: self._topics()),
             "/channels": _Route("GET", lambda query: {"channels": registrations.channels(_topic_given(query))}),
             "/lookup": _Route("GET", self._lookup),

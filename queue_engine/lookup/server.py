@@ -13,7 +13,7 @@ from queue_engine.lookup.tcp import LookupTcp
 from queue_engine.vocabulary.clock import Clock, SystemClock
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.addresses import split_address
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import NSQ_VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class LookupServer:
         return {
             "tcp_port": self.tcp_address[1],
             "http_port": self.http_address[1],
-            "version": VERSION,
+            "version": NSQ_VERSION,
             "broadcast_address": self._options.effective_broadcast_address,
             "hostname": socket.gethostname(),
         }

@@ -7,7 +7,7 @@ from queue_engine.protocol.features import NO_FEATURES, Features, agreed_feature
 from queue_engine.protocol.go_json import JsonError, JsonObject
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.options.options import Options
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import NSQ_VERSION
 
 # Clients send some hundred bytes. All other connections wait while a body is decoded: 5 MiB would take a second.
 BODY_BYTES_MAX = 64 << 10
@@ -48,7 +48,7 @@ class Identity:
         return json.dumps(
             {
                 "max_rdy_count": options.max_rdy_count,
-                "version": VERSION,
+                "version": NSQ_VERSION,
                 "max_msg_timeout": options.max_msg_timeout_ms,
                 "msg_timeout": self.msg_timeout_ms,
                 "tls_v1": self.features.tls,

@@ -1,6 +1,7 @@
 """The daemon as a process: what scripts that start nsqd see of it."""
 
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 from tests.support.certificates import Certificates
 from tests.support.nsq_socket import FRAME_RESPONSE, NsqSocket
 from tests.support.nsqd_directory import messages, read_metadata, read_queue, write_metadata, write_queue
@@ -24,6 +25,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.slow(reason="starts processes")
 
 DAY = r"\[nsqd\] [0-9]{4}/[0-9]{2}/[0-9]{2} [0-9:]{8}\.[0-9]{6}"
+VERSION_LINE = f"nsqd v1.3.0 (built w/python{platform.python_version()}) penstock v{full_version()}"
 # What a daemon has no use for and what takes long to import.
 FOREIGN = {"django", "channels", "daphne", "twisted", "pyspark", "pyarrow", "numpy", "duckdb", "aiohttp", "sqlglot"}
 # What it imports when a client first needs it.
@@ -55,7 +57,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
 
 def test_the_first_lines_are_nsqds(daemon: DaemonProcess) -> None:
     lines = [line for line in daemon.log.splitlines() if line.startswith("[nsqd] ")]
-    assert re.fullmatch(rf"{DAY} INFO: nsqd v1\.3\.0 \(penstock v{VERSION}, built w/python[0-9.]+\)", lines[0])
+    assert re.fullmatch(rf"{DAY} INFO: {re.escape(VERSION_LINE)}", lines[0])
     assert re.fullmatch(rf"{DAY} INFO: ID: [0-9]+", lines[1])
     assert re.fullmatch(rf"{DAY} INFO: TCP: listening on 127\.0\.0\.1:{daemon.tcp_port}", lines[-3])
     assert re.fullmatch(rf"{DAY} INFO: HTTP: listening on 127\.0\.0\.1:{daemon.http_port}", lines[-2])
@@ -159,7 +161,7 @@ def test_it_runs_on_nsqds_directory_and_gives_it_back(tmp_path: Path) -> None:
 def test_version_help_and_mistakes_have_nsqds_statuses(tmp_path: Path) -> None:
     version = run("-version", directory=tmp_path)
     assert (version.returncode, version.stderr) == (0, "")
-    assert re.fullmatch(rf"nsqd v1\.3\.0 \(penstock v{VERSION}, built w/python[0-9.]+\)\n", version.stdout)
+    assert version.stdout == f"{VERSION_LINE}\n"
     usage = run("-help", directory=tmp_path)
     assert (usage.returncode, usage.stdout) == (0, "")
     assert usage.stderr.startswith("Usage of nsqd:\n")

@@ -76,11 +76,11 @@ def test_a_backup_is_restored(machine: Machine) -> None:
 def test_an_upgrade_and_the_way_back_lose_nothing(machine: Machine) -> None:
     machine.get("/pub?topic=upgraded", body=b"through both")
     assert is_ready(machine.run(recipe("upgrade")))
-    assert "/opt/penstock/0.2.0/" in machine.unit
+    assert "/opt/penstock/0.3.0/" in machine.unit
     assert not list((machine.root / "etc/systemd/system").glob("*.new"))
     assert depth(machine, "upgraded") == 1
     assert is_ready(machine.run(recipe("going back")))
-    assert "/opt/penstock/0.1.0/" in machine.unit
+    assert "/opt/penstock/0.2.0/" in machine.unit
     assert depth(machine, "upgraded") == 1
 
 
@@ -131,7 +131,7 @@ def test_users_and_the_audit_list_come_back_from_a_backup(machine: Machine) -> N
     machine.get("/topic/create?topic=audited", body=b"")
     machine.kill()
     machine.run(recipe("users of a backup"))
-    listed = machine.run("/opt/penstock/0.1.0/bin/penstock user list --data-path /var/lib/penstock")
+    listed = machine.run("/opt/penstock/0.2.0/bin/penstock user list --data-path /var/lib/penstock")
     assert "ada" in [line.split()[0] for line in listed.splitlines()]
     assert "as it was written" in machine.run(recipe("check the audit list"))
 

@@ -60,7 +60,7 @@ from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.addresses import NO_PORT, joined
 from queue_engine.vocabulary.options.options import Options
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 
 # numpy is there before the engine's threads are: while one of them imports it, the console would get half of it.
 
@@ -134,7 +134,7 @@ class Serving:
 
     def run(self) -> int:
         """Serve until told to stop; the exit status. Raises CommandError when it can't start."""
-        logger.info("penstock %s starts pid=%d data_path=%s", VERSION, os.getpid(), settings.DATA_PATH)
+        logger.info("penstock %s starts pid=%d data_path=%s", full_version(), os.getpid(), settings.DATA_PATH)
         # A watchdog ends a process that hangs by SIGABRT: the log then has where each thread was.
         faulthandler.enable()
         self._stop_report.start()

@@ -56,7 +56,7 @@ from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys, Trus
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError
 from queue_engine.vocabulary.options.options import Options
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import NSQ_VERSION
 
 WRITE_TIMEOUT_MS = 30_000
 # A refused request's body is read up to this size while its answer waits.
@@ -287,7 +287,7 @@ class HttpApi:
         options = self._options
         ports = self._ports()
         info = {
-            "version": VERSION,
+            "version": NSQ_VERSION,
             "broadcast_address": options.effective_broadcast_address,
             "hostname": socket.gethostname(),
             "http_port": ports.http,

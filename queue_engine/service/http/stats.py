@@ -44,6 +44,7 @@ from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.flow.pause import Pause
+from queue_engine.vocabulary.version import NSQ_VERSION
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _LINES_PER_STEP = 50
@@ -76,7 +77,7 @@ def stats_json(reading: EngineReading, wanted: Wanted, templates: StatsTemplates
     kept of the answer before."""
     snapshot = reading.rest
     head: dict[str, Any] = {
-        "version": snapshot.version,
+        "version": NSQ_VERSION,
         "health": snapshot.health,
         "start_time": snapshot.started_at_ns // NS_PER_S,
     }
@@ -131,7 +132,7 @@ def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, 
     now_s = snapshot.taken_at_ns // NS_PER_S
     started_at = datetime.fromtimestamp(snapshot.started_at_ns // NS_PER_S).astimezone()
     lines = [
-        f"nsqd v{snapshot.version} (built w/python{platform.python_version()})",
+        f"nsqd v{NSQ_VERSION} (built w/python{platform.python_version()})",
         f"start_time {started_at.isoformat().replace('+00:00', 'Z')}",
         f"uptime {_duration((snapshot.taken_at_ns - snapshot.started_at_ns) / NS_PER_S)}",
         "",

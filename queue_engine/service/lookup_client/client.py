@@ -14,7 +14,7 @@ from queue_engine.service.loop.name_lookups import NameLookups, tcp_places
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.options.discovery_options import LOOKUPDS_MAX
 from queue_engine.vocabulary.ticket import Ticket
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import NSQ_VERSION
 
 CHECK_INTERVAL_S = 0.1
 # nsqd's name of the option in /config.
@@ -90,7 +90,7 @@ class LookupClient:
         options = self._engine.options
         tcp_port, http_port = self._ports()
         return {
-            "version": VERSION,
+            "version": NSQ_VERSION,
             "hostname": socket.gethostname(),
             "broadcast_address": options.effective_broadcast_address,
             "tcp_port": options.broadcast_tcp_port or tcp_port,

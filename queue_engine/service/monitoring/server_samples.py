@@ -8,7 +8,7 @@ from queue_engine.service.admission.refused_connections import Reason
 from queue_engine.service.monitoring.console_figures import ConsoleFigures
 from queue_engine.service.monitoring.exposition import Exposition, labels
 from queue_engine.service.monitoring.process_figures import DiskRoom, ProcessFigures
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 
 # Each from the start on, so that a first refusal is an increase.
 _REFUSING = (
@@ -21,7 +21,7 @@ _REFUSING = (
 
 def add_process(to: Exposition, process: ProcessFigures, engine_cpu_s: float) -> None:
     """engine_cpu_s: of the engine's thread alone."""
-    to.add("penstock_build_info", [(labels(version=VERSION, python=platform.python_version()), 1)])
+    to.add("penstock_build_info", [(labels(version=full_version(), python=platform.python_version()), 1)])
     to.add_one("penstock_engine_cpu_seconds_total", engine_cpu_s)
     to.add_one("process_cpu_seconds_total", process.cpu_s)
     to.add_one("process_resident_memory_bytes", process.resident_bytes)

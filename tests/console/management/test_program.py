@@ -27,7 +27,7 @@ from admin_console.paths import (
     check_data_directory,
     make_data_directory,
 )
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 from tests.support.processes.penstock_command import penstock
 from tests.support.processes.server import ROOT
 
@@ -49,7 +49,7 @@ def test_each_command_is_listed_and_no_other(tmp_path: Path) -> None:
 
 
 def test_the_version_is_ours(tmp_path: Path) -> None:
-    assert penstock("--version", directory=tmp_path).stdout == f"penstock {VERSION}\n"
+    assert penstock("--version", directory=tmp_path).stdout == f"penstock {full_version()}\n"
 
 
 @pytest.mark.slow(reason="starts processes")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 from tests.support.processes.server import ROOT, START_TIMEOUT_S, STOP_TIMEOUT_S, STOP_WAIT_S, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -187,7 +187,7 @@ def test_the_log_has_a_line_for_the_start_for_listening_and_for_a_clean_stop(tmp
     else:
         assert [line for line in lines if not re.match(r"\S+Z (INFO|WARNING) [a-z_.]+: ", line)] == []
         messages = [line.split(": ", 1)[1] for line in lines]
-    started = f"penstock {VERSION} starts pid={process.pid} data_path={tmp_path}"
+    started = f"penstock {full_version()} starts pid={process.pid} data_path={tmp_path}"
     for start in (started, "TCP: listening on ", "HTTP: listening on ", "Console: listening on ", "SIGTERM: stopping"):
         assert [message for message in messages if message.startswith(start)], start
     assert messages[-1] == "stopped: everything is on the disk"

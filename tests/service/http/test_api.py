@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport
+from queue_engine.vocabulary import version
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.ticket import DONE, failed
 from queue_engine.wire.batch import encode_batch
@@ -86,7 +87,7 @@ async def test_info_has_nsqd_s_fields(server: Server) -> None:
     info = answer.json
     assert info.pop("hostname")
     assert info == {
-        "version": "0.1.0",
+        "version": version.NSQ_VERSION,
         "broadcast_address": "queue.example",
         "http_port": server.port,
         "tcp_port": 4150,

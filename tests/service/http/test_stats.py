@@ -16,6 +16,7 @@ from queue_engine.delivery.stats import ClientStats
 from queue_engine.engine import Engine
 from queue_engine.service.http import api, stats
 from queue_engine.service.monitoring.process_memory import CollectorPauses
+from queue_engine.vocabulary.version import NSQ_VERSION
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
 from tests.support.waiting import wait_for_async
@@ -87,8 +88,10 @@ async def test_an_empty_server_in_json(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         answer = await server.request("GET", "/stats?format=json")
         assert answer.headers[b"content-type"] == b"application/json; charset=utf-8"
-        prefix = b'{"version":"0.1.0","health":"OK","start_time":1500000000,"topics":[],"memory":{"heap_objects":'
-        assert answer.body.startswith(prefix)
+        prefix = (
+            f'{{"version":"{NSQ_VERSION}","health":"OK","start_time":1500000000,"topics":[],"memory":{{"heap_objects":'
+        )
+        assert answer.body.startswith(prefix.encode())
         assert answer.json["producers"] == []
         assert list(answer.json["memory"]) == [
             "heap_objects",
@@ -345,7 +348,7 @@ async def test_an_empty_server_in_text(tmp_path: Path) -> None:
         answer = await server.request("GET", "/stats?include_mem=false")
         assert answer.headers[b"content-type"] == b"text/plain; charset=utf-8"
         lines = answer.body.decode().split("\n")
-        assert lines[0].startswith("nsqd v0.1.0 (built w/python3.")
+        assert lines[0].startswith(f"nsqd v{NSQ_VERSION} (built w/python3.")
         assert lines[1].startswith("start_time 2017-07-1")
         assert lines[2:] == ["uptime 0s", "", "Health: OK", "", "Topics: None", "", "Producers: None", ""]
 

@@ -17,7 +17,7 @@ from queue_engine.service.monitoring.exposition import labels, shown
 from queue_engine.service.monitoring.families import FAMILIES
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.storage.aside_stats import AsideStats
-from queue_engine.vocabulary.version import VERSION
+from queue_engine.vocabulary.version import full_version
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, settle
 from tests.support.exposition import Figures, read_exposition
@@ -69,7 +69,7 @@ async def test_the_process_and_its_disk_have_their_figures(tmp_path: Path) -> No
         room = os.statvfs(tmp_path)
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         limit = int(Path("/proc/self/limits").read_text().partition("Max open files")[2].split()[0])
-        assert figures[f'penstock_build_info{{version="{VERSION}",python="{platform.python_version()}"}}'] == 1
+        assert figures[f'penstock_build_info{{version="{full_version()}",python="{platform.python_version()}"}}'] == 1
         assert figures["penstock_disk_size_bytes"] == room.f_blocks * room.f_frsize
         assert 0 <= figures["penstock_disk_free_bytes"] <= figures["penstock_disk_size_bytes"]
         assert 0.5 < figures["process_resident_memory_bytes"] / (pages * os.sysconf("SC_PAGESIZE")) < 2
