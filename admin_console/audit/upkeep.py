@@ -21,6 +21,7 @@ from admin_console.audit.head_file import HeadFileError, path_of, read_head, wri
 from admin_console.audit.record import now_ms
 from admin_console.audit.verification import (
     ChainCheck,
+    has_rows_before,
     id_of_hash,
     newest_head,
     open_to_read,
@@ -102,6 +103,7 @@ class AuditUpkeep:
         self._has_new_rows = True
         self._ids: dict[str, int | None] = {}
         self._row_faults: tuple[str, ...] = ()
+        self._made_ms = now_ms()
         self._head_ms = 0
         self._removed_ms = 0
         self._measured_ms = 0
@@ -250,6 +252,13 @@ class AuditUpkeep:
         newest = newest_head(database)
         if newest is None or newest == named:
             return
+        if named is None and has_rows_before(database, self._made_ms):
+            logger.warning(
+                "%s is missing and is written anew for row %d: rows behind it may have been cut off. A copy of the "
+                "file from a backup or another machine proves it: penstock audit verify --head COPY",
+                self._head_path,
+                newest.id,
+            )
         try:
             self._sync_journal()
             write_head(self._head_path, newest, at_ms)

@@ -250,6 +250,12 @@ def newest_head(database: sqlite3.Connection) -> Head | None:
     return Head(*found) if found is not None and found[1] else None
 
 
+def has_rows_before(database: sqlite3.Connection, at_ms: int) -> bool:
+    """Whether the list has a row that was written before this moment, Unix ms. Raises sqlite3.Error."""
+    found = database.execute("SELECT at_ms FROM admin_console_auditrow ORDER BY id LIMIT 1").fetchone()
+    return found is not None and isinstance(found[0], int) and found[0] < at_ms
+
+
 def _shown(values: dict[str, Any]) -> str:
     """A row's content, safe for a terminal: a changed row may contain control characters."""
     place = "/".join(str(values[name]) for name in ("topic", "channel") if values[name])

@@ -68,6 +68,13 @@ class Command(PlainCommand):
             for row in all_rows(database):
                 check.take(row)
             faults += check.faults(partial(id_of_hash, database))
+        if head is None and not faults:
+            raise DamageFound(
+                f"The {counted(check.row_count, 'row')} of the audit list that are there ({path}) are as they were "
+                f"written, the newest is {check.last_id}. But {head_path} is missing, so rows may have been cut off at "
+                f"the end. A copy of {head_file.NAME} from a backup or another machine proves whether they were: "
+                "penstock audit verify --head COPY. A running server writes the file anew, for the rows that are left."
+            )
         if faults:
             told = [f"  {fault}" for fault in faults[:FAULTS_SHOWN]]
             if len(faults) > FAULTS_SHOWN:
@@ -76,7 +83,5 @@ class Command(PlainCommand):
         self.stdout.write(
             f"The audit list is as it was written: {counted(check.row_count, 'row')}, the newest is {check.last_id}."
         )
-        if head is None:
-            self.stdout.write(f"There is no {head_path}: whether rows were cut off at the end can't be known.")
-        else:
-            self.stdout.write(f"{head_path} agrees: it names row {head.id}.")
+        assert head is not None, "a missing file is a fault"
+        self.stdout.write(f"{head_path} agrees: it names row {head.id}.")

@@ -240,6 +240,24 @@ def test_a_damaged_file_beside_the_database_is_a_fault(
     assert f"{data_path / 'audit-head'} is " in verify().splitlines()[1]
 
 
+def test_a_missing_file_beside_the_database_is_a_fault_and_a_copy_of_it_proves_more(
+    data_path: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    head_file.path_of(data_path).rename(copy)
+    told = manage(data_path, "audit", "verify")
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "10 rows of the audit list that are there" in told.stderr
+    assert f"{data_path / 'audit-head'} is missing, so rows may have been cut off at the end." in told.stderr
+    assert "penstock audit verify --head COPY" in told.stderr
+    told = manage(data_path, "audit", "verify", "--head", str(copy))
+    assert (told.returncode, told.stdout.splitlines()[1]) == (0, f"{copy} agrees: it names row 10.")
+    tampered(data_path, "DELETE FROM T WHERE id > 8")
+    assert manage(data_path, "audit", "verify").returncode == 1
+    told = manage(data_path, "audit", "verify", "--head", str(copy))
+    assert "Rows 9 to 10 were removed: the file beside the database names row 10." in told.stderr
+
+
 def test_verify_compares_with_a_copy_of_the_file_from_elsewhere(
     verify: Callable[..., str], data_path: Path, tmp_path: Path
 ) -> None:
@@ -283,7 +301,7 @@ def test_a_database_of_before_the_chain_gets_one_over_its_rows(migrated: Path, t
     )
     assert migrate(tmp_path).returncode == 0
     told = manage(tmp_path, "audit", "verify")
-    assert (told.returncode, told.stderr) == (0, "")
-    assert "3 rows, the newest is 3." in told.stdout
+    assert told.returncode == 1
+    assert "3 rows of the audit list that are there" in told.stderr
     tampered(tmp_path, "UPDATE T SET actor = 'eve' WHERE id = 2")
     assert "Row 2 was changed." in manage(tmp_path, "audit", "verify").stderr

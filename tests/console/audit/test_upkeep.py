@@ -67,6 +67,19 @@ def test_the_newest_hash_goes_to_a_private_file_every_minute(upkeep: AuditUpkeep
     assert sorted(one.name for one in data_path.iterdir() if "tmp" in one.name) == []
 
 
+def test_a_missing_file_is_logged_where_rows_of_an_earlier_start_are(
+    upkeep: AuditUpkeep, data_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    upkeep.run_once(START_MS)
+    assert f"{data_path / 'audit-head'} is missing and is written anew for row 10" in caplog.text
+    caplog.clear()
+    AuditUpkeep(data_path, data_path / DATABASE, retention_ms=0).run_once(START_MS)
+    (data_path / "audit-head").unlink()
+    tampered(data_path, "UPDATE T SET at_ms = 9223372036854775807")  # as those of this start are
+    AuditUpkeep(data_path, data_path / DATABASE, retention_ms=0).run_once(START_MS)
+    assert "is missing" not in caplog.text
+
+
 def test_it_is_named_once_more_at_the_end_and_when_the_clock_was_set_back(upkeep: AuditUpkeep, data_path: Path) -> None:
     upkeep.run_once(START_MS)
     add_rows(data_path, 11, 11)
