@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 from admin_console.management.command import PlainCommand
 from admin_console.vocabulary.variables import AUTH_SECRET
 from queue_engine.client.connection import RefusedError
+from queue_engine.client.secret_hosts import SecretHosts
 from queue_engine.tools.connecting import Connecting, checked_addresses, node_of, tls_context, url_of
 from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, UNCLEAR_AS_OFTEN
 from queue_engine.tools.running import Stopping, run_tool
@@ -54,6 +55,7 @@ class ToolCommand(PlainCommand):
             "--lookupd-http-address", metavar="HOST:PORT", action="append", type=_argument(url_of), default=[],
             help="of an nsqlookupd that knows the servers, instead; repeat it for several",
         )  # fmt: skip
+        self.add_secret_hosts_argument(parser)
         parser.add_argument(
             "--channel", type=_argument(_channel), default=channel or None, required=not channel, help=channel_help
         )
@@ -76,6 +78,14 @@ class ToolCommand(PlainCommand):
             help="how often nsqlookupds are asked for servers (default: 30s)",
         )  # fmt: skip
         self.add_tls_arguments(parser)
+
+    def add_secret_hosts_argument(self, parser: ArgumentParser) -> None:
+        """For commands whose servers nsqlookupds may name."""
+        parser.add_argument(
+            "--auth-secret-to", metavar="HOST", action="append", default=[],
+            help="send the secret without --tls to a server that an nsqlookupd names, too: a name, *.DOMAIN, an "
+            "address, a network such as 10.1.0.0/16, or * for all; repeat it for several",
+        )  # fmt: skip
 
     def add_retry_arguments(self, parser: ArgumentParser) -> None:
         """What becomes of messages that a destination does not take."""
@@ -113,6 +123,7 @@ class ToolCommand(PlainCommand):
                 lookup_urls=tuple(lookup_urls),
                 tls=_tls_of(given),
                 auth_secret=_secret_of(given["auth_secret_file"]),
+                secret_hosts=SecretHosts(given.get("auth_secret_to", ())),
                 msg_timeout_ms=given.get("msg_timeout", 0),
                 poll_s=max(given.get("lookupd_poll_interval", 30_000) / 1000, 0.1),
             )

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from queue_engine.client.secret_hosts import SecretHosts
 from queue_engine.protocol.frames import FRAME_TYPE_ERROR, FRAME_TYPE_RESPONSE
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.message import FRAME_TYPE_MESSAGE, STORED_HEADER_BYTES
@@ -58,6 +59,7 @@ class Identity:
     msg_timeout_ms: int = 0  # 0: the server's own
     tls: ssl.SSLContext | None = None  # with one, a server without TLS is refused
     auth_secret: bytes = field(default=b"", repr=False)  # sent to servers that want AUTH, behind TLS if there is one
+    secret_hosts: SecretHosts | None = None  # others get it only behind TLS that proves their name; None: all may
 
 
 class Connection:
@@ -104,7 +106,7 @@ class Connection:
                 if connection.identity.tls is not None:
                     await connection._start_tls(connection.identity.tls, host)
                 if connection.agreed.get("auth_required"):
-                    await connection._authenticate()
+                    await connection._authenticate(host)
         except BaseException as exc:
             if connection is not None:
                 await connection.close()
@@ -151,9 +153,17 @@ class Connection:
         await self._writer.start_tls(context, server_hostname=host)
         await ok
 
-    async def _authenticate(self) -> None:
-        if not self.identity.auth_secret:
+    async def _authenticate(self, host: str) -> None:
+        identity = self.identity
+        if not identity.auth_secret:
             raise DisconnectedError(f"{self._address} wants AUTH, and there is no secret to send")
+        is_proven = identity.tls is not None and identity.tls.verify_mode is ssl.CERT_REQUIRED
+        if identity.secret_hosts is not None and not is_proven and not identity.secret_hosts.allow(host):
+            raise DisconnectedError(
+                f"{self._address} wants AUTH, and the secret was not sent: an nsqlookupd named this address, and "
+                f"without --tls, which proves a server's name, a secret goes only where --nsqd-tcp-address or "
+                f"--auth-secret-to {host} allows it"
+            )
         await self.request(b"AUTH\n" + sized(self.identity.auth_secret))
 
     @property

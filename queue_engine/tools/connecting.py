@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from queue_engine.client.connection import Identity
 from queue_engine.client.http_json import HttpJson
 from queue_engine.client.nodes import LookedUpNodes, NamedNodes, Node, NodeSource
+from queue_engine.client.secret_hosts import SecretHosts
 from queue_engine.vocabulary.options.addresses import split_address
 from queue_engine.vocabulary.version import VERSION
 
@@ -25,11 +26,13 @@ class Connecting:
     tls: ssl.SSLContext | None = None
     auth_secret: bytes = field(default=b"", repr=False)
     msg_timeout_ms: int = 0
+    secret_hosts: SecretHosts = field(default_factory=SecretHosts)  # of those that nsqlookupds name
     timeout_s: float = 5.0
     poll_s: float = 30.0  # how often nsqlookupds are asked
 
-    def identity(self, tool: str) -> Identity:
-        """How a tool names itself to servers."""
+    def identity(self, tool: str, *, is_named: bool = False) -> Identity:
+        """How a tool names itself to servers. is_named: to those of the command line, and not to those that nsqlookupds
+        name."""
         host = os.uname().nodename
         return Identity(
             client_id=host.split(".")[0],
@@ -38,6 +41,7 @@ class Connecting:
             msg_timeout_ms=self.msg_timeout_ms,
             tls=self.tls,
             auth_secret=self.auth_secret,
+            secret_hosts=None if is_named or self.nodes else self.secret_hosts,
         )
 
     @contextlib.asynccontextmanager

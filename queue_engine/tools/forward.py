@@ -45,7 +45,7 @@ class Forward:
 
     async def run(self, stopping: Stopping) -> None:
         """Forward until the stop. A message that no server takes is requeued, and less comes until one takes some."""
-        pool = ProducerPool(self._options.destinations, self._connecting.identity("forward"))
+        pool = ProducerPool(self._options.destinations, self._connecting.identity("forward", is_named=True))
         try:
             async with self._connecting.source() as source:
                 await together(self._forward_topic(topic, source, pool, stopping) for topic in self._options.topics)

@@ -86,7 +86,7 @@ async def publish(
     the stop comes first, DisconnectedError, RefusedError and ValueError.
     """
     producers: list[Producer] = []
-    identity = connecting.identity("publish")
+    identity = connecting.identity("publish", is_named=True)
     stop = asyncio.Event()
     try:
         for node in options.nodes:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
+from urllib.parse import urlsplit
 
 from queue_engine.client.http_json import HttpJson, HttpRefusedError, UnreachableError, list_in
 from queue_engine.tools.connecting import Connecting
@@ -164,12 +165,19 @@ async def _ask_all(
         query["topic"] = options.topic
     if options.channel:
         query["channel"] = options.channel
-    asking = (http.get(f"{url}/stats", query, sends_token=True) for url in urls)
+    withheld = {url for url in urls if not _may_get_token(url, connecting, options)}
+    asking = (http.get(f"{url}/stats", query, sends_token=url not in withheld) for url in urls)
     answers = await asyncio.gather(*asking, return_exceptions=True)
     table: Table = {}
     servers = []
     for url, answer in zip(urls, answers, strict=True):
-        if isinstance(answer, UnreachableError | HttpRefusedError):
+        if isinstance(answer, HttpRefusedError) and answer.status in (401, 403) and url in withheld:
+            host = urlsplit(url).hostname
+            errors.append(
+                f"{answer}. The token was not sent: an nsqlookupd named this address, and without TLS a secret goes "
+                f"only where --nsqd-http-address or --auth-secret-to {host} allows it"
+            )
+        elif isinstance(answer, UnreachableError | HttpRefusedError):
             errors.append(str(answer))
         elif isinstance(answer, BaseException):
             raise answer
@@ -177,6 +185,11 @@ async def _ask_all(
             add_answer(table, answer, options.topic, options.channel)
             servers.append(url)
     return table, frozenset(servers), errors
+
+
+def _may_get_token(url: str, connecting: Connecting, options: StatOptions) -> bool:
+    """Whether a server may get the token without TLS; `HttpJson` sends none without it where TLS is wanted."""
+    return url in options.http_urls or connecting.secret_hosts.allow(urlsplit(url).hostname or "")
 
 
 def _http_urls_in(document: Any) -> list[str]:

@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from queue_engine.client.http_json import HttpJson, HttpRefusedError, UnreachableError
+from queue_engine.client.secret_hosts import SecretHosts
 from queue_engine.tools.connecting import Connecting
 from queue_engine.tools.running import Stopping
 from queue_engine.tools.stat import StatOptions, Table, add_answer, lines_of, rows_of, stat
@@ -119,11 +120,15 @@ async def test_a_refusal_is_told_with_its_reason(start_engine: Callable[..., Run
 
 
 @pytest.mark.parametrize(
-    ("is_inside_tls", "asked"),
-    [(False, {"/nodes": "", "/stats": "Bearer secret"}), (True, {"/nodes": "", "/stats": ""})],
+    ("is_inside_tls", "allowed", "asked"),
+    [
+        (False, ["127.0.0.1"], {"/nodes": "", "/stats": "Bearer secret"}),
+        (False, [], {"/nodes": "", "/stats": ""}),
+        (True, ["127.0.0.1"], {"/nodes": "", "/stats": ""}),
+    ],
 )
-async def test_the_token_goes_to_servers_alone_and_with_tls_never_without_it(
-    is_inside_tls: bool, asked: dict[str, str]
+async def test_the_token_goes_to_allowed_servers_alone_and_with_tls_never_without_it(
+    is_inside_tls: bool, allowed: list[str], asked: dict[str, str]
 ) -> None:
     found: dict[str, str] = {}
 
@@ -139,6 +144,24 @@ async def test_the_token_goes_to_servers_alone_and_with_tls_never_without_it(
             lookup_urls=(f"http://127.0.0.1:{server.port}",),
             tls=ssl.create_default_context() if is_inside_tls else None,
             auth_secret=b"secret",
+            secret_hosts=SecretHosts(allowed),
         )
         await stat(connecting, StatOptions(count=1), [].append, [].append, Stopping())
     assert found == asked
+
+
+async def test_a_token_that_was_withheld_is_named_where_a_server_wants_it() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/stats":
+            return web.json_response({"message": "TOKEN_REQUIRED"}, status=403)
+        return web.json_response({"producers": [{"broadcast_address": "127.0.0.1", "http_port": request.url.port}]})
+
+    app = web.Application()
+    app.router.add_get("/{path}", answer)
+    complaints: list[str] = []
+    async with TestServer(app) as server:
+        connecting = Connecting(lookup_urls=(f"http://127.0.0.1:{server.port}",), auth_secret=b"secret")
+        with pytest.raises(UnreachableError):
+            await stat(connecting, StatOptions(count=1), [].append, complaints.append, Stopping())
+    assert "answered 403: TOKEN_REQUIRED. The token was not sent: an nsqlookupd named this address" in complaints[0]
+    assert "--auth-secret-to 127.0.0.1 allows it" in complaints[0]

@@ -43,6 +43,7 @@ class Command(ToolCommand):
             default=[],
             help="of an nsqlookupd, whose servers are all asked; repeat it for several",
         )
+        self.add_secret_hosts_argument(parser)
         self.add_tls_arguments(parser)
 
     def handle(self, **given: Any) -> None:
