@@ -96,6 +96,7 @@ class Serving:
             return 1
         finally:
             self._stop_report.end()
+            self._manager.close()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)  # a late one would end the process with another status
         logger.info("NSQ: bye")

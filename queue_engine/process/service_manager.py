@@ -54,6 +54,12 @@ class ServiceManager:
         if re.fullmatch("[0-9]{1,20}", microseconds):  # 64 bits
             self.feed_every_s = FEED_SHARE * int(microseconds) / 1e6
 
+    def close(self) -> None:
+        """Repeatable. Nothing is sent any more."""
+        found, self._socket = self._socket, None
+        if found is not None:
+            found.close()
+
     def starting(self, status: str) -> None:
         """Report a start that advances."""
         self._send(f"STATUS={status}", f"EXTEND_TIMEOUT_USEC={START_LIMIT_S * 1_000_000}")
@@ -78,12 +84,12 @@ class ServiceManager:
             self._send("STOPPING=1", f"STATUS=Stopping: {status}", f"EXTEND_TIMEOUT_USEC={limit_s * 1_000_000}")
 
     def _send(self, *lines: str, flags: int = 0) -> None:
-        if self._socket is None:
+        if (sending := self._socket) is None:
             return
         text = "\n".join(line.replace("\n", " ") for line in lines)
         try:
             # The address each time: a manager that was replaced listens on another socket of the same name.
-            self._socket.sendto(text.encode(), flags, self._address)
+            sending.sendto(text.encode(), flags, self._address)
         except OSError as exc:
             if not self._has_failed:
                 self._has_failed = True

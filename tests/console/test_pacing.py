@@ -193,5 +193,7 @@ def test_log_ins_beyond_their_share_are_told_to_try_again_and_pages_go_on(monkey
 
     with PACE._log_ins.turn():
         in_thread(ask).join(PATIENCE_S)
+    for answer in answers:
+        answer.close()
     assert [answer.status_code for answer in answers] == [503, 200]
     assert all("Content-Security-Policy" in answer for answer in answers), "refusals carry the headers, too"

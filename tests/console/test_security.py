@@ -22,6 +22,7 @@ from queue_engine.vocabulary.log_lines import LineHandler
 @pytest.mark.parametrize("path", ["/login/", "/nowhere/", "/static/penstock.css"])
 def test_every_answer_carries_the_headers(path: str) -> None:
     answer = Client().get(path)
+    answer.close()  # a static file is open until then
     policy = dict(part.split(" ", 1) for part in answer["Content-Security-Policy"].split("; "))
     assert policy["default-src"] == policy["script-src"] == "'self'"
     assert policy["style-src"] == f"'self' {EMPTY_STYLE_HASH}"

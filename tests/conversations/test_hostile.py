@@ -118,8 +118,8 @@ def test_connections_beyond_the_cap_are_closed_and_room_is_made_again(start_engi
     kept = [engine.client() for _ in range(3)]
     for client in kept:
         client.expect_open()
-    refused = NsqSocket(engine.tcp_port)
-    refused.read_until_closed()
+    with NsqSocket(engine.tcp_port) as refused:
+        refused.read_until_closed()
     kept.pop().close()
 
     def served() -> bool:

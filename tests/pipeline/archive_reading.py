@@ -42,7 +42,7 @@ class Job:
 
 def job(spark: SparkSession | None, lake: Lake, engine: EngineApi, *, clock: Any = None) -> Job:
     reports: list[JobState] = []
-    client = LogClient(f"http://127.0.0.1:{engine.http_port}")
+    client = engine.lend(LogClient(f"http://127.0.0.1:{engine.http_port}"))
     context = JobContext(spark, lake, client, clock or SystemClock(), threading.Event(), reports.append)
     return Job(context, reports)
 
@@ -63,17 +63,17 @@ def publish(engine: EngineApi, topic: str, bodies: Sequence[bytes]) -> None:
 
 def published(engine: EngineApi, topic: str, *, is_replayed: bool) -> list[bytes]:
     """All bodies of a topic in order, none of them consumed; they are flagged as replayed, or none is."""
-    client = LogClient(f"http://127.0.0.1:{engine.http_port}")
-    options = ReadOptions(client.url, (topic,), read_from=HTTP)
-    state = client.topic(topic)
-    wanted = WantedRange(topic, state.number, state.id_base, 0, state.synced_offset)
-    found: list[bytes] = []
-    reader = PartReader(client, options)
-    for batch in reader.read(plan_parts(client, options, [wanted]).parts):
-        assert set(batch.column("replayed").to_pylist()) == {is_replayed}
-        found += batch.column("body").to_pylist()
-    assert reader.missing == []
-    return found
+    with LogClient(f"http://127.0.0.1:{engine.http_port}") as client:
+        options = ReadOptions(client.url, (topic,), read_from=HTTP)
+        state = client.topic(topic)
+        wanted = WantedRange(topic, state.number, state.id_base, 0, state.synced_offset)
+        found: list[bytes] = []
+        reader = PartReader(client, options)
+        for batch in reader.read(plan_parts(client, options, [wanted]).parts):
+            assert set(batch.column("replayed").to_pylist()) == {is_replayed}
+            found += batch.column("body").to_pylist()
+        assert reader.missing == []
+        return found
 
 
 def switch_on(engine: EngineApi, topic: str, start: str = "start") -> None:
@@ -81,7 +81,8 @@ def switch_on(engine: EngineApi, topic: str, start: str = "start") -> None:
 
 
 def cursor_of(engine: EngineApi, topic: str) -> CursorStats:
-    found = LogClient(f"http://127.0.0.1:{engine.http_port}").cursor_list()
+    with LogClient(f"http://127.0.0.1:{engine.http_port}") as client:
+        found = client.cursor_list()
     (cursor,) = [one for one in found if (one.topic, one.cursor) == (topic, "archive")]
     return cursor
 

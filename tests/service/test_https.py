@@ -11,7 +11,7 @@ import ssl
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,12 @@ def with_certificate(certificates: Certificates, **options: str) -> dict[str, st
 
 def asked(engine: RunningEngine, context: ssl.SSLContext, path: str, method: str = "GET", body: bytes = b"") -> Any:
     """Status and body of an answer over HTTPS."""
-    connection = http.client.HTTPSConnection("127.0.0.1", engine.https_port, timeout=30, context=context)
-    connection.request(method, path, body)
-    answer = connection.getresponse()
-    data = answer.read()
-    connection.close()
-    return answer.status, data
+    with closing(
+        http.client.HTTPSConnection("127.0.0.1", engine.https_port, timeout=30, context=context)
+    ) as connection:
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
 
 
 def plainly(engine: RunningEngine, path: str) -> tuple[int, bytes]:

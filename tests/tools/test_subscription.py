@@ -200,6 +200,7 @@ async def test_what_waited_until_its_server_gave_it_up_is_left_out() -> None:
         # Again and again: a machine that stalls may let one of them wait for too long as well.
         while not (await asyncio.wait([is_gone], timeout=0.005))[0]:
             writer.write(message(b"fresh"))
+        writer.close()
 
     async with (
         await asyncio.start_server(serve, "127.0.0.1", 0) as server,

@@ -48,6 +48,7 @@ class NsqdServer(EngineApi):
     """Use as a context, where `program` names one. tcp_port, http_port: free ones."""
 
     def __init__(self, directory: Path, *, options: Sequence[str] = ()) -> None:
+        super().__init__()
         self._directory = directory
         self._options = options
         self.tcp_port = self.http_port = 0

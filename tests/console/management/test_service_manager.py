@@ -6,6 +6,8 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -18,15 +20,24 @@ from tests.support.processes.server import ServerProcess
 from tests.support.storage_kinds import engine_options
 from tests.support.waiting import wait_for
 
-
-def manager_of(notified: NotifySocket) -> ServiceManager:
-    return ServiceManager({"NOTIFY_SOCKET": notified.address})
+ManagerOf = Callable[..., ServiceManager]
 
 
-def test_a_path_and_an_abstract_socket_get_the_same(tmp_path: Path) -> None:
+@pytest.fixture
+def manager_of() -> Iterator[ManagerOf]:
+    """Makes managers of an environment, and closes them."""
+    with ExitStack() as stack:
+
+        def made(environment: dict[str, str]) -> ServiceManager:
+            return stack.enter_context(closing(ServiceManager(environment)))
+
+        yield made
+
+
+def test_a_path_and_an_abstract_socket_get_the_same(manager_of: ManagerOf, tmp_path: Path) -> None:
     for address in (str(tmp_path / "notify"), f"@penstock-test-{os.getpid()}"):
         with NotifySocket(address) as notified:
-            manager = manager_of(notified)
+            manager = manager_of({"NOTIFY_SOCKET": notified.address})
             manager.starting("Starting")
             manager.ready("Listening: here\nand there")
             manager.feed()
@@ -37,9 +48,9 @@ def test_a_path_and_an_abstract_socket_get_the_same(tmp_path: Path) -> None:
             ]
 
 
-def test_a_stop_gets_more_time_only_while_it_advances(tmp_path: Path) -> None:
+def test_a_stop_gets_more_time_only_while_it_advances(manager_of: ManagerOf, tmp_path: Path) -> None:
     with NotifySocket(tmp_path / "notify") as notified:
-        manager = manager_of(notified)
+        manager = manager_of({"NOTIFY_SOCKET": notified.address})
         for how_far in ("2 messages are left", "2 messages are left", "1 message is left"):
             manager.stopping(how_far, stop_limit_s(60_000))
         assert notified.values("STOPPING") == ["1", "1"]
@@ -47,17 +58,17 @@ def test_a_stop_gets_more_time_only_while_it_advances(tmp_path: Path) -> None:
         assert notified.values("EXTEND_TIMEOUT_USEC") == ["120000000", "120000000"]
 
 
-def test_the_watchdog_of_a_stop_is_fed_whether_it_advances_or_not(tmp_path: Path) -> None:
+def test_the_watchdog_of_a_stop_is_fed_whether_it_advances_or_not(manager_of: ManagerOf, tmp_path: Path) -> None:
     """The stop's own limit ends one that hangs. It may be longer than the watchdog's."""
     with NotifySocket(tmp_path / "notify") as notified:
-        manager = ServiceManager({"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "120000000"})
+        manager = manager_of({"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "120000000"})
         for _ in range(3):
             manager.stopping("2 messages are left", stop_limit_s(600_000))
         assert notified.values("WATCHDOG") == ["1", "1", "1"]
         assert notified.values("EXTEND_TIMEOUT_USEC") == ["660000000"]
 
 
-def test_a_start_gets_more_time_only_while_the_engine_works(tmp_path: Path) -> None:
+def test_a_start_gets_more_time_only_while_the_engine_works(manager_of: ManagerOf, tmp_path: Path) -> None:
     used_s = [0.0, 1.0, 1.0, 1.0, 2.0]
     looked = threading.Event()
 
@@ -68,21 +79,23 @@ def test_a_start_gets_more_time_only_while_the_engine_works(tmp_path: Path) -> N
         return used_s.pop(0)
 
     with NotifySocket(tmp_path / "notify") as notified:
-        with StartReport(manager_of(notified), cpu_s, interval_s=0.001):
+        with StartReport(manager_of({"NOTIFY_SOCKET": notified.address}), cpu_s, interval_s=0.001):
             assert looked.wait(60)
         assert len(notified.values("EXTEND_TIMEOUT_USEC")) == 2
 
 
-def test_the_watchdog_is_fed_four_times_in_its_time_and_no_child_inherits_the_variables() -> None:
+def test_the_watchdog_is_fed_four_times_in_its_time_and_no_child_inherits_the_variables(manager_of: ManagerOf) -> None:
     environment = {"NOTIFY_SOCKET": "/run/none", "WATCHDOG_USEC": "120000000", "WATCHDOG_PID": "1", "PATH": "/bin"}
-    assert ServiceManager(environment).feed_every_s == 30.0
+    assert manager_of(environment).feed_every_s == 30.0
     assert environment == {"PATH": "/bin"}
-    assert ServiceManager({"NOTIFY_SOCKET": "/run/none"}).feed_every_s == 0.0
-    assert ServiceManager({"WATCHDOG_USEC": "120000000"}).feed_every_s == 0.0
+    assert manager_of({"NOTIFY_SOCKET": "/run/none"}).feed_every_s == 0.0
+    assert manager_of({"WATCHDOG_USEC": "120000000"}).feed_every_s == 0.0
 
 
-def test_a_manager_that_is_not_there_costs_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")})
+def test_a_manager_that_is_not_there_costs_one_line(
+    manager_of: ManagerOf, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = manager_of({"NOTIFY_SOCKET": str(tmp_path / "gone")})
     manager.ready("Listening")
     manager.feed()
     assert [record.message for record in caplog.records] == [
@@ -93,26 +106,28 @@ def test_a_manager_that_is_not_there_costs_one_line(tmp_path: Path, caplog: pyte
         assert notified.values("WATCHDOG") == ["1"]
 
 
-def test_an_address_that_no_socket_can_have_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / ("n" * 200))}).ready("Listening")
+def test_an_address_that_no_socket_can_have_is_told(
+    manager_of: ManagerOf, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager_of({"NOTIFY_SOCKET": str(tmp_path / ("n" * 200))}).ready("Listening")
     assert [record.message for record in caplog.records] == [
         "the service manager can't be reached: AF_UNIX path too long message=READY=1"
     ]
 
 
 @pytest.mark.parametrize("text", ["9" * 400, "9" * 5000, "-1", "abc", "\u0661"])
-def test_a_time_that_no_manager_gives_feeds_no_watchdog(text: str) -> None:
-    assert ServiceManager({"NOTIFY_SOCKET": "/run/none", "WATCHDOG_USEC": text}).feed_every_s == 0.0
+def test_a_time_that_no_manager_gives_feeds_no_watchdog(manager_of: ManagerOf, text: str) -> None:
+    assert manager_of({"NOTIFY_SOCKET": "/run/none", "WATCHDOG_USEC": text}).feed_every_s == 0.0
 
 
-def test_an_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    ServiceManager({"NOTIFY_SOCKET": "vsock:2:1234"}).ready("Listening")
+def test_an_address_of_another_kind_is_named(manager_of: ManagerOf, caplog: pytest.LogCaptureFixture) -> None:
+    manager_of({"NOTIFY_SOCKET": "vsock:2:1234"}).ready("Listening")
     assert ["'vsock:2:1234'" in record.message for record in caplog.records] == [True]
 
 
-def test_a_manager_that_reads_nothing_does_not_hold_the_engine(tmp_path: Path) -> None:
+def test_a_manager_that_reads_nothing_does_not_hold_the_engine(manager_of: ManagerOf, tmp_path: Path) -> None:
     with NotifySocket(tmp_path / "notify") as notified:
-        manager = manager_of(notified)
+        manager = manager_of({"NOTIFY_SOCKET": notified.address})
         # More than a socket holds.
         for _ in range(10_000):
             manager.feed()

@@ -1,6 +1,7 @@
 """Requests of tests to a running engine's HTTP API."""
 
 import urllib.request
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import orjson
@@ -12,6 +13,13 @@ class EngineApi:
     """Requests to the HTTP API on the loopback port `http_port`, which the subclass knows."""
 
     http_port: int
+
+    def __init__(self) -> None:
+        self._clients = ExitStack()
+
+    def lend(self, client: AbstractContextManager[Any]) -> Any:
+        """Close the client with this engine."""
+        return self._clients.enter_context(client)
 
     def http(self, method: str, path: str, body: bytes | None = None, *, token: str = "") -> bytes:
         """One request; the body of its answer. Raises HTTPError from 400 up."""

@@ -1,7 +1,7 @@
 """The engine in this process, behind its real sockets: for tests that need odd options and a quick start."""
 
 import shutil
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +18,7 @@ class RunningEngine(EngineApi):
     """An EngineRunner on free loopback ports. Use as a context; raw clients it made are closed with it."""
 
     def __init__(self, data_path: Path, **options: Any) -> None:
+        super().__init__()
         data_path.mkdir(parents=True, exist_ok=True)
         self._data_path = data_path
         self._runner = EngineRunner(
@@ -25,7 +26,6 @@ class RunningEngine(EngineApi):
                 **{"tcp_address": "127.0.0.1:0", "http_address": "127.0.0.1:0", "data_path": str(data_path), **options}
             )
         )
-        self._clients = ExitStack()
 
     def __enter__(self) -> "RunningEngine":
         self._runner.start()

@@ -49,6 +49,7 @@ class ServerProcess(EngineApi):
     ) -> None:
         """descriptors: the soft and the hard limit of `ulimit -n`; None leaves them. root: the checkout whose server
         it is."""
+        super().__init__()
         self.data_path = data_path
         self._root = root
         self.tcp_port, self.http_port, self.console_port = free_ports(3)
@@ -188,6 +189,7 @@ class ServerProcess(EngineApi):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._clients.close()
         if kind is None:
             self.stop()
         else:
