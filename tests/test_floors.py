@@ -78,7 +78,7 @@ MAY_IMPORT = {
     ),
     "client": "vocabulary vocabulary.options protocol",
     "tools": "vocabulary vocabulary.options client",
-    "pipeline.spark": "vocabulary vocabulary.options",
+    "pipeline.spark": "vocabulary vocabulary.options process",
     "pipeline.expression": "vocabulary",
     "pipeline.lake": "vocabulary disk",
     "pipeline.tables": "vocabulary disk",

@@ -26,6 +26,7 @@ from admin_console.permissions.allowed import may_use
 from admin_console.permissions.table import CONTENTS
 from queue_engine.pipeline.query import limits
 from queue_engine.pipeline.query.limits import QueryLimits
+from queue_engine.process.installation import pipeline_command
 from queue_engine.vocabulary.errors import PenstockError, QueryError
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
 from queue_engine.vocabulary.options.option import environment_name_of
@@ -82,8 +83,7 @@ class Command(PlainCommand):
             import pyarrow  # noqa: F401
         except ImportError as exc:
             raise CommandError(
-                f"sql needs the extra [pipeline], which is not installed ({exc.name} is missing): "
-                "pip install 'penstock[pipeline]'."
+                f"sql needs the extra [pipeline], which is not installed ({exc.name} is missing): {pipeline_command()}"
             ) from exc
         try:
             self._handle(**given)

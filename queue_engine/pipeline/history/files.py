@@ -134,7 +134,7 @@ class _Table:
             from deltalake import DeltaTable
             from deltalake.exceptions import DeltaError, TableNotFoundError
         except ModuleNotFoundError as exc:
-            raise PipelineError("deltalake is not installed; install penstock[pipeline]") from exc
+            raise PipelineError("deltalake is not installed; the log of the start has the command") from exc
         with os.scandir(self._log) as entries:
             for entry in entries:
                 if entry.is_symlink():

