@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
-from queue_engine.topology import nsqd_file
 from queue_engine.topology.files import (
     CHANGES_NAME,
     FILE_NAME,
     PREVIOUS_SUFFIX,
     FoundTopology,
     TopologyFiles,
-    encode_entry,
+    encode_changes,
     encode_header,
 )
-from queue_engine.topology.topology import LOG_KIND, Change, Topology
+from queue_engine.topology.nsqd_writer import NsqdWriter
+from queue_engine.topology.topology import Change, Topology
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
 from queue_engine.vocabulary.ticket import Ticket, failed
@@ -55,6 +55,8 @@ class ChangeLog:
         self._paths = TopologyFiles(directory, files)
         self._files = files
         self._background = background
+        self._nsqd = NsqdWriter(self._paths.nsqd_path, files, background, self.append)
+        self._nsqd_crc = ""  # of nsqd.dat as it was read
         self._fd = -1
         self._at = 0  # bytes of topology.changes that are valid
         self._base_bytes = 0
@@ -74,6 +76,7 @@ class ChangeLog:
         self.state = found.state
         self._sequence = found.state.sequence
         self._needs_merge = not found.is_new_format
+        self._nsqd_crc = found.nsqd_crc
         if found.changes is not None:
             self._at, self._torn_bytes = found.changes.size, found.changes.torn_bytes
         return found
@@ -82,7 +85,7 @@ class ChangeLog:
         """The engine has opened every queue: write these changes, in this thread. Raises TopologyError; then `tick`
         tries again."""
         assert not self._is_writing
-        self.state.nsqd_knows_all = False  # until the next clean stop
+        self._nsqd.begin(self.state, self._nsqd_crc)
         try:
             if not self._needs_merge:
                 self._continue()
@@ -103,6 +106,7 @@ class ChangeLog:
             if self.state.sequence == 0:
                 # From here on a start notices when topology.changes is missing.
                 self._sequence = self.state.sequence = 1
+                self.state.nsqd_upto = 1 if self.state.nsqd_upto == 0 else -1
                 self._files.replace(self._paths.path, self.state.to_json())
         except OSError as exc:
             self._fail(exc)
@@ -139,9 +143,14 @@ class ChangeLog:
         TopologyError."""
         if self._is_writing:
             raise TopologyError(f"{self._paths.path} is still being written")
+        self._nsqd.stop()
         finish(self.state)
-        self._write_for_nsqd()
         try:
+            if self._needs_merge:
+                self._merge_files()  # nsqd.dat has nothing that our files do not have before
+            # It comes before topology.json, which has its checksum: after a crash in between the next start knows the
+            # file as ours by its version.
+            self._nsqd.write_now(self.state)
             self._merge_files()
         except OSError as exc:
             self._fail(exc)
@@ -150,25 +159,9 @@ class ChangeLog:
         finally:
             self._close_descriptor()
 
-    def _write_for_nsqd(self) -> None:
-        """Write nsqd.dat where nsqd has something to read. It comes before topology.json, which has its checksum: after
-        a crash in between the next start knows the file as ours by its version."""
-        state, path = self.state, self._paths.nsqd_path
-        data = nsqd_file.nsqd_bytes(state)
-        try:
-            before = self._read(path)
-            if not before and all(topic.storage == LOG_KIND for topic in state.topics.values()):
-                return
-            if before != data:
-                self._files.replace(path, data)
-        except OSError as exc:
-            # topology.json is what the next start needs.
-            logger.error("%s can't be written, so nsqd would miss what was made since the start: %s", path, exc)
-            return
-        state.nsqd_crc, state.nsqd_knows_all = nsqd_file.checksum(data), True
-
     def abandon(self) -> None:
         """Close the file, and write nothing."""
+        self._nsqd.stop()
         self._close_descriptor()
 
     def _close_descriptor(self) -> None:
@@ -189,7 +182,9 @@ class ChangeLog:
         return ticket
 
     def tick(self, now_ns: int) -> None:
-        """Try again what the disk refused. now_ns: monotonic."""
+        """Try again what the disk refused, and let nsqd.dat follow. now_ns: monotonic."""
+        if self.error is None and not self._needs_merge:
+            self._nsqd.tick(now_ns, self.state)
         if self.error is None or now_ns < self._retry_ns:
             return
         self._retry_ns = now_ns + RETRY_NS
@@ -206,11 +201,11 @@ class ChangeLog:
         )
 
     def _line(self, changes: Sequence[Change]) -> bytes:
-        return encode_entry({"seq": self._sequence + 1, "changes": list(changes)})
+        return encode_changes(self._sequence + 1, changes)
 
     def _void_line(self) -> bytes:
         """Replaces the newest line, which may be on the disk and is not in force."""
-        return encode_entry({"seq": self._sequence, "changes": []})
+        return encode_changes(self._sequence, ())
 
     def _start(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -251,6 +246,7 @@ class ChangeLog:
         self._at += len(line)
         for change in changes:
             self.state.apply(change)
+            self._nsqd.note(change, self.state)
         self.state.sequence = self._sequence
         self.error = None
 
@@ -304,8 +300,10 @@ class ChangeLog:
         """Raises OSError."""
         state, paths, files = self.state, self._paths, self._files
         state.identity = state.identity or secrets.token_hex(_IDENTITY_BYTES)
+        knows_all = self._nsqd.is_current or state.nsqd_upto == state.sequence
         # A start passes over a line that is on the disk and not in force.
         state.sequence = max(state.sequence, self._sequence)
+        state.nsqd_upto = state.sequence if knows_all else -1
         before, content = self._read(paths.path), state.to_json()
         if before and before != content:
             files.replace(paths.previous_path, before)

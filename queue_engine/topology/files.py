@@ -4,10 +4,13 @@
     {"format": 1, "identity": "5f1c…", "after": 7} 1a2b3c4d LF      the header: changes behind number 7 follow
     {"seq": 8, "changes": [{"do": "create_topic", "name": "orders", …}, {"do": …}]} 9c0d1e2f LF
     {"seq": 9, "changes": [{"do": "pause_channel", …}]} 00ff11ee LF
+    {"seq": 10, "changes": [], "nsqd": {"crc": "1a2b3c4d", "upto": 9}} 2b3c4d5e LF
 
 A line is JSON, a blank, and the CRC-32C of the JSON as 8 hex digits. All changes that come while a line is being
 written share the next one; a line is synced before its changes are answered. So only the last line can be unfinished:
 an invalid line at the end was not acknowledged and is cut. An invalid line with a valid one behind it is damage.
+`nsqd` is what nsqd.dat has (`nsqd_file.py`); a version that does not know the key passes over it, and deletes nothing
+that nsqd deleted.
 
 A merge writes everything into topology.json and begins topology.changes anew. Both files are copied to `….previous`
 before, in this order, each replaced as a whole (tmp, fsync, rename, directory fsync):
@@ -21,7 +24,9 @@ topology.json also follows from topology.json.previous and both files of changes
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 from crc32c import crc32c
@@ -31,9 +36,11 @@ from queue_engine.topology import nsqd_file
 from queue_engine.topology.topology import (
     FORMAT,
     FORMAT_BEFORE_CHECKSUMS,
+    NSQD_WRITTEN,
     Change,
     Topology,
     check_names,
+    nsqd_written,
     parse_topology,
 )
 from queue_engine.vocabulary.errors import NewerTopologyError, TopologyError
@@ -45,6 +52,15 @@ NSQD_FILE_NAME = "nsqd.dat"
 CHANGES_FORMAT = 1
 _CHECK_BYTES = 8
 _SIZE_MAX = 1 << 30
+
+
+def encode_changes(sequence: int, changes: Sequence[Change]) -> bytes:
+    """One line of topology.changes behind the header."""
+    content: dict[str, Any] = {"seq": sequence, "changes": [one for one in changes if one["do"] != NSQD_WRITTEN]}
+    for one in changes:
+        if one["do"] == NSQD_WRITTEN:
+            content["nsqd"] = {"crc": one["crc"], "upto": one["upto"]}
+    return encode_entry(content)
 
 
 def encode_entry(content: Change) -> bytes:
@@ -105,7 +121,9 @@ def parse_changes(data: bytes, path: str) -> ChangesFile:
                 f"are; nothing was changed. {_HELP}"
             )
         else:
-            entries.append((int(content["seq"]), tuple(content["changes"])))
+            nsqd = content.get("nsqd")
+            written = () if nsqd is None else (nsqd_written(nsqd["crc"], nsqd["upto"]),)
+            entries.append((int(content["seq"]), (*content["changes"], *written)))
         at += len(line) + 1
         if first_bad < 0:
             size = at
@@ -123,7 +141,7 @@ class FoundTopology:
 
     state: all that exists; empty without a file. source: the file it was read from first, "" for none. changes: of
     topology.changes, None without that file. warnings: for the server's log, a sentence each. nsqd_ran: since the last
-    stop; the state has what it did, and the files do not yet.
+    stop; the state has what it did, and the files do not yet. nsqd_crc: the checksum of nsqd.dat as it is now.
     """
 
     state: Topology = field(default_factory=Topology)
@@ -131,6 +149,7 @@ class FoundTopology:
     changes: ChangesFile | None = None
     warnings: list[str] = field(default_factory=list)
     nsqd_ran: bool = False
+    nsqd_crc: str = nsqd_file.NO_FILE
 
     @property
     def is_new_format(self) -> bool:
@@ -176,7 +195,7 @@ class TopologyFiles:
             self._check_first(state, data, changes)
             return found
         self.replay(found)
-        self._see_what_nsqd_did(found)
+        self._see_what_nsqd_did(found, data)
         return found
 
     def _advice(self) -> str:
@@ -206,33 +225,48 @@ class TopologyFiles:
             return FoundTopology(Topology(nsqd_crc=nsqd_file.NO_FILE))
         state = parse_topology(data, self.nsqd_path)
         state.unlisted_below = 0  # nsqd gives no numbers
-        state.nsqd_crc = nsqd_file.checksum(data)
-        return FoundTopology(state, self.nsqd_path)
+        state.nsqd_crc, state.nsqd_upto = nsqd_file.checksum(data), state.sequence
+        return FoundTopology(state, self.nsqd_path, nsqd_crc=state.nsqd_crc)
 
-    def _see_what_nsqd_did(self, found: FoundTopology) -> None:
-        """Take over nsqd's topics and channels if nsqd ran since the last stop. Raises TopologyError."""
+    def _see_what_nsqd_did(self, found: FoundTopology, topology: bytes) -> None:
+        """Take over nsqd's topics and channels if nsqd ran since the last stop. topology: the bytes of topology.json.
+        Raises TopologyError."""
         state = found.state
         data = self.read_bytes(self.nsqd_path)
+        found.nsqd_crc = nsqd_file.NO_FILE if data is None else nsqd_file.checksum(data)
         if not state.nsqd_crc:
             # An older version wrote topology.json: what nsqd.dat has may be long gone. Where there is none, the next
             # one is of an nsqd that ran.
             state.nsqd_crc = nsqd_file.NO_FILE if data is None else ""
             return
-        if data is None or nsqd_file.checksum(data) == state.nsqd_crc or nsqd_file.is_ours(data):
+        if data is None or found.nsqd_crc == state.nsqd_crc or nsqd_file.is_ours(data):
             return
         try:
             theirs = parse_topology(data, self.nsqd_path)
         except TopologyError as exc:
             raise TopologyError(f"{exc}. Without that file the topics are those of {self.path}") from exc
-        # What was made after a start that did not end well is not in the file that nsqd began with.
-        knew_all = state.nsqd_knows_all and found.changes is not None and not found.changes.entries
-        run = nsqd_file.take_over(state, theirs, knew_all=knew_all, has_files=self._has_queue_files)
-        state.nsqd_crc = nsqd_file.checksum(data)
+        given = self._given_to_nsqd(found, topology)
+        try:
+            queues = nsqd_file.QueueFiles(self.directory, self._files)
+            run = nsqd_file.take_over(state, theirs, given=given, queues=queues)
+        except OSError as exc:
+            raise TopologyError(f"disk queues in {self.directory} can't be read: {exc}; nothing was changed") from exc
+        state.nsqd_crc = found.nsqd_crc
+        state.nsqd_upto = state.sequence if nsqd_file.shown(state) == nsqd_file.shown(theirs) else -1
         found.nsqd_ran = True
         found.warnings += run.sentences()
 
-    def _has_queue_files(self, name: str) -> bool:
-        return bool(self._files.names_starting_with(self.directory, f"{name}.diskqueue."))
+    def _given_to_nsqd(self, found: FoundTopology, topology: bytes) -> Topology | None:
+        """What nsqd.dat had when the server wrote it last; None: unknown."""
+        upto = found.state.nsqd_upto
+        given = parse_topology(topology, self.path)
+        if found.changes is None or not found.changes.after <= given.sequence <= upto:
+            return None
+        for sequence, made in found.changes.entries:
+            if given.sequence < sequence <= upto:
+                for change in made:
+                    given.apply(change)
+        return given
 
     def _read_changes(self, path: str) -> ChangesFile | None:
         data = self.read_bytes(path)

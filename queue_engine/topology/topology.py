@@ -71,6 +71,7 @@ logger = logging.getLogger(__name__)
 FORMAT = 3
 FORMAT_BEFORE_CHECKSUMS = 1
 LOG_KIND = "log"
+NSQD_WRITTEN = "nsqd_written"
 
 Change = dict[str, Any]
 """One change as a line has it: "do" names it, the other keys are its details. Made by the functions below."""
@@ -82,7 +83,7 @@ class Topology:
 
     format: of the file it was read from. is_checked: whether that file had a checksum, and it was right. nsqd_crc: the
     checksum of nsqd.dat as it was last read or written, `nsqd_file.NO_FILE` where there was none, "" for a file of an
-    older version; nsqd_knows_all: whether it has all that exists (`nsqd_file.py`).
+    older version; nsqd_upto: the change up to which it has all that exists, -1: unknown (`nsqd_file.py`).
     """
 
     topics: dict[int, TopicEntry] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class Topology:
     format: int = FORMAT
     is_checked: bool = False
     nsqd_crc: str = ""
-    nsqd_knows_all: bool = False
+    nsqd_upto: int = -1
 
     @property
     def log_topics(self) -> list[TopicEntry]:
@@ -133,7 +134,7 @@ class Topology:
             "deleted": sorted(self.deleted),
         }
         if self.nsqd_crc:
-            document["nsqd"] = {"crc": self.nsqd_crc, "current": self.nsqd_knows_all}
+            document["nsqd"] = {"crc": self.nsqd_crc, "current": self.nsqd_upto == self.sequence}
         document["checksum"] = checksum_of(document)
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
@@ -239,6 +240,11 @@ def numbers_unknown(numbers: Iterable[int]) -> Change:
 def numbers_forgotten(numbers: Iterable[int]) -> Change:
     """The log holds nothing of these deleted topics any more."""
     return {"do": "forget", "numbers": list(numbers)}
+
+
+def nsqd_written(crc: str, upto: int) -> Change:
+    """nsqd.dat has this checksum, and all changes up to this one."""
+    return {"do": NSQD_WRITTEN, "crc": crc, "upto": upto}
 
 
 def _create_topic(state: Topology, change: Change) -> None:
@@ -349,6 +355,10 @@ def _forget(state: Topology, change: Change) -> None:
     state.deleted.difference_update(change["numbers"])
 
 
+def _note_nsqd_file(state: Topology, change: Change) -> None:
+    state.nsqd_crc, state.nsqd_upto = str(change["crc"]), number_of(change, "upto")
+
+
 _APPLY: dict[str, Callable[[Topology, Change], None]] = {
     "create_topic": _create_topic,
     "create_channel": _create_channel,
@@ -369,6 +379,7 @@ _APPLY: dict[str, Callable[[Topology, Change], None]] = {
     "join_log": _join_log,
     "let_go": _let_go,
     "forget": _forget,
+    NSQD_WRITTEN: _note_nsqd_file,
 }
 
 
@@ -463,7 +474,8 @@ def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:
         sequence=number_of(document, "sequence"),
     )
     nsqd = document.get("nsqd") or {}
-    state.nsqd_crc, state.nsqd_knows_all = str(nsqd.get("crc", "")), bool(nsqd.get("current", False))
+    state.nsqd_crc = str(nsqd.get("crc", ""))
+    state.nsqd_upto = state.sequence if nsqd.get("current", False) else -1
     channels = [(topic, channel) for topic in found for channel in topic.channels.values()]
     given = [topic.number for topic in found] + [channel.number for _, channel in channels]
     for number in [*given, *state.deleted]:
