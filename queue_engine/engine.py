@@ -98,6 +98,7 @@ class Engine:
         self._fences = Fences(clock.time_ns)
         self._next_turn = NextTurn(on_work)
         self._workload = Workload(clock, self._next_turn)
+        self._pieces = WorkInPieces(clock, self._next_turn)
         self._stores = Stores(
             options,
             clock=clock,
@@ -115,18 +116,18 @@ class Engine:
             stores=self._stores,
             workload=self._workload,
             fences=self._fences,
+            pieces=self._pieces,
             open_store=open_store,
         )
         self.topics = self.catalog.topics
         self.pauses = Pauses(self.catalog, clock)
         self.quarantine = QuarantineActs(self.catalog, clock)
-        self.acts = TopicActs(self.catalog, self._workload, self.pauses, self.quarantine)
+        self.acts = TopicActs(self.catalog, self._workload, self.pauses, self.quarantine, self._pieces)
         self.log = LogActs(self.catalog, self._stores, self._sampler)
         self.cursors = CursorActs(self.catalog, self._stores)
         self.messages = MessageReads(self.catalog, self.clients, clock)
         self.message_acts = MessageActs(options, self.catalog, self.messages)
         self.message_search = MessageSearch(self.catalog, clock, backgrounds.disk)
-        self._pieces = WorkInPieces(clock, self._next_turn)
         self.trash = TrashActs(self.catalog, self._stores, self.pauses, options, clock, self._pieces)
         self.stats = EngineStats(
             self.catalog,
@@ -210,6 +211,7 @@ class Engine:
             self.catalog.abandon()
             return
         self.catalog.append_published()
+        self._pieces.finish()
         self._sampler.close(None if SAMPLES_TOPIC in self.topics else partial(self.stats.now, include_clients=False))
         errors: list[str] = []
         for topic in self.topics.values():
@@ -321,9 +323,12 @@ class Engine:
             self._workload.turn(delivers=not self.catalog.is_closing)
             if self._pieces.has_rest:
                 self._pieces.turn()
+            elif self._next_turn.has_left:
+                self._next_turn.free_some()
         finally:
             # Work that is noted from here on is for the next turn. The log writes this turn's even after an error.
-            self._next_turn.is_requested = self._workload.has_rest or self._pieces.has_rest
+            has_rest = self._workload.has_rest or self._pieces.has_rest or self._next_turn.has_left
+            self._next_turn.is_requested = has_rest
             if self._stores.log is not None and self._next_turn.has_log_work:
                 self._stores.log.end_turn()
 

@@ -160,7 +160,7 @@ class MessageActs:
 
         def requeue(one: Channel, asked: _Asked) -> None:
             for message_id in asked.in_state(IN_FLIGHT):
-                one.requeue_in_flight(message_id=message_id)
+                one.requeue_in_flight(message_id)
 
         def why_not(state: str) -> tuple[str, str]:
             return ("", "") if state == IN_FLIGHT else (NOT_IN_FLIGHT, f"it is not in flight: {_WORDS[state]}")

@@ -20,6 +20,7 @@ from queue_engine.pauses import PauseAsked, Pauses
 from queue_engine.quarantine_acts import QuarantineActs
 from queue_engine.vocabulary.errors import CountsChangedError, InvalidStorageError
 from queue_engine.vocabulary.names import is_ephemeral
+from queue_engine.vocabulary.pieces import WorkInPieces
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 # What an act removes may be so many messages more than its caller knows of, or a tenth: messages go on coming.
@@ -29,7 +30,14 @@ COUNTS_TOLERANCE = 1_000
 class TopicActs:
     """All acts on the topics of one engine, and on their channels."""
 
-    def __init__(self, catalog: Catalog, workload: Workload, pauses: Pauses, quarantine: QuarantineActs) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        workload: Workload,
+        pauses: Pauses,
+        quarantine: QuarantineActs,
+        pieces: WorkInPieces,
+    ) -> None:
         self.topics = catalog.topics
         self._catalog = catalog
         self._pauses = pauses
@@ -38,6 +46,7 @@ class TopicActs:
         self.redrive_channel = quarantine.redrive_channel
         self.cancel_redrive = quarantine.cancel_redrive
         self._workload = workload
+        self._pieces = pieces
 
     def create_topic(self, topic: str, *, storage: str = "") -> tuple[Outcome, Ticket]:
         """storage: the kind of a new topic, "" for the default. Raises InvalidStorageError when there is no such
@@ -246,9 +255,16 @@ class TopicActs:
         """Put messages in flight back in the queue now: one, one client's, or all."""
         self._catalog.check_open()
         one = self._catalog.channel(topic, channel)
-        encoded = None if message_id is None else message_id.encode("ascii", "replace")
-        outcome = one.requeue_in_flight(client_key=client_key, message_id=encoded)
-        return outcome, or_unknown(self.topics[topic].store.synced(), "messages were requeued, and syncing that failed")
+        store, outcome = self.topics[topic].store, Outcome()
+        requeued = DONE
+        if message_id is None:
+            requeued = self._pieces.start(one.requeuing(outcome, client_key))
+        else:
+            one.requeue_in_flight(message_id.encode("ascii", "replace"))
+            outcome.in_flight = 1
+        return outcome, after(
+            requeued, lambda: or_unknown(store.synced(), "messages were requeued, and syncing that failed")
+        )
 
     @fence_on_failure
     def release_deferred(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:

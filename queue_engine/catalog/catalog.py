@@ -7,7 +7,7 @@ never has a record of a topic number that topology.json did not know first.
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from queue_engine.catalog.acts_in_turn import ActsInTurn
 from queue_engine.catalog.stores import Stores
@@ -55,6 +55,7 @@ from queue_engine.vocabulary.errors import (
 )
 from queue_engine.vocabulary.names import is_ephemeral, is_reserved, is_valid_name
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.pieces import WorkInPieces, whole
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, all_done, or_unknown
 
 logger = logging.getLogger(__name__)
@@ -63,8 +64,8 @@ logger = logging.getLogger(__name__)
 class Catalog:
     """The topics of one engine, and their channels.
 
-    topics: by name. trash: those without one. is_closing: publishes and acts are refused. open_store: makes a topic's
-    store; None: by storage kind.
+    topics: by name. trash: those without one. is_closing: publishes and acts are refused. pieces: does what takes long.
+    open_store: makes a topic's store; None: by storage kind.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Catalog:
         stores: Stores,
         workload: Workload,
         fences: Fences,
+        pieces: WorkInPieces,
         open_store: Callable[[str], TopicStore] | None,
     ) -> None:
         self.topics: dict[str, Topic] = {}
@@ -93,6 +95,7 @@ class Catalog:
         self._stores = stores
         self._workload = workload
         self._fences = fences
+        self._pieces = pieces
         self._open_store = open_store
         self._changes = ChangeLog(options.data_path, files, background)
         self._guard = LogGuard(options.data_path, files)
@@ -399,13 +402,15 @@ class Catalog:
     def leave(self, channel: Channel, consumer: Consumer) -> None:
         """Remove a consumer whose connection ended. An ephemeral channel or topic is dropped with its last consumer."""
         gives_back = self._options.requeue_on_disconnect and not channel.is_deleted
-        channel.remove_consumer(consumer, gives_back=gives_back)
+        channel.remove_consumer(consumer)
+        if gives_back:
+            self._pieces.start(channel.taking_back(consumer))
         if not channel.consumers and is_ephemeral(channel.name) and not channel.is_deleted:
             self.append_published()
             topic = self.topics[channel.topic_name]
             self._drop_ephemeral_channel(topic, channel.name)
-            if not topic.channels and is_ephemeral(topic.name):
-                self.drop(topic)
+            if not topic.channels and is_ephemeral(topic.name) and not self._acts.is_busy(topic.name):
+                self._drop(topic)
 
     def _make_topic(self, name: str, number: int, storage: str, store: TopicStore | None = None) -> Topic:
         if store is None:
@@ -434,21 +439,18 @@ class Catalog:
         """Delete a topic, in the act's turn. The outcome counts what is lost with it, or can be restored. by: who
         deletes it."""
         if is_ephemeral(topic.name):
-            outcome.add(self.drop(topic))
-            return DONE
+            return self._pieces.start(self._dropping(topic, outcome))
         if self.trash.takes(topic):
             # From here on messages wait at the topic. The change says up to which offset they were passed on.
             topic.hold()
             trashed, changes = self._trashing(topic, by)
             written = self._changes.append(*changes)
-            written.when_done(lambda done: topic.resume() if done.error else outcome.add(self.drop(topic, trashed)))
-            return written
-
-        def in_force() -> Ticket:
-            outcome.add(self.drop(topic))
-            return or_unknown(topic.store.forgotten(), "the topic is deleted, and syncing its files' removal failed")
-
-        return after(self._changes.append(topic_deleted(topic.number)), in_force)
+            written.when_done(lambda done: topic.resume() if done.error else None)
+            return after(written, lambda: self._pieces.start(self._dropping(topic, outcome, trashed)))
+        return after(
+            self._changes.append(topic_deleted(topic.number)),
+            lambda: self._pieces.start(self._dropping(topic, outcome)),
+        )
 
     def _trashing(self, topic: Topic, by: str) -> tuple[TrashEntry, list[Change]]:
         trashed = self.trash.entry_of(topic.number, "delete_topic", by, topic.counts())
@@ -478,13 +480,9 @@ class Catalog:
             changes.append(released_upto(number, None))
         written = self._changes.append(*changes)
 
-        def settled(done: Ticket) -> None:
-            if done.error is not None:
-                if living is not None:
-                    living.resume()
-                return
+        def in_force() -> Generator[None, None, Ticket]:
             if living is not None:
-                self.drop(living, trashed)
+                yield from self._dropping(living, Outcome(), trashed)
             store = self.trash.take_topic(item)
             store.name = name
             topic = self._make_topic(name, number, store.kind, store)
@@ -492,25 +490,37 @@ class Catalog:
             outcome.add(topic.counts())
             outcome.name = name
             outcome.trash = 0 if trashed is None else trashed.id
+            return DONE
 
-        written.when_done(settled)
-        return written
+        written.when_done(lambda done: living.resume() if done.error and living is not None else None)
+        return after(written, lambda: self._pieces.start(in_force()))
 
-    def drop(self, topic: Topic, trashed: TrashEntry | None = None) -> Outcome:
-        """Drop a topic, its channels and all their messages; topology.json does not name it any more. trashed: they
-        are kept, in the trash."""
+    def _drop(self, topic: Topic) -> None:
+        """Drop an ephemeral topic that has no channels."""
+        whole(self._dropping(topic, Outcome()))
+
+    def _dropping(
+        self, topic: Topic, outcome: Outcome, trashed: TrashEntry | None = None
+    ) -> Generator[None, None, Ticket]:
+        """Drop a topic, its channels, one after the other, and all their messages; topology.json does not name it any
+        more. Its name goes last: until then what is published to it is dropped, too. trashed: all of it is kept, in the
+        trash. The outcome counts what was dropped."""
         topic.flush()
         dropped = Outcome()
         try:
             dropped.depth = topic.store.depth
         except Exception as exc:
             logger.error("topic deleted uncounted topic=%s error=%s", topic.name, exc)
-        channels = len(topic.channels)
+        dropped.channels = len(topic.channels)
         for name in list(topic.channels):
+            if name not in topic.channels:
+                continue  # an ephemeral one, whose last consumer left
             try:
                 dropped.add(self._drop_channel(topic, name, is_kept=trashed is not None))
             except Exception:
                 logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
+            yield
+        topic.flush()
         topic.is_deleted = True
         topic.changes.note()
         self.gone.add_topic(topic.message_count, topic.message_bytes)
@@ -520,18 +530,18 @@ class Catalog:
         del self.topics[topic.name]
         self._sorted_names = None
         self.on_names(topic.name)
-        dropped.channels = channels
+        outcome.add(dropped)
         if trashed is not None:
             self.trash.put_topic(topic, trashed)
-            dropped.trash = trashed.id
-            return dropped
+            outcome.trash = trashed.id
+            return DONE
         self.trash.forget_topic(topic.store)
         try:
             topic.store.delete()
         except Exception:
             # It has no name any more; the next start removes what is left of it on the disk.
             logger.exception("topic not deleted well topic=%s", topic.name)
-        return dropped
+        return or_unknown(topic.store.forgotten(), "the topic is deleted, and syncing its files' removal failed")
 
     def delete_channel(self, channel: Channel, outcome: Outcome, by: str = "") -> Ticket:
         """Delete a channel, in the act's turn. The outcome counts what is lost with it, or can be restored. by: who
@@ -540,7 +550,7 @@ class Catalog:
         if is_ephemeral(channel.name) or is_ephemeral(topic.name):
             outcome.add(self._drop_ephemeral_channel(topic, channel.name))
             if not topic.channels and is_ephemeral(topic.name):
-                self.drop(topic)
+                self._drop(topic)
             return _forgotten(topic)
         trashed: TrashEntry | None = None
         if self.trash.takes(topic, channel.name):

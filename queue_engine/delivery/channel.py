@@ -6,8 +6,8 @@ A call that fails unexpectedly fences the channel (`fences.py`): it sends nothin
 Fences in queue_engine/README.md lists what each command does then.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
 
 from queue_engine.delivery.channel_figures import ChannelFigures
 from queue_engine.delivery.consumer import Consumer
@@ -29,6 +29,7 @@ from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import Redrive, RedriveState
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun
+from queue_engine.vocabulary.ticket import DONE, Ticket
 
 # One run to one consumer, which takes it whole: large enough that a message costs a slice. A `Sink` may ask for less.
 RUN_BYTES_MAX = 64 << 10
@@ -52,6 +53,9 @@ class ChannelWork(Protocol):
 
     def wake_soon(self, channel: "Channel") -> None:
         """Call `deliver` again within the next tenths of a second."""
+
+    def free(self, container: list[Any] | dict[Any, Any]) -> None:
+        """As `NextTurn.free`."""
 
 
 class Channel:
@@ -193,27 +197,27 @@ class Channel:
         self.consumers[consumer.key] = consumer
         self._workload.wake(self)
 
-    def remove_consumer(self, consumer: Consumer, *, gives_back: bool) -> int:
-        """Forget a consumer that went away; returns how many messages it gave back.
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Forget a consumer that went away; what it holds waits for its timeout, or for `taking_back`."""
+        if self.consumers.pop(consumer.key, None) is not None:
+            self._changes.note()
+            self.figures.note_gone(consumer)
 
-        gives_back: its messages wait again at once, attempts kept; otherwise they wait for their timeout.
-        """
-        if self.consumers.pop(consumer.key, None) is None:
-            return 0
-        self._changes.note()
-        self.figures.note_gone(consumer)
-        if not gives_back:
-            return 0
+    def taking_back(self, consumer: Consumer) -> Generator[None, None, Ticket]:
+        """Let what a consumer holds that went away wait again, attempts kept, a delivery with each step. On a fenced
+        channel it stays in flight."""
         if self.fence is not None:
-            return 0
+            return DONE
         try:
-            count = self._give_back_all(self._in_flight.pop_all(consumer), ReturnReason.DISCONNECTED)
+            for delivery, ids in self._in_flight.popping(consumer):
+                self.disconnect_count += self._give_back_all([(delivery, ids)], ReturnReason.DISCONNECTED)
+                yield
+                if self.fence is not None or self.is_deleted:
+                    break
         except Exception as exc:
             # The connection is gone; its messages stay in flight.
             self.stop("taking back what a consumer held", exc)
-            return 0
-        self.disconnect_count += count
-        return count
+        return DONE
 
     def set_ready(self, consumer: Consumer, ready_count: int) -> None:
         """RDY."""
@@ -521,9 +525,7 @@ class Channel:
         """Drop all that waits, is deferred or is in flight."""
         self._changes.note()
         in_flight = len(self._in_flight)
-        for delivery, ids in self._in_flight.pop_all():
-            delivery.consumer.in_flight_count -= len(ids)
-            self.backlog.settle(ids)
+        self.forget_in_flight()
         dropped = self.backlog.empty()
         self._workload.schedule(self)  # nothing is due any more
         self._workload.wake(self)
@@ -545,8 +547,8 @@ class Channel:
 
     def forget_in_flight(self) -> None:
         """Empty the in-flight table; the caller moves the messages in the backlog."""
-        for delivery, ids in self._in_flight.pop_all():
-            delivery.consumer.in_flight_count -= len(ids)
+        for dropped in self._in_flight.drop_all():
+            self._workload.free(dropped)
 
     def has_moved(self) -> None:
         """The backlog was changed by an act: other messages wait, and other ones are due."""
@@ -554,23 +556,28 @@ class Channel:
         self._workload.schedule(self)
         self._workload.wake(self)
 
-    def requeue_in_flight(self, *, client_key: int | None = None, message_id: bytes | None = None) -> Outcome:
-        """Put messages in flight back now: one, one client's, or all. Raises NotInFlightError for one that is
-        not in flight."""
-        if message_id is not None:
-            delivery = self._in_flight.remove(None, message_id)
-            popped = [(delivery, delivery.ids)]
-        else:
-            consumer = None if client_key is None else self._holder(client_key)
-            if client_key is not None and consumer is None:
-                return Outcome()
-            popped = self._in_flight.pop_all(consumer)
+    def requeue_in_flight(self, message_id: bytes) -> None:
+        """Put one message in flight back now. Raises NotInFlightError for one that is not in flight."""
+        delivery = self._in_flight.remove(None, message_id)
+        self._requeue_now(delivery, delivery.ids)
+
+    def requeuing(self, outcome: Outcome, client_key: int | None = None) -> Generator[None, None, Ticket]:
+        """Put messages in flight back, one client's or all, a delivery with each step. The outcome counts them."""
+        consumer = None if client_key is None else self._holder(client_key)
+        if client_key is None or consumer is not None:
+            for delivery, ids in self._in_flight.popping(consumer):
+                self._requeue_now(delivery, ids)
+                outcome.in_flight += len(ids)
+                yield
+                if self.is_deleted:
+                    break
+        return DONE
+
+    def _requeue_now(self, delivery: Delivery, ids: list[bytes]) -> None:
         try:
-            count = self._give_back_all(popped, ReturnReason.BY_OPERATOR)
+            self.requeue_count += self._give_back_all([(delivery, ids)], ReturnReason.BY_OPERATOR)
         except Exception as exc:
             raise self.stop("requeuing what is in flight", exc) from exc
-        self.requeue_count += count
-        return Outcome(in_flight=count)
 
     def _holder(self, client_key: int) -> Consumer | None:
         """The consumer with this key: connected, or gone while its messages wait for their timeout."""

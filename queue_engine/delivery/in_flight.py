@@ -7,9 +7,10 @@ Invariant: the deliveries' `outstanding` add up to the size of the map.
 """
 
 from collections import Counter, deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import repeat
+from typing import Any
 
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.latency import LatencyHistogram
@@ -373,12 +374,44 @@ class InFlightTable:
         parts = [(one.run, [id_ for id_ in ids if id_ in one.run.index()]) for one, ids in held.items()]
         return [(run, ids) for run, ids in parts if ids]
 
+    def popping(self, consumer: Consumer | None = None) -> Iterator[tuple[Delivery, list[bytes]]]:
+        """Remove all that is in flight now, or all that one consumer holds, in the order it was sent: a delivery with
+        each step. Other calls may come between the steps; what is sent meanwhile stays."""
+        newest_ns, order = 0, 0
+        # A message that its consumer touches meanwhile gets a delivery of its own, with the time when it was sent.
+        while chosen := [
+            entry
+            for entry in self._heap
+            if entry[2].outstanding
+            and (consumer is None or entry[2].consumer is consumer)
+            and (not order or (entry[1] > order and entry[2].touches and entry[2].sent_ns <= newest_ns))
+        ]:
+            newest_ns = newest_ns or max(entry[2].sent_ns for entry in chosen)
+            order = self._order
+            heapify(chosen)
+            while chosen:
+                delivery = heappop(chosen)[2]
+                if delivery.outstanding:
+                    ids = self._remove_all_of(delivery)
+                    self._stale += 1
+                    self._compact()
+                    yield delivery, ids
+
     def pop_all(self, consumer: Consumer | None = None) -> list[tuple[Delivery, list[bytes]]]:
-        """Remove everything, or everything that one consumer holds, in the order it was sent."""
-        # Sorted after filtering: thousands of consumers may leave, and each call sorts only its own.
-        held = [entry for entry in self._heap if entry[2].outstanding]
-        chosen = sorted(entry for entry in held if consumer is None or entry[2].consumer is consumer)
-        popped = [(delivery, self._remove_all_of(delivery)) for _, _, delivery in chosen]
-        self._stale += len(popped)
-        self._compact()
-        return popped
+        """`popping` in one go."""
+        return list(self.popping(consumer))
+
+    def drop_all(self) -> tuple[list[Any], dict[Any, Any]]:
+        """Remove everything, whatever becomes of it, at the cost of a look at each delivery; consumers hold nothing
+        any more. Returns what the caller frees."""
+        self._changes.note()
+        for _, _, delivery in self._heap:
+            if delivery.outstanding:
+                delivery.consumer.in_flight_count -= delivery.outstanding
+                delivery.outstanding = 0
+                if delivery.bytes:
+                    self._budget.free(delivery.bytes)
+                    delivery.bytes = 0
+        dropped = self._heap, self._delivery_of
+        self._heap, self._delivery_of, self._ages, self._stale = [], {}, [], 0
+        return dropped

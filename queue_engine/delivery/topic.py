@@ -294,13 +294,14 @@ class Topic:
         for consumer in list(channel.consumers.values()):
             consumer.sink.close_consumer()
         try:
-            dropped = channel.empty() if keep is None else channel.let_go()
+            dropped = channel.let_go()
         except Exception as exc:
             # A channel that can't be counted is deleted nevertheless.
             logger.error("channel deleted uncounted topic=%s channel=%s error=%s", self.name, name, exc)
             dropped = Outcome()
         self._fences.lift(channel)
         (keep or self.store.delete_channel)(name)
+        self._workload.schedule(channel)  # nothing is due any more
         return Outcome(
             depth=dropped.depth,
             in_flight=dropped.in_flight,

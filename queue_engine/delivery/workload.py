@@ -33,6 +33,7 @@ class Workload:
         self._clock = clock
         self._next_turn = next_turn
         self.publish_error: Exception | None = None
+        self.free = next_turn.free
         self._unflushed: list[Topic] = []
         self._woken: dict[Channel, None] = {}
         self._pumping: dict[Topic, None] = {}

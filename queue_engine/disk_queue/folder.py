@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from queue_engine.disk.background import Background, InlineBackground
+from queue_engine.disk.directory_syncs import DirectorySyncs
 from queue_engine.disk.files import Files
 from queue_engine.disk.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.disk_queue.backup import QueueCopy, UnsyncedFiles
@@ -60,6 +61,7 @@ class DiskQueueFolder:
         self._largest_msg_size = max(options.max_msg_size, LARGEST_MSG_SIZE_MIN)
         self._used: dict[DiskQueue, None] = {}  # those that waited longest first
         self._due: deque[DiskQueue] = deque()
+        self._directory_syncs = DirectorySyncs(directory, files, self)
         self._outstanding = 0  # jobs of disk queues that the worker has not done yet
         self._is_starting = False
         self._failing: set[DiskQueue] = set()  # whose last sync failed
@@ -139,6 +141,7 @@ class DiskQueueFolder:
             files=files,
             background=background,
             clock=self.clock,
+            directory_syncs=self._directory_syncs if background is self else None,
         )
 
     def copy(self, queue: OverflowQueue, runs: Sequence[Run]) -> QueueCopy | None:

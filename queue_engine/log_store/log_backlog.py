@@ -104,7 +104,8 @@ class LogBacklog:
         self._journaled.journal = None
 
     def put_away(self) -> None:
-        """The channel goes to the trash: the journal keeps its progress as it is, and nothing more is noted here."""
+        """The channel is deleted, or goes to the trash: nothing more is noted here, and the journal keeps its progress
+        as it is."""
         self.detach()
         self._forget_all()
 

@@ -467,9 +467,9 @@ class LogTopicStore(LogTopic):
     def delete_channel(self, name: str) -> None:
         channel = self._channels.pop(name)
         self._channel_starts.pop(name, None)
+        channel.put_away()
         if is_ephemeral(name):
             return
-        channel.detach()
         self.quarantines.remove(channel.number)
         self._journal.forget(channel.number)
 

@@ -1,6 +1,14 @@
 """Whether the engine's next turn has something to do."""
 
+from collections import deque
 from collections.abc import Callable
+from itertools import repeat
+from typing import Any
+
+# A smaller container is freed at once.
+LEFT_MIN = 20_000
+# So many entries of larger ones are freed in a turn: a few milliseconds.
+FREED_ENTRIES_MAX = 5_000
 
 
 class NextTurn:
@@ -10,12 +18,13 @@ class NextTurn:
     on_work: called when a turn is requested and none was before.
     """
 
-    __slots__ = ("_on_work", "has_log_work", "is_requested")
+    __slots__ = ("_left", "_on_work", "has_log_work", "is_requested")
 
     def __init__(self, on_work: Callable[[], None] = lambda: None) -> None:
         self.is_requested = False
         self.has_log_work = False
         self._on_work = on_work
+        self._left: list[list[Any] | dict[Any, Any] | deque[Any]] = []
 
     def request(self) -> None:
         """Something waits for a turn."""
@@ -28,3 +37,29 @@ class NextTurn:
         if not self.has_log_work:
             self.has_log_work = True
             self.request()
+
+    # What acts drop.
+
+    def free(self, container: list[Any] | dict[Any, Any] | deque[Any]) -> None:
+        """Free what has no other owner: a container of millions, some of its entries with each turn, since all at once
+        hold the engine for half a second."""
+        if len(container) >= LEFT_MIN:
+            self._left.append(container)
+            self.request()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether something is still to be freed."""
+        return bool(self._left)
+
+    def free_some(self) -> None:
+        """A turn's share."""
+        container = self._left[-1]
+        if isinstance(container, list):
+            del container[-FREED_ENTRIES_MAX:]
+        else:
+            remove = container.popitem if isinstance(container, dict) else container.pop
+            for _ in repeat(None, min(FREED_ENTRIES_MAX, len(container))):
+                remove()
+        if not container:
+            self._left.pop()

@@ -29,7 +29,7 @@ def whole(steps: Generator[None, None, Result]) -> Result:
 
 
 class WorkInPieces:
-    """A piece with each turn of the engine, one work after the other. Belongs to the engine's thread."""
+    """A piece with each turn of the engine, a step of each work in turn. Belongs to the engine's thread."""
 
     def __init__(self, clock: Clock, next_turn: NextTurn) -> None:
         self._clock = clock
@@ -55,16 +55,26 @@ class WorkInPieces:
         """Do the next steps."""
         deadline_ns = self._clock.monotonic_ns() + PIECE_NS
         while self._line:
-            steps, ticket = self._line[0]
-            try:
-                next(steps)
-            except StopIteration as stop:
-                self._line.popleft()
-                follow(stop.value, ticket)
-            except Exception as exc:
-                self._line.popleft()
-                if not isinstance(exc, PenstockError):
-                    logger.exception("work in pieces failed")
-                ticket.reject(exc)
+            self._step()
             if self._clock.monotonic_ns() >= deadline_ns:
                 return
+
+    def finish(self) -> None:
+        """Do all that is left: the engine stops."""
+        while self._line:
+            self._step()
+
+    def _step(self) -> None:
+        steps, ticket = self._line[0]
+        try:
+            next(steps)
+        except StopIteration as stop:
+            self._line.popleft()
+            follow(stop.value, ticket)
+        except Exception as exc:
+            self._line.popleft()
+            if not isinstance(exc, PenstockError):
+                logger.exception("work in pieces failed")
+            ticket.reject(exc)
+        else:
+            self._line.rotate(-1)

@@ -125,7 +125,7 @@ def test_what_a_consumer_did_before_it_left_is_still_its_own(engine: Engine, clo
 def test_what_an_operator_requeues_is_no_consumers_failure(engine: Engine) -> None:
     client = consumer(engine, "payments-1", ready=4)
     publish(engine, 4)
-    client.channel.requeue_in_flight()
+    client.engine.acts.requeue_channel(client.channel.topic_name, client.channel.name)
     stats = client.channel.figures.stats()
     assert (stats.requeue_count, stats.failures) == (4, None)
 
@@ -145,7 +145,7 @@ def test_timeouts_are_counted_apart(engine: Engine, clock: ManualClock) -> None:
 def test_timeouts_of_a_consumer_that_has_left_are_counted_and_nobodys(engine: Engine, clock: ManualClock) -> None:
     client, other = consumer(engine, "payments-3", ready=6), consumer(engine, "payments-1")
     publish(engine, 6)
-    client.channel.remove_consumer(client.consumer, gives_back=False)
+    client.channel.remove_consumer(client.consumer)
     clock.advance(ms=TIMEOUT_MS + 1)
     client.channel.expire(clock.monotonic_ns())
     failures = look(other)

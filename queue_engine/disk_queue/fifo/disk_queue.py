@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
+from queue_engine.disk.directory_syncs import DirectorySyncs
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.fifo.counts import FileCounts
 from queue_engine.disk_queue.fifo.disk_queue_files import DiskQueueFiles
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 # nothing else would make room.
 DRAINED_BYTES_MAX = 256 << 10
 PEEKED_BYTES_MAX = 1 << 10  # a message up to this size is kept in memory once it was peeked at
+# The worker removes the files of a queue that has more than these: one of 100 MiB takes milliseconds.
+REMOVED_FILES_MAX = 16
 
 
 class DiskQueue:
@@ -51,12 +54,15 @@ class DiskQueue:
         files: Files,
         background: Background,
         clock: Clock,
+        directory_syncs: DirectorySyncs | None = None,
     ) -> None:
-        """Opens what is there and changes nothing on disk. Raises StorageError when it can't be read."""
+        """Opens what is there and changes nothing on disk. directory_syncs: those that the queues of a directory share.
+        Raises StorageError when it can't be read."""
         self.name = name
         self._directory = directory
         self._files = files
         self._background = background
+        self._directory_syncs = directory_syncs or DirectorySyncs(directory, files, background)
         self._clock = clock
         self._size_min = options.message_bytes_min
         self._size_max = options.message_bytes_max
@@ -417,43 +423,67 @@ class DiskQueue:
         return dropped
 
     def delete(self) -> None:
-        """Drop every message, remove all files, and close. Files that were set aside as .bad stay."""
+        """Drop every message, remove all files, and close. The worker removes them where they are many; `durable` is
+        done then. Files that were set aside as .bad stay."""
         if self._closed:
             return
         self._generation.begin_next()
-        if self._has_files:
-            self._remove_files()
         self._files.budget.forget(self)
         self._closed = self._is_deleted = True
+        if self._has_files:
+            self._remove_files_for_good()
 
     @property
     def is_deleted(self) -> bool:
         return self._is_deleted
 
     def _remove_files(self) -> None:
+        names = self._leave_files()
+        # A sync of a queue that can't be read removes nothing.
+        is_later = len(names) > REMOVED_FILES_MAX and self.is_readable
+        left = names if is_later else [name for name in names if not self._remove(name)]
+        has_meta = is_later or not self._remove(meta_file_name(self.name))
+        # They are below the read position in the next meta file; the sync that writes it removes them.
+        self._reader.passed = left
+        self._is_sync_wanted = self._has_files = bool(left) or has_meta
+        self._sync_removal()
+
+    def _leave_files(self) -> list[str]:
+        """Forget all that the files have; returns the names of the data files that are to go. What was set aside gets
+        its name."""
         reader, writer = self._reader, self._writer
         if reader.is_damaged:
             reader.pass_file()
+        # Those that could not be read have other numbers, too.
+        numbers = range(reader.file, writer.file + 1) if self.is_readable else self._own.numbers()
+        names = [*reader.passed, *(data_file_name(self.name, number) for number in numbers)]
         writer.restart()
-        left: list[str] = []
-        names = [data_file_name(self.name, number) for number in self._own.numbers()]
-        for name in names:
-            if not self._remove(name, is_kept=name in reader.set_aside):
-                left.append(name)
-        has_meta = not self._remove(meta_file_name(self.name))
-        for name in self._own.temporary_names():
-            self._remove(name)
+        kept = set(reader.set_aside)
+        left = [name for name in dict.fromkeys(names) if name not in kept]
+        left += [name for name in reader.set_aside if not self._remove(name, is_kept=True)]
         reader.restart()
         reader.set_aside = []
-        # A file that could not be removed is below the read position in the next meta file; removing it is tried again.
-        reader.passed = left
         self._counts.clear()
         self._peeked = None
-        self._is_sync_wanted = self._has_files = bool(left) or has_meta
         self._change_count = 0
         self._generation.forget_data()
         self._sync_error = None
-        self._sync_removal()
+        return left
+
+    def _remove_files_for_good(self) -> None:
+        names = [*self._leave_files(), meta_file_name(self.name)]
+        self._is_sync_wanted = False
+
+        def remove() -> None:
+            left = [name for name in names if not self._remove(name)]
+            self._has_files = bool(left)
+
+        if len(names) <= REMOVED_FILES_MAX:
+            remove()
+            self._sync_removal()
+            return
+        removal = self._removal = Ticket()
+        BackgroundJob(remove, then=lambda error: follow(self._names_synced(), removal)).start(self._background)
 
     def _remove(self, name: str, *, is_kept: bool = False) -> bool:
         """Remove a file, or rename it to .bad; whether the name is free now."""
@@ -467,18 +497,24 @@ class DiskQueue:
 
     def _sync_removal(self) -> None:
         """Make the removal of names durable; `_removal` is done then."""
-        removal = self._removal = Ticket()
+        self._removal = self._names_synced()
 
-        def synced(error: Exception | None) -> None:
+    def _names_synced(self) -> Ticket:
+        """Done when the names are durable as they are now."""
+        result = Ticket()
+
+        def synced(done: Ticket) -> None:
+            error = done.error
             if error is not None:
                 logger.error("directory not synced after removal queue=%s error=%s", self.name, error)
-                removal.reject(StorageError(f"cannot sync {self._directory} after removing files: {error}"))
+                result.reject(StorageError(f"cannot sync {self._directory} after removing files: {error}"))
             elif self._is_deleted and self._has_files:
-                removal.reject(StorageError(f"not all files of disk queue {self.name} could be removed"))
+                result.reject(StorageError(f"not all files of disk queue {self.name} could be removed"))
             else:
-                removal.resolve()
+                result.resolve()
 
-        BackgroundJob(lambda: self._files.sync_directory(self._directory), then=synced).start(self._background)
+        self._directory_syncs.sync().when_done(synced)
+        return result
 
     def let_go(self) -> None:
         """Close, and change nothing on the disk: the files stay as after a kill, for another object to open."""

@@ -22,14 +22,8 @@ class DiskQueueFiles:
 
     def numbers(self) -> list[int]:
         """The numbers of the data files that there are, ascending."""
-        return names_of_queue(self.name, self._names())[0]
-
-    def temporary_names(self) -> list[str]:
-        """Meta files that never got their name."""
-        return names_of_queue(self.name, self._names())[1]
-
-    def _names(self) -> list[str]:
-        return self.files.names_starting_with(self.directory, f"{self.name}.diskqueue.")
+        names = self.files.names_starting_with(self.directory, f"{self.name}.diskqueue.")
+        return names_of_queue(self.name, names)[0]
 
     def open(self, number: int, flags: int) -> int:
         """A descriptor of a data file. When the process has none left, idle queues give theirs back first."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.disk_queue.fifo.disk_queue import REMOVED_FILES_MAX
 from tests.support.disks.files import FaultyFiles
 from tests.support.stores.background import HeldBackground
 from tests.support.stores.disk_queue import QueueFolder, put, take_all
@@ -234,3 +235,34 @@ def test_two_threads_agree(tmp_path: Path) -> None:
         worker.stop()
     assert files.open_fds == set()
     assert take_all(folder.open()) == expected
+
+
+@pytest.mark.parametrize("act", ["empty", "delete"])
+def test_the_worker_removes_the_files_of_a_queue_that_has_many(held: QueueFolder, act: str) -> None:
+    queue = held.open()
+    for _ in range(REMOVED_FILES_MAX + 1):
+        put(queue, b"x" * 40)
+    assert len(held.names) == REMOVED_FILES_MAX + 1
+    getattr(queue, act)()
+    assert queue.depth == 0
+    assert len(held.names) == REMOVED_FILES_MAX + 1
+    durable = queue.durable()
+    assert not durable.done
+    worker_of(held).finish()
+    assert durable.done
+    assert durable.error is None
+    assert held.names == ([] if act == "delete" else ["meta.dat"])
+
+
+def test_what_comes_after_many_files_were_emptied_stays(held: QueueFolder) -> None:
+    queue = held.open()
+    for _ in range(REMOVED_FILES_MAX + 1):
+        put(queue, b"x" * 40)
+    queue.empty()
+    put(queue, b"new")
+    worker_of(held).finish()
+    queue.start_sync()
+    worker_of(held).finish()
+    queue.let_go()
+    again = held.open()
+    assert (again.depth, again.take(9, 1_000)) == (1, [b"new"])

@@ -1,0 +1,199 @@
+"""Acts on much are done in steps, between which messages of other topics are published and delivered; what a client
+sees between two steps is consistent, and so is what a kill leaves there.
+
+With a piece of 0 ns each turn of the engine does one step.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from queue_engine.delivery.stats import Outcome
+from queue_engine.engine import Engine
+from queue_engine.vocabulary import next_turn, pieces
+from queue_engine.vocabulary.ticket import Ticket
+from tests.support.clock import ManualClock
+from tests.support.engine import Client, make_engine, make_topic, settle
+
+CHANNELS = 40
+DELIVERIES = 30
+
+
+class Beside:
+    """Another topic, on which a message goes from publisher to consumer with each turn of an act."""
+
+    def __init__(self, engine: Engine) -> None:
+        make_topic(engine, "beside", "c")
+        self.engine = engine
+        self.client = Client(engine, "beside", "c", ready=1_000)
+        self.turns = 0
+
+    def until(self, is_over: Callable[[], bool], turns_max: int = 10_000) -> int:
+        """Run turns until `is_over`; returns how many."""
+        before = self.turns
+        while not is_over() and self.turns - before < turns_max:
+            self.turns += 1
+            body = b"%d" % self.turns
+            published = self.engine.publish("beside", [body])
+            assert self.engine.has_work
+            self.engine.turn()
+            assert published.done
+            assert published.error is None
+            assert self.client.bodies[-1] == body
+        return self.turns - before
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setattr(pieces, "PIECE_NS", 0)
+    return make_engine(tmp_path, ManualClock())
+
+
+def holding(engine: Engine, count: int = DELIVERIES) -> Client:
+    """A consumer of t/c that holds so many messages, each of a delivery of its own."""
+    make_topic(engine, "t", "c")
+    client = Client(engine, "t", "c")
+    client.sink.run_bytes_max = 1
+    engine.publish("t", [b"%d" % number for number in range(count)])
+    settle(engine)
+    client.ready(count)
+    client.channel.set_ready(client.consumer, 0)
+    assert client.channel.in_flight_count == count
+    return client
+
+
+def many_channels(engine: Engine) -> None:
+    make_topic(engine, "t", *(f"c{number}" for number in range(CHANNELS)))
+    engine.publish("t", [b"x", b"y"])
+    settle(engine)
+
+
+def done(begun: tuple[Outcome, Ticket]) -> Outcome:
+    outcome, ticket = begun
+    assert ticket.done
+    assert ticket.error is None
+    return outcome
+
+
+def test_a_topic_of_many_channels_is_deleted_a_channel_with_each_turn(engine: Engine) -> None:
+    beside = Beside(engine)
+    many_channels(engine)
+    begun = engine.acts.delete_topic("t")
+    created = engine.acts.create_channel("t", "new")
+    assert beside.until(lambda: begun[1].done) >= CHANNELS - 1
+    outcome = done(begun)
+    assert (outcome.channels, outcome.depth) == (CHANNELS, 2 * CHANNELS)
+    assert created[1].error is not None, "its turn comes behind the deletion"
+    assert "t" not in engine.topics
+
+
+def test_between_two_steps_of_a_deletion_all_counts_add_up(engine: Engine) -> None:
+    many_channels(engine)
+    for name in engine.topics["t"].channels:
+        client = Client(engine, "t", name, ready=2)
+        client.finish(*[one.id for one in client.sink.received])
+    _, ticket = engine.acts.delete_topic("t")
+    steps = 0
+    while not ticket.done:
+        steps += 1
+        snapshot = engine.stats.now(include_clients=False)
+        (topic,) = snapshot.topics
+        finished = sum(channel.finish_count for channel in topic.channels)
+        assert finished + snapshot.gone.finish_count == 2 * CHANNELS
+        assert topic.message_count + snapshot.gone.message_count == 2
+        engine.turn()
+    gone = engine.stats.now(include_clients=False).gone
+    assert (steps, gone.finish_count, gone.message_count) == (CHANNELS, 2 * CHANNELS, 2)
+
+
+def test_a_kill_amid_a_deletion_leaves_the_topic_deleted(engine: Engine, tmp_path: Path) -> None:
+    many_channels(engine)
+    _, ticket = engine.acts.delete_topic("t")
+    for _ in range(CHANNELS // 2):
+        engine.turn()
+    assert not ticket.done
+    again = make_engine(tmp_path, ManualClock())
+    assert list(again.topics) == []
+    again.close()
+
+
+def test_a_stop_amid_a_deletion_ends_it_first(engine: Engine, tmp_path: Path) -> None:
+    many_channels(engine)
+    ended: list[str] = []
+    engine.acts.delete_topic("t")[1].when_done(lambda done: ended.append(str(done.error)))
+    engine.turn()
+    assert ended == []
+    engine.close()
+    assert ended == ["None"]
+    assert [path.name for path in tmp_path.glob("t*.diskqueue.*")] == []
+
+
+def test_what_a_consumer_held_that_vanished_waits_again_a_delivery_with_each_turn(engine: Engine) -> None:
+    beside = Beside(engine)
+    client = holding(engine)
+    engine.catalog.leave(client.channel, client.consumer)
+    channel = client.channel
+    seen = []
+
+    def is_over() -> bool:
+        stats = channel.figures.stats()
+        seen.append(stats.in_flight_count)
+        assert stats.depth + stats.in_flight_count == DELIVERIES
+        return not stats.in_flight_count
+
+    assert beside.until(is_over) >= DELIVERIES - 2
+    assert seen == sorted(seen, reverse=True)
+    assert channel.disconnect_count == DELIVERIES
+    other = Client(engine, "t", "c", ready=DELIVERIES)
+    assert [int(body) for body in other.bodies] == list(range(DELIVERIES))
+    assert {one.attempts for one in other.sink.received} == {2}
+
+
+def test_what_is_in_flight_is_requeued_a_delivery_with_each_turn(engine: Engine) -> None:
+    beside = Beside(engine)
+    client = holding(engine)
+    begun = engine.acts.requeue_channel("t", "c")
+    # It is finished, touched and sent meanwhile as always; what is sent from now on is not requeued.
+    ids = [one.id for one in client.sink.received]
+    assert client.channel.finish(client.consumer, ids[-1:]) == []
+    client.channel.touch(client.consumer, ids[-2], engine.turned_at_ns)
+    client.channel.set_ready(client.consumer, DELIVERIES + 1)
+    assert beside.until(lambda: begun[1].done) >= DELIVERIES - 3
+    assert done(begun).in_flight == DELIVERIES - 1
+    assert client.channel.requeue_count == DELIVERIES - 1
+    settle(engine)
+    again = client.sink.received[DELIVERIES:]
+    assert sorted(one.id for one in again) == sorted(ids[:-1]), "each came once more"
+
+
+def test_acts_that_drop_what_is_in_flight_meet_none_that_is_still_to_be_requeued(engine: Engine) -> None:
+    client = holding(engine)
+    requeued = engine.acts.requeue_channel("t", "c")
+    engine.turn()
+    emptied = done(engine.acts.empty_channel("t", "c"))
+    settle(engine)
+    assert emptied.depth + emptied.in_flight == DELIVERIES
+    assert done(requeued).in_flight == emptied.depth
+    stats = client.channel.figures.stats()
+    assert (stats.depth, stats.in_flight_count, client.consumer.in_flight_count) == (0, 0, 0)
+
+
+def test_a_deletion_of_the_channel_ends_what_goes_on_there(engine: Engine) -> None:
+    client = holding(engine)
+    requeued = engine.acts.requeue_channel("t", "c")
+    engine.turn()
+    done(engine.acts.delete_channel("t", "c"))
+    settle(engine)
+    assert done(requeued).in_flight < DELIVERIES
+    assert client.sink.is_closed
+
+
+def test_large_containers_are_freed_in_parts_by_turns(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(next_turn, "LEFT_MIN", 10)
+    monkeypatch.setattr(next_turn, "FREED_ENTRIES_MAX", 2)
+    beside = Beside(engine)
+    client = holding(engine)
+    done(engine.acts.empty_channel("t", "c"))
+    assert client.channel.in_flight_count == 0
+    assert beside.until(lambda: not engine.has_work) >= DELIVERIES // 2
