@@ -18,7 +18,7 @@ from queue_engine.progress.journal_format import (
     places_of,
 )
 from queue_engine.progress.progress_files import Indexes
-from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents
+from queue_engine.progress.queue_index import INDEX_OFFSETS, possible_indexes
 
 
 class JournalEntries:
@@ -68,7 +68,7 @@ class JournalEntries:
     def packed_progress(self, channel: int, progress: ChannelProgress, packed: Iterable[bytes]) -> None:
         """The same of one whose entries are packed already."""
         self.note_dirty(channel, self.on_disk.get(channel, ()))
-        self.note_dirty(channel, index_contents(progress))
+        self.note_dirty(channel, possible_indexes(progress))
         self.waiting += packed
 
     def mirror(self, channel: int, copy: int) -> None:
@@ -99,7 +99,7 @@ class JournalEntries:
         """A merge has to write all index segments of these channels."""
         for number, progress in channels.items():
             self.note_dirty(number, self.on_disk.get(number, ()))
-            self.note_dirty(number, index_contents(progress))
+            self.note_dirty(number, possible_indexes(progress))
 
     def take_dirty(self, channels: Iterable[int]) -> Indexes:
         """The index segments for the merge that begins now; of these channels' the next one writes what changes from

@@ -54,16 +54,21 @@ class ProgressMerge:
         self._written: list[tuple[int, int, IndexContent]] = []
         self._removed: list[tuple[int, int]] = []
         self._listed = {place: count for place, count in progress_files.listed.items() if place[0] in channels}
-        self._find_changes(channels)
+        # What changed since, as of now: the worker looks at each message of it.
+        self._changed = {
+            number: (
+                channels[number].copy() if number in channels else None,
+                set(progress_files.on_disk.get(number, ())),
+            )
+            for number, indexes in dirty.items()
+            if indexes or number not in channels
+        }
 
-    def _find_changes(self, channels: Mapping[int, ChannelProgress]) -> None:
-        """Find the segments to write, and those to remove, as of now."""
+    def _find_changes(self) -> None:
+        """Find the segments to write, and those to remove."""
         written, removed = self._written, self._removed
-        for channel, indexes in self.dirty.items():
-            progress = channels.get(channel)
-            if not indexes and progress is not None:
-                continue  # unchanged
-            on_disk = self._progress_files.on_disk.get(channel, set())
+        for channel, (progress, on_disk) in self._changed.items():
+            indexes = self.dirty[channel]
             contents = {} if progress is None else index_contents(progress)
             for index in sorted(indexes & contents.keys()):
                 written.append((channel, index, contents[index]))
@@ -79,6 +84,7 @@ class ProgressMerge:
     def run(self) -> None:
         """Raises OSError; then the old journals stay, and the next merge does this one's work, too."""
         directory, files = self._progress_files.directory, self._files
+        self._find_changes()
         if self._written:
             self._write_floors_first()
             self._floors_journal = self._base_journal

@@ -85,6 +85,15 @@ def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
     return contents
 
 
+def possible_indexes(progress: ChannelProgress) -> range:
+    """All index numbers that `index_contents` may have, without a look at each message."""
+    known = [one for one in (progress.many, progress.deferred, progress.quarantined) if one]
+    if not (known or progress.pages):
+        return range(0)
+    last = max([progress.cursor, *map(max, known)])
+    return range(progress.floor // INDEX_OFFSETS, last // INDEX_OFFSETS + 1)
+
+
 def encode_index(channel: int, index: int, content: IndexContent) -> bytes:
     header = _index_header.pack(
         _INDEX_MAGIC,

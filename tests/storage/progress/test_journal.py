@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from queue_engine.progress import journal as progress_journal
+from queue_engine.progress import merge
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.floors import CleanStop, Floors, decode_floors, encode_floors
 from queue_engine.progress.journal import ENTRIES_MAX, ProgressJournal
@@ -136,6 +137,24 @@ def test_a_merge_keeps_only_what_is_not_settled_and_removes_the_journal(bench: B
     expected = bench.channels
     bench.kill()
     assert bench.start().channels == expected
+
+
+def test_a_merge_looks_at_messages_on_the_worker_and_has_what_was_there_when_it_began(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[ChannelProgress] = []
+    monkeypatch.setattr(merge, "index_contents", lambda one: looked.append(one) or index_contents(one))
+    bench.deliver(1, 0, 10)
+    bench.ack(1, 0, 9)
+    expected = bench.channels[1].copy()
+    bench.journal.merge()
+    bench.deliver(1, 10, 5)
+    bench.ack(1, 9, 3)
+    assert looked == [], "the engine's thread does not wait for it"
+    bench.worker.finish()
+    assert len(looked) == 1
+    bench.kill()
+    assert bench.start().channels[1] == expected, "what came later was not flushed"
 
 
 def test_a_segment_goes_when_all_of_it_is_settled_and_its_floor_is_on_disk(bench: Bench) -> None:
