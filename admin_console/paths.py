@@ -4,6 +4,7 @@ console.sqlite3 holds users, sessions and the audit list; secret-key signs sessi
 the first start until the first admin logs in or has another password. The engine keeps its own files beside them.
 """
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from admin_console.vocabulary.private_files import (
+    close_to_others,
     make_private_directory,
     read_private_file,
     set_aside,
@@ -122,12 +124,18 @@ def account_name(uid: int) -> str:
 
 
 _made_key: SecretKey | None = None
+# Beside the key: hashes of passwords and sessions, and what others must not write. The engine sees to tokens.json.
+_SECRET_FILES = ("console.sqlite3", "console.sqlite3-wal", "console.sqlite3-shm", "admin-password", "audit-head")
 
 
 def make_secret_key(directory: Path) -> None:
     """For the server: read the key, or make it, before settings ask for it."""
     global _made_key
     _made_key = read_or_make_secret_key(directory)
+    # A backup that was restored by hand, or a careless chmod. The directory is private as well.
+    for name in _SECRET_FILES:
+        with contextlib.suppress(OSError):  # not there, or of another account: the directory keeps others out
+            close_to_others(directory / name)
 
 
 def secret_key() -> SecretKey:
@@ -165,8 +173,7 @@ def read_or_make_secret_key(directory: Path) -> SecretKey:
         if found:
             raise OSError(found)
         key = read_private_file(path, _SECRET_KEY_BYTES_MAX).decode().strip()
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
+        close_to_others(path)
     except OSError as exc:
         reason = damage or exc.strerror or str(exc)
         return SecretKey(

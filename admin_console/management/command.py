@@ -1,10 +1,14 @@
-"""What our commands have in common: none of the options that Django gives to every command."""
+"""What our commands have in common: none of the options that Django gives to every command, and text of strangers is
+escaped on a terminal."""
 
+import sys
+from io import RawIOBase
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
 from admin_console.paths import DATA_PATH_DEFAULT, DATA_PATH_VARIABLE
+from queue_engine.vocabulary.terminal import bytes_for_terminal, for_terminal
 
 
 class PlainCommand(BaseCommand):
@@ -13,6 +17,12 @@ class PlainCommand(BaseCommand):
     requires_system_checks: list[str] = []
     # Whether the command works on the data directory, and its help names the option that every command takes.
     uses_data_path = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Django applies it on a terminal alone.
+        self.stdout.style_func = for_terminal
+        self.stderr.style_func = for_terminal
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         if self.uses_data_path:
@@ -26,3 +36,20 @@ class PlainCommand(BaseCommand):
 
     def add_base_argument(self, parser: CommandParser, *args: Any, **kwargs: Any) -> None:
         """Called for each of Django's options."""
+
+
+def write_out(data: bytes) -> None:
+    """Write whole texts of strangers to standard output at once: escaped on a terminal, else raw."""
+    sys.stdout.buffer.write(bytes_for_terminal(data) if sys.stdout.isatty() else data)
+    sys.stdout.buffer.flush()
+
+
+class StandardOutput(RawIOBase):
+    """Standard output as a file, written by `write_out`."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        write_out(bytes(data))
+        return len(data)

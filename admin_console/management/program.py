@@ -20,6 +20,7 @@ from admin_console import paths
 from admin_console.management.known_variables import complaints_about_variables
 from admin_console.options import ConsoleOptions, take_early_flags
 from queue_engine.vocabulary import log_lines
+from queue_engine.vocabulary.terminal import for_terminal
 from queue_engine.vocabulary.version import full_version
 
 logger = logging.getLogger(__name__)
@@ -172,7 +173,8 @@ def _refuse(sentence: str, *, is_log_line: bool = False) -> int:
     if is_log_line and log_lines.is_json(os.environ):
         print(log_lines.line_of(logger, sentence, os.environ, logging.CRITICAL), file=sys.stderr)
     else:
-        print(f"penstock: {sentence}", file=sys.stderr)
+        # A server's or a file's text may be in it.
+        print(f"penstock: {for_terminal(sentence) if sys.stderr.isatty() else sentence}", file=sys.stderr)
     return MISTAKE
 
 

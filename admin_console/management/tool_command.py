@@ -148,13 +148,8 @@ class ToolCommand(PlainCommand):
 
     def tell(self, line: str) -> None:
         """Say how far the tool is, on standard error: standard output has the messages."""
-        print(line, file=sys.stderr, flush=True)
-
-
-def write_out(data: bytes) -> None:
-    """Write to standard output at once."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+        self.stderr.write(line)
+        self.stderr.flush()
 
 
 def topic_argument(text: str) -> str:

@@ -31,6 +31,13 @@ def write_private_file(path: Path, content: str | bytes) -> None:
         raise
 
 
+def close_to_others(path: Path) -> None:
+    """Take the rights of other accounts away from a file of ours. Raises OSError."""
+    status = path.stat(follow_symlinks=False)
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077 and status.st_uid == os.geteuid():
+        path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
+
+
 def read_private_file(path: Path, size_max: int) -> bytes:
     """The first `size_max` bytes. Raises OSError; for a symbolic link, and for what is no file, with a sentence."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -17,6 +17,7 @@ A damaged file is refused by each reader, and no server starts with it.
 """
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ TOKENS_MAX = 1_000
 _SIZE_MAX = 4 << 20
 
 Stamp = tuple[int, int, int]
+
+logger = logging.getLogger(__name__)
 
 
 class TokenFile:
@@ -64,6 +67,7 @@ class TokenFile:
             raise StorageError(f"{self.path} can't be read: {exc}. Nobody gets in while it can't") from exc
         if data is None:
             return None
+        self._close_to_others()
         content = decode_versioned(data, self.path, VERSION)
         try:
             if content is None:
@@ -74,6 +78,13 @@ class TokenFile:
                 f"{self.path} is damaged: {exc}. Nobody gets in by it. Restore it from a backup, or move it away and "
                 "make new tokens; without the file and another option the server asks for no token"
             ) from exc
+
+    def _close_to_others(self) -> None:
+        try:
+            if self._files.close_to_others(self.path):
+                logger.warning("%s could be read or written by other accounts: its mode is 0600 now", self.path)
+        except OSError as exc:
+            logger.warning("%s can be read or written by other accounts, and stays so: %s", self.path, exc)
 
     def used_ms(self) -> Mapping[str, int]:
         """When each token was last used, by id, as far as is known."""

@@ -11,9 +11,10 @@ from django.conf import settings
 from django.db import connection
 from django.urls import get_resolver
 
+from admin_console import paths
 from admin_console.live.routing import websocket_urlpatterns
 from admin_console.options import CONSOLE_OPTIONS, OWN_WORDS, ConsoleOptions, take_early_flags
-from admin_console.paths import SecretKey, read_or_make_secret_key
+from admin_console.paths import SecretKey, make_secret_key, read_or_make_secret_key
 from admin_console.vocabulary.private_files import make_private_directory
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 from tests.support.processes.server import ROOT
@@ -214,6 +215,17 @@ def test_open_directory_and_key_are_closed(tmp_path: Path) -> None:
     (tmp_path / "secret-key").chmod(0o644)
     read_or_make_secret_key(tmp_path)
     assert stat.S_IMODE((tmp_path / "secret-key").stat().st_mode) == 0o600
+
+
+def test_other_secret_files_are_closed_as_the_key_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "_made_key", None)
+    for name in ("console.sqlite3", "console.sqlite3-wal", "admin-password", "audit-head"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o664)
+    (tmp_path / "console.sqlite3-shm").symlink_to(tmp_path / "elsewhere")
+    make_secret_key(tmp_path)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}
+    assert set(modes.values()) == {0o600}
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,18 @@ def test_a_token_is_kept_without_its_secret(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_file_that_others_may_read_is_closed_to_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    create(TokenFile(tmp_path))
+    path = tmp_path / "tokens.json"
+    path.chmod(0o664)
+    KnownTokens(TokenFile(tmp_path), ManualClock())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert f"{path} could be read or written by other accounts: its mode is 0600 now" in caplog.text
+    caplog.clear()
+    TokenFile(tmp_path).read()
+    assert caplog.text == ""
+
+
 def test_a_secret_has_256_random_bits_and_its_id(tmp_path: Path) -> None:
     token, secret = create(TokenFile(tmp_path))
     prefix, token_id, rest = secret.split("_")

@@ -1,17 +1,20 @@
 """The tools' command lines: what they refuse, and that each works as a process."""
 
 import importlib
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from django.core.management.base import CommandError
 
+from admin_console.management.command import PlainCommand
 from tests.support.processes.penstock_command import penstock
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.server import ROOT
@@ -96,14 +99,43 @@ def test_what_is_published_is_printed(start_engine: Callable[..., RunningEngine]
     with tail:
         published = subprocess.run(
             [*command, "publish", "--topic", "t", *address],
-            env=environment, input=b"one\n\ntw\xff\n", capture_output=True, timeout=120, cwd=tmp_path,
+            env=environment, input=b"one\n\ntw\xff\x1b[31m\n", capture_output=True, timeout=120, cwd=tmp_path,
         )  # fmt: skip
         assert (published.returncode, published.stderr) == (0, b"2 published\n")
         assert tail.stdout is not None
-        assert sorted((tail.stdout.readline(), tail.stdout.readline())) == [b"one\n", b"tw\xff\n"]
+        assert sorted((tail.stdout.readline(), tail.stdout.readline())) == [b"one\n", b"tw\xff\x1b[31m\n"]
         wait_for("both to be finished", lambda: engine.channel_stats("t", "c")["in_flight_count"] == 0)
         tail.send_signal(signal.SIGTERM)
         assert tail.wait(60) == 0
+
+
+@pytest.mark.slow(reason="starts a process")
+def test_a_body_steers_no_terminal(engine: RunningEngine, tmp_path: Path) -> None:
+    engine.http("POST", "/topic/create?topic=t", b"")
+    engine.http("POST", "/channel/create?topic=t&channel=c", b"")
+    body = "\x1b]0;owned\x07\tgrün\r\u202e\x9b2J".encode() + b"\xff"
+    engine.http("POST", "/pub?topic=t", body)
+    terminal, side = os.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as screen, os.fdopen(side, "wb") as output:
+        termios.tcsetattr(side, termios.TCSANOW, [0, 0, *termios.tcgetattr(side)[2:]])  # bytes as they are
+        address = ("--nsqd-tcp-address", f"127.0.0.1:{engine.tcp_port}")
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), "tail", "--topic", "t", "--channel", "c", "-n", "1", *address],
+            env={"PATH": os.environ["PATH"]}, stdout=output, stderr=subprocess.PIPE, timeout=120, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        shown = screen.read(1_000).decode()
+    assert shown == "\\x1b]0;owned\\x07\tgrün\\r\\u202e\\x9b2J\\xff\n"
+
+
+def test_sentences_of_commands_are_escaped_on_a_terminal_alone() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for output, shown in ((Terminal(), "\\x1b[31mred\n"), (io.StringIO(), "\x1b[31mred\n")):
+        PlainCommand(stdout=output).stdout.write("\x1b[31mred")
+        assert output.getvalue() == shown
 
 
 @pytest.mark.slow(reason="starts a process")

@@ -11,7 +11,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
@@ -20,7 +20,7 @@ from django.db import DatabaseError
 from admin_console.accounts.models import User
 from admin_console.audit.record import record_command
 from admin_console.database.version import complaint_about_version
-from admin_console.management.command import PlainCommand
+from admin_console.management.command import PlainCommand, StandardOutput
 from admin_console.paths import account_name
 from admin_console.permissions.allowed import may_use
 from admin_console.permissions.table import CONTENTS
@@ -52,7 +52,8 @@ class Command(PlainCommand):
         parser.add_argument("--list", action="store_true", help="print the views that a query can ask, and end")
         parser.add_argument(
             "--format", choices=("table", "csv", "json", "parquet"), default="table",
-            help="of the rows; json is an object a line (default: table)",
+            help="of the rows; json is an object a line; csv has a ' before text that a spreadsheet takes for a formula "
+            "(default: table)",
         )  # fmt: skip
         parser.add_argument(
             "-o", "--output", metavar="FILE", help="write the rows to FILE, which is replaced as a whole"
@@ -202,12 +203,11 @@ class Command(PlainCommand):
 
 
 @contextmanager
-def _sink(output: str | None) -> Generator[BinaryIO, None, None]:
+def _sink(output: str | None) -> Generator[Any, None, None]:
     """Standard output, or a file that replaces `output` when all is written."""
     if output is None:
         sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        yield StandardOutput()
         return
     target = Path(output)
     descriptor, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

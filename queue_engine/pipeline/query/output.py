@@ -1,7 +1,7 @@
 """Rows of a query as a person or a program reads them: a table, CSV, JSON or Parquet.
 
 Bytes are shown as the UTF-8 text that they are, and else as \\x and their hex digits. NULL is empty in a table and in
-CSV. Times are UTC.
+CSV. Times are UTC. In CSV, text that a spreadsheet takes for a formula has a ' before it; JSON and Parquet are exact.
 """
 
 import csv
@@ -16,12 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from queue_engine.vocabulary.errors import QueryError
+from queue_engine.vocabulary.terminal import on_one_line
 
 TABLE, CSV, JSON, PARQUET = "table", "csv", "json", "parquet"
 FORMATS = (TABLE, CSV, JSON, PARQUET)
 CELL_LENGTH_MAX = 80
 # The widths of a table's columns are those of its first rows.
 MEASURED_ROWS = 1_000
+# How a cell begins that a spreadsheet takes for a formula, which can send other cells elsewhere.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], form: str, sink: BinaryIO) -> None:
@@ -36,9 +39,9 @@ def _write_table(batches: Iterator[pa.RecordBatch], sink: BinaryIO) -> None:
     is_number: list[bool] = []
     for batch in batches:
         if not names:
-            names = [_cut(_printable(name)) for name in batch.schema.names]
+            names = [_cut(on_one_line(name)) for name in batch.schema.names]
             is_number = [_is_number(one.type) for one in batch.schema]
-        first += [[_cut(_printable(text_of(value))) for value in row] for row in _rows(batch)]
+        first += [[_cut(on_one_line(text_of(value))) for value in row] for row in _rows(batch)]
         if len(first) >= MEASURED_ROWS:
             break
     widths = [max(len(row[column]) for row in [names, *first]) for column in range(len(names))]
@@ -54,7 +57,7 @@ def _write_table(batches: Iterator[pa.RecordBatch], sink: BinaryIO) -> None:
         write(row)
     for batch in batches:
         for values in _rows(batch):
-            write([_cut(_printable(text_of(value))) for value in values])
+            write([_cut(on_one_line(text_of(value))) for value in values])
 
 
 def _write_csv(batches: Iterator[pa.RecordBatch], sink: BinaryIO) -> None:
@@ -63,9 +66,9 @@ def _write_csv(batches: Iterator[pa.RecordBatch], sink: BinaryIO) -> None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if is_first:
-            writer.writerow(batch.schema.names)
+            writer.writerow([_safe_cell(name) for name in batch.schema.names])
         is_first = False
-        writer.writerows([text_of(value) for value in row] for row in _rows(batch))
+        writer.writerows([_safe_cell(value) for value in row] for row in _rows(batch))
         sink.write(text.getvalue().encode())
 
 
@@ -169,13 +172,10 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _printable(text: str) -> str:
-    """Without characters that would do something to a terminal."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _safe_cell(value: Any) -> str:
+    """A value's text for a cell of CSV, which spreadsheets open: text that would be a formula there begins with '."""
+    text = text_of(value)
+    return f"'{text}" if text.startswith(_FORMULA) and isinstance(value, str | bytes) else text
 
 
 def _cut(text: str) -> str:

@@ -1,5 +1,6 @@
 """Rows as a table, CSV, JSON and Parquet."""
 
+import csv
 import io
 import json
 from datetime import UTC, date, datetime
@@ -60,6 +61,19 @@ def test_a_table_is_safe_for_a_terminal_and_its_cells_are_cut() -> None:
 def test_csv_has_a_heading_once_and_quotes_what_it_must() -> None:
     assert written(CSV, EMPTY, ROWS, ROWS).decode().count("n,text,body,at,f,b\n") == 1
     assert '22,"a, ""b""\n\x1b[31m",\\xff00,,nan,\n' in written(CSV, ROWS).decode()
+
+
+def test_a_cell_of_csv_is_no_formula_and_numbers_stay_numbers() -> None:
+    texts = ["=1+1", "+1", "-1", "@a", "\t=1", "a=1", "", "'a"]
+    rows = pa.RecordBatch.from_pydict(
+        {"=text": texts, "body": [one.encode() for one in texts], "n": [-number for number in range(len(texts))]}
+    )
+    lines = list(csv.reader(io.StringIO(written(CSV, rows).decode())))
+    assert lines[0] == ["'=text", "body", "n"]
+    safe = ["'=1+1", "'+1", "'-1", "'@a", "'\t=1", "a=1", "", "'a"]
+    assert [line[0] for line in lines[1:]] == [line[1] for line in lines[1:]] == safe
+    assert [line[2] for line in lines[1:]] == [str(-number) for number in range(len(texts))]
+    assert json.loads(written(JSON, rows).splitlines()[0])["=text"] == "=1+1"
 
 
 def test_json_is_an_object_a_line() -> None:
