@@ -52,7 +52,7 @@ class Command(PlainCommand):
         parser.add_argument("--list", action="store_true", help="print the views that a query can ask, and end")
         parser.add_argument(
             "--format", choices=("table", "csv", "json", "parquet"), default="table",
-            help="of the rows; json is an object a line; csv has a ' before text that a spreadsheet takes for a formula "
+            help="of the rows; json is an object a line; csv has a ' before what a spreadsheet takes for a formula "
             "(default: table)",
         )  # fmt: skip
         parser.add_argument(
