@@ -8,6 +8,7 @@ from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.tcp.engine_turns import EngineTurns
+from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.session import Session, SessionOwner
 from queue_engine.vocabulary.client_key import ClientKeys
 from tests.support.clock import ManualClock
@@ -100,6 +101,7 @@ class MemorySession:
         self.engine = engine
         self.clock = clock
         self.turns = turns
+        self.heartbeats = HeartbeatTimer(clock)
         self.pubs = turns.pubs
         self.gate = gate or Gate()
         self.client_keys = ClientKeys()
@@ -137,6 +139,7 @@ class MemorySession:
     def check_after(self, ms: int) -> None:
         """Time goes by, and the session is looked after."""
         self.clock.advance(ms=ms)
+        self.heartbeats.run()
         self.session.check(self.clock.monotonic_ns())
 
     @property

@@ -16,6 +16,7 @@ from queue_engine.vocabulary.options.discovery_options import LOOKUPDS_MAX
 from queue_engine.vocabulary.ticket import Ticket
 from queue_engine.vocabulary.version import NSQ_VERSION
 
+# How often it looks whether to connect again, to ping, or to give up a reply. Names that come and go are sent at once.
 CHECK_INTERVAL_S = 0.1
 # nsqd's name of the option in /config.
 OPTION = "nsqlookupd_tcp_addresses"
@@ -36,6 +37,8 @@ class LookupClient:
         self._names = NameLookups(tcp_places)
         self._finder = ChannelFinder(engine.options.lookupd_find_timeout_ms, self._names)
         self.addresses: tuple[str, ...] = ()
+        self._has_peers = asyncio.Event()
+        self._is_send_due = False
         engine.config.offer(OPTION, addresses_setting(lambda: self.addresses, self.set_addresses))
 
     def set_addresses(self, addresses: Sequence[str]) -> None:
@@ -47,9 +50,13 @@ class LookupClient:
             self._peers.pop(address).close()
         for address in self.addresses:
             if address not in self._peers:
-                self._peers[address] = LookupPeer(address, self._clock, self._converse, self._names)
+                peer = self._peers[address] = LookupPeer(address, self._clock, self._converse, self._names)
+                peer.check()
         if self._peers:
             self._finder.prepare()
+            self._has_peers.set()
+        else:
+            self._has_peers.clear()
         catalog = self._engine.catalog
         # A server without nsqlookupds pays nothing.
         catalog.on_names = self._changed if self._peers else lambda topic: None
@@ -57,7 +64,8 @@ class LookupClient:
         self._note_stats()
 
     async def check_once(self) -> None:
-        """Wait for the interval, then have each connection do what is due."""
+        """Wait for the interval, then have each connection do what is due. Without nsqlookupds, wait for some."""
+        await self._has_peers.wait()
         await asyncio.sleep(CHECK_INTERVAL_S)
         for peer in list(self._peers.values()):
             peer.check()
@@ -82,6 +90,15 @@ class LookupClient:
     def _changed(self, topic: str) -> None:
         for peer in self._peers.values():
             peer.changed(topic)
+        if not self._is_send_due:
+            self._is_send_due = True
+            asyncio.get_running_loop().call_soon(self._send_changes)
+
+    def _send_changes(self) -> None:
+        """Send what has come and gone in this turn of the loop, all together."""
+        self._is_send_due = False
+        for peer in list(self._peers.values()):
+            peer.send()
 
     def _converse(self) -> LookupConversation:
         return LookupConversation(self._clock, self._identity(), self)

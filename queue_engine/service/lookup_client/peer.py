@@ -89,10 +89,10 @@ class LookupPeer:
             return
         if now_ns - self._since_ns > PROVEN_NS:
             self._backoff_ms = BACKOFF_MS_MIN
-        self._send()
+        self.send()
 
     def changed(self, topic: str) -> None:
-        """The topic, or a channel of it, has come or gone. It is sent with the next `check`."""
+        """The topic, or a channel of it, has come or gone. It is sent with the next `send`."""
         if self._conversation is not None:
             self._conversation.changed(topic)
 
@@ -120,7 +120,7 @@ class LookupPeer:
         if was_new and conversation.info is not None:
             self._error = ""
             logger.info("nsqlookupd %s: connected version=%s", self.address, conversation.info.version)
-        self._send()
+        self.send()
 
     def lost(self, error: Exception | None) -> None:
         self._give_up("it closed the connection" if error is None else str(error))
@@ -157,7 +157,8 @@ class LookupPeer:
         self._since_ns, self._since_at_ns = self._clock.monotonic_ns(), self._clock.time_ns()
         connection.write(self._conversation.begin())
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Send what there is to say, as far as nsqlookupd takes it."""
         if self._conversation is not None and self._connection is not None and not self._connection.is_full:
             self._connection.write(self._conversation.output())
 

@@ -9,12 +9,13 @@ from queue_engine.identity.gate import Gate
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import Reason, RefusedConnections
 from queue_engine.service.tcp.engine_turns import EngineTurns
+from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.session import Session
 from queue_engine.service.tcp.write_room import UNSENT_BYTES_MAX
 from queue_engine.vocabulary.client_key import ClientKeys
 from queue_engine.vocabulary.clock import Clock
 
-# How often heartbeats and deadlines are checked; the shortest heartbeat interval is 1 s.
+# How often deadlines are checked: a client that is silent, stuck or too slow has so much more time at most.
 CHECK_INTERVAL_S = 0.2
 # Sessions checked before other work of the loop.
 CHECK_SLICE = 100
@@ -41,6 +42,7 @@ class TcpServer:
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon
+        self.heartbeats = HeartbeatTimer(clock)
         self.pubs = turns.pubs
         self.bodies = bodies
         self.gate = gate or Gate()

@@ -26,6 +26,7 @@ from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.connected_client import ConnectedClient
 from queue_engine.service.tcp.deadlines import Deadlines
 from queue_engine.service.tcp.heartbeat import Heartbeat
+from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.output_buffer import OutputBuffer
 from queue_engine.service.tcp.pub_groups import PubGroup, PubGroups
 from queue_engine.service.tcp.reading import Reading
@@ -56,9 +57,10 @@ CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 
 class SessionOwner(Protocol):
-    """Counts the connections. pubs: takes the PUBs of clients that wait for each OK. bodies: limits the bodies that are
-    being read. gate: decides what clients may do. client_keys: who a limit counts. tls: None without a certificate."""
+    """Counts the connections. heartbeats: calls `beat`. pubs: takes PUBs of clients that wait for each OK. bodies:
+    limits those being read. gate: decides on rights. client_keys: who a limit counts. tls: None without one."""
 
+    heartbeats: HeartbeatTimer
     pubs: PubGroups
     bodies: PendingBodies
     gate: Gate
@@ -154,6 +156,7 @@ class Session(asyncio.Protocol):
             self._client.leave_channel()
         finally:
             self._client.disconnected()
+            self._owner.heartbeats.set(self, 0)
             self._owner.closed(self)
             # The layers' memory, OpenSSL's and zlib's, goes now; that of the session when the collector comes by.
             self._transport = self._upgrade = None
@@ -439,6 +442,7 @@ class Session(asyncio.Protocol):
         self._output.agree(identity)
         self._room.agree(identity.output_buffer_size)
         self._heartbeat.begin(identity.heartbeat_interval_ms, self._clock.monotonic_ns())
+        self._owner.heartbeats.set(self, self._heartbeat.due_ns)
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=identity.output_buffer_size)
 
@@ -565,8 +569,7 @@ class Session(asyncio.Protocol):
     # Time.
 
     def check(self, now_ns: int) -> None:
-        """Send a heartbeat when it is due; cut a connection that is silent, stuck or too slow. Called a few times a
-        second."""
+        """Cut a connection that is silent, stuck or too slow. Called a few times a second."""
         transport = self._transport
         if transport is None:
             return
@@ -597,9 +600,12 @@ class Session(asyncio.Protocol):
             now_ns, self._write_buffer_bytes(), heartbeat.interval_ns
         ):
             self._cut("does not read", self._client.identity.heartbeat_interval_ms)
-            return
-        if heartbeat.is_due(now_ns, self.heard_ns):
+
+    def beat(self, now_ns: int) -> int:
+        """Send the heartbeat that is due: `Beating`."""
+        if self._heartbeat.is_due(now_ns, self.heard_ns) and self._closing_ns is None and self._upgrade is None:
             self._beat()
+        return self._heartbeat.due_ns
 
     def _beat(self) -> None:
         if not self._is_write_paused and self._transport is not None:

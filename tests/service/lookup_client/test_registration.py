@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from queue_engine.service.lookup_client import client as client_module
 from queue_engine.service.lookup_client.channel_finder import ChannelFinder
 from queue_engine.service.loop.name_lookups import NameLookups, tcp_places
 from tests.support.nsq_socket import sized
@@ -47,6 +48,25 @@ def engine_with(stack: ExitStack, path: Path, *addresses: str, find_timeout_ms: 
 def is_connected(running: RunningEngine, how_many: Callable[[Iterable[bool]], bool] = all) -> bool:
     found = running.snapshot
     return found is not None and bool(found.lookupds) and how_many(one.is_connected for one in found.lookupds)
+
+
+def test_registering_waits_for_no_look_at_what_is_due(
+    stack: ExitStack, lookup: RunningLookup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first connection, each name that comes or goes, and an nsqlookupd that is added are events."""
+    monkeypatch.setattr(client_module, "CHECK_INTERVAL_S", 3_600)
+    other = stack.enter_context(RunningLookup())
+    running = engine_with(stack, tmp_path, lookup.tcp_address)
+    for topic in ("orders", "mails"):
+        running.http("POST", f"/topic/create?topic={topic}")
+        wait_for(topic, lambda topic=topic: lookup.producer_ports(topic) == [running.tcp_port])
+    running.http("POST", "/channel/create?topic=orders&channel=billing")
+    wait_for("billing", lambda: lookup.channels("orders") == ["billing"])
+    running.http("POST", "/topic/delete?topic=mails")
+    wait_for("the end of mails", lambda: not lookup.producer_ports("mails"))
+    addresses = json.dumps([lookup.tcp_address, other.tcp_address]).encode()
+    running.http("PUT", "/config/nsqlookupd_tcp_addresses", addresses)
+    wait_for("orders at the other", lambda: other.producer_ports("orders") == [running.tcp_port])
 
 
 def test_topics_and_channels_come_and_go(stack: ExitStack, lookup: RunningLookup, tmp_path: Path) -> None:
