@@ -15,6 +15,7 @@ from queue_engine.catalog.catalog import Catalog
 from queue_engine.catalog.stores import Stores
 from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.cursor_acts import CursorActs
+from queue_engine.data_formats import DataFormats
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
 from queue_engine.delivery.stats import EngineSnapshot
@@ -107,6 +108,7 @@ class Engine:
             sync_place=sync_place,
             next_turn=self._next_turn,
         )
+        self._formats = DataFormats(options.data_path, files)
         self._sampler = Sampler(options, clock=clock, files=files, background=backgrounds.disk)
         self.catalog = Catalog(
             options,
@@ -177,7 +179,9 @@ class Engine:
         """Load the topology and open every queue it names. Raises TopologyError or StorageError; then nothing on
         disk was changed, and `close` changes nothing either."""
         refuse_incomplete(self.options.data_path)
+        self._formats.refuse_newer()
         self.catalog.open()
+        self._formats.note()  # before the first write of a format that an older version can't read
         self._is_open = True
         self._backups.open()
         self.catalog.begin()

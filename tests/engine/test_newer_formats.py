@@ -155,6 +155,7 @@ def test_a_newer_format_is_refused_and_nothing_is_changed(directory: Path, clock
 def test_the_table_has_every_file_of_the_storage_folder(directory: Path) -> None:
     unversioned = {
         "log/progress/reserve",  # zeros, for a full disk
+        "formats.json",  # the list of formats, and
         "topology.json",  # this and what stands beside it has tests of its own
         "topology.json.previous",
         "topology.changes",

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from admin_console.gateway.sentences import counted
 from admin_console.management.command import PlainCommand
 from admin_console.management.damage_found import DamageFound
+from queue_engine.data_formats import DataFormats
 from queue_engine.disk.dirlock import DirectoryLock
 from queue_engine.disk.files import Files
 from queue_engine.topology.repair import Repaired, TopologyRepair, lines_of
@@ -35,6 +36,7 @@ class Command(PlainCommand):
         directory = str(settings.DATA_PATH)
         try:
             with DirectoryLock(directory):
+                DataFormats(directory, Files()).refuse_newer()
                 getattr(self, f"_{verb}")(TopologyRepair(directory, Files()))
         except PenstockError as exc:
             raise CommandError(str(exc)) from exc

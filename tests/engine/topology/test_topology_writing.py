@@ -86,7 +86,7 @@ def test_a_change_is_one_synced_line_and_a_clean_stop_merges_by_synced_renames(t
     steps = [*(FOR_NSQD if is_nsqds else ()), *MERGE]
     assert files.done == [step.format(directory=tmp_path.name) for step in steps]
     assert [topic["name"] for topic in file_of(tmp_path)["topics"]] == ["orders"]
-    names = {"topology.json", "topology.json.previous", CHANGES, f"{CHANGES}.previous"}
+    names = {"formats.json", "topology.json", "topology.json.previous", CHANGES, f"{CHANGES}.previous"}
     names |= {"nsqd.dat"} if is_nsqds else set()
     assert {path.name for path in tmp_path.iterdir()} == names
     assert (tmp_path / CHANGES).read_bytes().count(b"\n") == 1, "nothing but the header"
