@@ -34,10 +34,12 @@ from queue_engine.messages.rows import (
     SearchNotFoundError,
     SearchState,
 )
+from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import LimitError, StorageError
 from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
+from queue_engine.vocabulary.shares import Shares
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class _Search:
     end_position: int
     asked_ns: int
     next_offset: int
+    client: ClientKey
     status: str = RUNNING
     problem: str = ""
     scanned_bytes: int = 0
@@ -98,10 +101,12 @@ class MessageSearch:
         state: str = "",
         first_offset: int | None = None,
         end_offset: int | None = None,
+        client: ClientKey | None = None,
     ) -> SearchState:
         """Search the bodies from `first_offset` on for a text, as UTF-8, each letter as it is. first_offset: None for
         where the channel's unfinished messages begin. end_offset: None for the end of what it has now. state: only
-        messages in this state, "" for all. Raises TopicNotFoundError, ChannelNotFoundError, InvalidStorageError,
+        messages in this state, "" for all. client: has a share of the searches
+        that run; None for none. Raises TopicNotFoundError, ChannelNotFoundError, InvalidStorageError,
         InvalidQueryError, LimitError or StorageError."""
         owner, one = self._catalog.topic(topic), self._catalog.channel(topic, channel)
         check("search_messages", owner, channel)
@@ -111,9 +116,16 @@ class MessageSearch:
         if state and state not in STATES:
             raise InvalidQueryError(f"state={state} can be {', '.join(STATES)}")
         self._forget_old()
-        running = sum(search.status == RUNNING for search in self._searches.values())
-        if running >= RUNNING_MAX:
-            raise LimitError(f"{running} searches run and that is the most: cancel one, or wait")
+        client = client or ClientKey(())
+        shares = Shares(RUNNING_MAX)
+        for other in self._searches.values():
+            if other.status == RUNNING:
+                shares.take(other.client)
+        if shares.used >= RUNNING_MAX:
+            raise LimitError(f"{shares.used} searches run and that is the most: cancel one, or wait")
+        if not shares.has_share_for(client):
+            own = f"{shares.held_by(client)} of them for {' and '.join(client.parts)}, which is its share"
+            raise LimitError(f"{shares.used} of at most {RUNNING_MAX} searches run, {own}: cancel one, or wait")
         store = log_store_of(owner, "search_messages")
         log = log_messages_of(owner, one)
         assert log is not None
@@ -133,6 +145,7 @@ class MessageSearch:
             0 if place is None else sum(place),
             self._clock.monotonic_ns(),
             first,
+            client,
         )
         self._searches[search.search_id] = search
         self._go_on(search)

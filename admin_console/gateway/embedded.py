@@ -33,6 +33,7 @@ from admin_console.pacing.pace import PACE
 from queue_engine.act_kinds import ACT_KINDS
 from queue_engine.delivery.stats import Outcome
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
 from queue_engine.vocabulary.options.options import Options
 
@@ -114,8 +115,10 @@ class EmbeddedGateway:
         state: str = "",
         first_offset: int | None = None,
         end_offset: int | None = None,
+        user: str = "",
     ) -> SearchState:
-        details = {"state": state, "first_offset": first_offset, "end_offset": end_offset}
+        client = ClientKey((f"user {user}",)) if user else None
+        details = {"state": state, "first_offset": first_offset, "end_offset": end_offset, "client": client}
         started: SearchState = self._read("message_search.start", topic, channel, text, **details)
         return started
 

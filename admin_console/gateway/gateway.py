@@ -199,9 +199,11 @@ class Gateway(Protocol):
         state: str = "",
         first_offset: int | None = None,
         end_offset: int | None = None,
+        user: str = "",
     ) -> SearchState:
-        """Search the bodies of a channel's messages for a text, in the background. first_offset: None for where the
-        unfinished ones begin; `next_offset` of a search goes on with it. state: "" for all. Raises as `messages`."""
+        """Search the bodies of a channel's messages for a text, in the background. user: has a share of the searches
+        that run. first_offset: None for where the unfinished ones begin; `next_offset` of a search goes on with it.
+        state: "" for all. Raises as `messages`."""
         ...
 
     def search_state(self, search_id: str) -> SearchState:

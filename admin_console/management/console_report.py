@@ -1,6 +1,7 @@
 """What the console hands the engine for probes and metrics, as one object."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,7 +18,7 @@ class RefusingServer(Protocol):
     """The console's server, as far as the figures go: `console_server.py` needs Twisted's reactor."""
 
     @property
-    def refused_connection_count(self) -> int: ...
+    def refused_connections(self) -> Mapping[str, int]: ...
 
 
 class ConsoleReport:
@@ -31,7 +32,7 @@ class ConsoleReport:
         return [f"console: {notice.title} {notice.text}" for notice in notices()]
 
     def figures(self) -> ConsoleFigures:
-        refused = {} if self.server is None else {"too_many": self.server.refused_connection_count}
+        refused = {} if self.server is None else self.server.refused_connections
         size = list_size()
         audit_list = None if size is None else AuditListFigures(size.bytes, size.bytes_max)
         figures = ConsoleFigures(FAILED_LOG_INS.counts(), refused, len(notices()), audit_list)

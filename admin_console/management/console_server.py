@@ -1,7 +1,7 @@
 """Daphne's server, with limits for its connections and an orderly stop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from daphne.endpoints import build_endpoint_description_strings
@@ -66,9 +66,9 @@ class ConsoleServer(Server):
         self._listens_with = self._guarded if self._tls is None else inside_tls(self._guarded, self._tls)
 
     @property
-    def refused_connection_count(self) -> int:
-        """Since the start."""
-        return 0 if self._guarded is None else self._guarded.refused_total
+    def refused_connections(self) -> Mapping[str, int]:
+        """Since the start, by reason; empty before `run`."""
+        return {} if self._guarded is None else self._guarded.pool.refused.by_reason()
 
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)

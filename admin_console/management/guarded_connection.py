@@ -9,8 +9,6 @@ An answer that advances, such as a download over a slow line, is never cut. A cl
 not take the answers is cut at 1 MiB of them.
 """
 
-import logging
-import time
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -21,12 +19,13 @@ from twisted.protocols.policies import ProtocolWrapper, TimeoutMixin, WrappingFa
 from zope.interface import directlyProvides
 
 from admin_console.management.bounded_request import BODY_BYTES_MAX, BoundedRequest
-
-logger = logging.getLogger(__name__)
+from queue_engine.service.admission.connection_pool import ConnectionPool
+from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.vocabulary.client_key import UNIX, ClientKeys, TrustedAddresses
+from queue_engine.vocabulary.clock import SystemClock
 
 # How long a closing connection may take to send the rest of its answer.
 LINGER_S = 5.0
-REFUSED_LOG_INTERVAL_S = 60.0
 # Refused connections that get an answer at once, a descriptor each; the others are closed without one.
 REFUSALS_MAX = 8
 # Answers to requests sent ahead, which the client has not taken; beyond, it is cut.
@@ -36,12 +35,14 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """connections_max: at once. request_s: for a head, and the same again for each MiB of body begun. idle_s: without a
+    """connections_max: at once, and one address leaves a quarter of them to others. trusted_proxies: their addresses
+    are those of many clients. request_s: for a head, and the same again for each MiB of body begun. idle_s: without a
     next request, or without progress of an answer."""
 
     connections_max: int
     request_s: float
     idle_s: float
+    trusted_proxies: TrustedAddresses
 
 
 class _Phase(Enum):
@@ -109,6 +110,8 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
 
     def connectionLost(self, reason: Any = None) -> None:
         self.setTimeout(None)
+        self.factory.pool.busy(self)
+        self.factory.pool.leave(self)
         del self._socket.writeSomeData  # a cycle
         super().connectionLost(reason)
 
@@ -148,7 +151,20 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
         if self._phase is _Phase.CLOSING:
             return
         self._phase = phase
+        pool = self.factory.pool
+        if phase is _Phase.IDLE:
+            pool.idle(self)
+        else:
+            pool.busy(self)
         self.setTimeout(seconds)
+
+    def give_way(self) -> None:
+        """End now, while no request is pending: another connection needs the place. An answer that the client has not
+        taken would keep the descriptor."""
+        if self._sent < self._written:
+            self.transport.abortConnection()
+        else:
+            self._end()
 
     def timeoutConnection(self) -> None:
         if self._phase is _Phase.CLOSING:
@@ -174,43 +190,30 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
 
 
 class GuardedConnections(WrappingFactory):
-    """Makes the connections, and refuses one too many with 503, so that a browser shows why."""
+    """Makes the connections, and refuses one too many with 503, so that a browser shows why. pool: those that are
+    open."""
 
     protocol = GuardedConnection
 
     def __init__(self, wrapped: Any, limits: ConnectionLimits) -> None:
         super().__init__(wrapped)
+        self._keys = ClientKeys(limits.trusted_proxies)
+        refused = RefusedConnections("console", limits.connections_max, SystemClock())
+        self.pool: ConnectionPool[GuardedConnection] = ConnectionPool(refused, GuardedConnection.give_way)
         # Daphne's own timeout is reset by every byte.
         wrapped.timeOut = None
         self.limits = limits
         self.refusals: set[Protocol] = set()
-        self.refused_total = 0  # connections, since the start
-        self._refused_count = 0  # since the last line
-        self._next_line_s = 0.0
 
     def buildProtocol(self, address: Any) -> Any:
-        if len(self.protocols) >= self.limits.connections_max:
-            self._note_refusal()
-            return _Refusal(self) if len(self.refusals) < REFUSALS_MAX else None
-        connection = super().buildProtocol(address)
+        client = self._keys.of_connection(getattr(address, "host", UNIX))
+        if refusal := self.pool.refusal(client):
+            return _Refusal(self, refusal) if len(self.refusals) < REFUSALS_MAX else None
+        connection: Any = super().buildProtocol(address)
         connection.wrappedProtocol.requestFactory = BoundedRequest
         # Counted from now on: several may be accepted before the first is made.
-        self.protocols[connection] = 1
+        self.pool.add(connection, client)
         return connection
-
-    def _note_refusal(self) -> None:
-        self.refused_total += 1
-        self._refused_count += 1
-        now_s = time.monotonic()
-        if now_s >= self._next_line_s:
-            logger.warning(
-                "connections of the console refused: %d more than the %d that there may be at once "
-                "(--console-max-connections, and the limit of descriptors)",
-                self._refused_count,
-                self.limits.connections_max,
-            )
-            self._refused_count = 0
-            self._next_line_s = now_s + REFUSED_LOG_INTERVAL_S
 
 
 class _Refusal(Protocol, TimeoutMixin):
@@ -218,13 +221,14 @@ class _Refusal(Protocol, TimeoutMixin):
 
     transport: Any
 
-    def __init__(self, factory: GuardedConnections) -> None:
+    def __init__(self, factory: GuardedConnections, reason: str) -> None:
         self._guard = factory
+        self._reason = reason
 
     def connectionMade(self) -> None:
         self._guard.refusals.add(self)
         self.setTimeout(LINGER_S)
-        sentence = f"The console has {self._guard.limits.connections_max} connections and takes no more. Try again."
+        sentence = f"The console takes no more connections: {self._reason}. Try again."
         self.transport.write(_response("503 Service Unavailable", sentence))
         self.transport.loseConnection()
 

@@ -69,6 +69,7 @@ def begin(request: CheckedRequest, place: Place, text: str, state: str) -> HttpR
             text,
             state=state,
             first_offset=_first(first, state),
+            user=request.user.get_username(),
         )
     except ReadRefusedError as exc:
         return refusal(request, str(exc), status=409)

@@ -15,7 +15,7 @@ from queue_engine.lookup.options import LookupOptions
 from queue_engine.lookup.registrations import PeerInfo, Registrations, TooManyRegistrationsError
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
-from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection
+from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection, connection_pool
 from queue_engine.service.http.exchange.handler import BodyLimit
 from queue_engine.service.http.exchange.paced_steps import PacedSteps
 from queue_engine.service.http.exchange.request import RequestHead
@@ -56,8 +56,7 @@ class LookupHttp:
 
     def __init__(self, registrations: Registrations, clock: Clock, options: LookupOptions) -> None:
         self._registrations = registrations
-        self._connections: set[HttpConnection] = set()
-        self._refused = RefusedConnections("http", options.max_connections, clock)
+        self._connections = connection_pool(RefusedConnections("http", options.max_connections, clock))
         self.bodies = PendingBodies(PENDING_BODY_BYTES_MAX, LIMITS.read_timeout_ms)
         self._steps = PacedSteps(_STEPS_SHARE, now_ns=clock.monotonic_ns, cpu_ns=clock.monotonic_ns)
         self._routes = {
@@ -76,11 +75,11 @@ class LookupHttp:
         }
 
     def protocol_factory(self) -> HttpConnection:
-        return HttpConnection(self, LIMITS, self._connections, self._refused, self.bodies)
+        return HttpConnection(self, LIMITS, self._connections, self.bodies)
 
     def close_connections(self) -> None:
         """Close every connection: now, or after its pending answer."""
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.close_when_idle()
 
     # RequestHandler: called by connections.
@@ -97,6 +96,9 @@ class LookupHttp:
 
     def is_nsqd_path(self, head: RequestHead) -> bool:
         return True
+
+    def connection_key(self, peer: str) -> ClientKey:
+        return ClientKey.of(peer)
 
     def client_of(self, head: RequestHead) -> ClientKey:
         return ClientKey.of(head.remote_ip)

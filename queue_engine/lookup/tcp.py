@@ -9,7 +9,9 @@ from typing import Any, cast
 from queue_engine.lookup.options import LookupOptions
 from queue_engine.lookup.registrations import Registrations
 from queue_engine.lookup.session import LookupSession
+from queue_engine.service.admission.connection_pool import ConnectionPool
 from queue_engine.service.admission.refused_connections import RefusedConnections
+from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -36,33 +38,31 @@ class LookupTcp:
         self._clock = clock
         self._own_info = own_info
         self._silence_ms = max(2 * options.inactive_producer_timeout_ms, SILENCE_MS_MIN)
-        self._refused = RefusedConnections("tcp", options.max_connections, clock)
-        self._connections: dict[LookupConnection, None] = {}
+        refused = RefusedConnections("tcp", options.max_connections, clock)
+        self._connections: ConnectionPool[LookupConnection] = ConnectionPool(refused)
 
     def protocol_factory(self) -> "LookupConnection":
         return LookupConnection(self)
 
-    def opened(self, connection: "LookupConnection", remote_address: str) -> LookupSession | None:
+    def opened(self, connection: "LookupConnection", host: str, remote_address: str) -> LookupSession | None:
         """The session of a new connection; None when there are too many."""
-        if len(self._connections) >= self._refused.connections_max:
-            self._refused.note()
+        if self._connections.enter(connection, ClientKey.of(host)):
             return None
-        self._connections[connection] = None
         return LookupSession(
             self._registrations, self._clock, remote_address, self._own_info, silence_ms=self._silence_ms
         )
 
     def closed(self, connection: "LookupConnection") -> None:
-        self._connections.pop(connection, None)
+        self._connections.leave(connection)
 
     def check(self) -> None:
         """Cut the connections that are overdue. Called each second."""
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.check()
 
     def close(self) -> None:
         """End every connection. nsqds connect again to whoever listens here next."""
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.close()
 
 
@@ -80,7 +80,7 @@ class LookupConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("", 0)
-        self._session = self._owner.opened(self, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self._session = self._owner.opened(self, host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         if self._session is None:
             text = b"E_INVALID too many connections: connect again later"
             self._transport.write(struct.pack(">i", len(text)) + text)

@@ -42,14 +42,18 @@ class ClientKeys:
 
     def of(self, peer: str, identity: str = "", forwarded_for: str = "") -> ClientKey:
         """peer: the IP address of the connection, or UNIX. forwarded_for: the header's value."""
-        return ClientKey.of(self.address_of(peer, identity, forwarded_for), identity)
+        return ClientKey.of(self.address_of(peer, forwarded_for) or ("" if identity else peer), identity)
 
-    def address_of(self, peer: str, identity: str = "", forwarded_for: str = "") -> str:
-        """The address that counts; "" where the identity counts alone."""
+    def of_connection(self, peer: str, identity: str = "") -> ClientKey:
+        """Of a connection, before anything is forwarded: where its address stands for many clients, none of them has a
+        share of it without an identity."""
+        return ClientKey.of(self.address_of(peer), identity)
+
+    def address_of(self, peer: str, forwarded_for: str = "") -> str:
+        """The client's own address; "" where the connection's stands for many clients."""
         if self._proxies.has(peer):
-            forwarded = self._proxies.client_of(forwarded_for)
-            return forwarded or ("" if identity else peer)
-        return "" if peer == UNIX and identity else peer
+            return self._proxies.client_of(forwarded_for)
+        return "" if peer == UNIX else peer
 
 
 class TrustedAddresses:

@@ -88,7 +88,8 @@ def main() -> None:
     given = parser.parse_args()
     allow_descriptors()
     alone, beside, each, storms_s = [], [], [], []
-    options = [f"--max-connections={given.consumers + 10}"]
+    # All come from one address: as one of a proxy's, it has no share.
+    options = [f"--max-connections={given.consumers + 10}", "--trusted-proxy=127.0.0.1"]
     with tempfile.TemporaryDirectory() as directory, EngineProcess(Path(directory) / "data", options=options) as server:
         make_topic(server)
         publish_ms(server, PUBLISHES)

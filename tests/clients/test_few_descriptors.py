@@ -68,6 +68,11 @@ def clients_of(server: ServerProcess, count: int) -> Iterator[list[NsqSocket]]:
         yield served
 
 
+def of_one_address(connections_max: int) -> int:
+    """Connections that one address has at most: as long as it holds no more than three times what is free."""
+    return (3 * connections_max + 3) // 4
+
+
 def console_status(server: ServerProcess) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=60)
     try:
@@ -94,14 +99,14 @@ def test_three_hundred_clients_leave_descriptors_for_the_console_and_the_http_ap
                 assert server.http("GET", "/ping") == b"OK"
                 assert b"penstock" in server.http("GET", "/metrics")
                 assert console_status(server) == 200
-            assert len(served) == shares.clients
+            assert len(served) == of_one_address(shares.clients)
             refusals = wait_for(
                 "the refusals in the log", lambda: re.findall(r"connections of NSQ clients refused", server.log)
             )
             assert len(refusals) <= 1 + (time.monotonic() - began_s) / 60, "a line a minute at most"
             for client in served:
                 client.expect_open()
-        assert server.topic_stats("t")["message_count"] >= shares.clients
+        assert server.topic_stats("t")["message_count"] >= of_one_address(shares.clients)
     assert "Traceback" not in server.log
     assert "Too many open files" not in server.log
 

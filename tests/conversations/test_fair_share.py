@@ -1,10 +1,14 @@
 """What one client may take of what all share, on real sockets: the others are served beside it."""
 
+import http.client
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 from tests.benchmarks.dripping_peers import OWN_ADDRESS, dripping
+from tests.support.nsq_socket import NsqSocket, sized
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
 
@@ -42,3 +46,65 @@ def test_bodies_of_the_same_address_that_drip_make_room_for_those_that_come(star
         publisher.publish("large", LARGE)
         wait_for("an end", lambda: peers.ended_count)
     assert wait_for("the count", lambda: engine.snapshot and engine.snapshot.bodies.ended_count)
+
+
+OTHER_ADDRESS = "127.0.0.2"
+
+
+def test_one_address_leaves_a_quarter_of_the_tcp_connections_to_others(start_engine: StartEngine) -> None:
+    engine = start_engine(max_connections=20)
+    with ExitStack() as held:
+        clients = [held.enter_context(NsqSocket(engine.tcp_port, address=OTHER_ADDRESS)) for _ in range(16)]
+        for client in clients[:15]:
+            client.expect_open()
+        [(_, told)] = clients[15].read_until_closed()
+        assert told == b"E_INVALID too many connections of address 127.0.0.2: 15 are open, its share of 20"
+        for number in range(3, 8):
+            held.enter_context(NsqSocket(engine.tcp_port, address=f"127.0.0.{number}")).expect_open()
+        clients[0].expect_open()
+    counts = engine.snapshot.refused_connections if engine.snapshot is not None else {}
+    assert counts.get(("tcp", "too_many"), 0) == 0
+
+
+def test_a_token_leaves_a_quarter_of_the_tcp_connections_to_others(start_engine: StartEngine) -> None:
+    engine = start_engine(max_connections=20, http_token="secret")
+    with ExitStack() as held:
+        clients = [
+            held.enter_context(NsqSocket(engine.tcp_port, address=f"127.0.0.{2 + number}")) for number in range(16)
+        ]
+        for client in clients:
+            client.send(b"AUTH\n" + sized(b"secret"))
+        for client in clients[:15]:
+            assert b"identity" in client.read_frame()[1]
+        [(_, told)] = clients[15].read_until_closed()
+        assert told == b"E_INVALID too many connections of token http-token: 15 are open, its share of 20"
+        held.enter_context(NsqSocket(engine.tcp_port, address="127.0.0.99")).expect_open()
+
+
+def test_idle_http_connections_of_one_address_give_way_to_its_own_and_others_get_in(start_engine: StartEngine) -> None:
+    engine = start_engine(max_connections=20)
+    with ExitStack() as held:
+
+        def asks(address: str) -> http.client.HTTPConnection:
+            at = ("127.0.0.1", engine.http_port)
+            client = http.client.HTTPConnection(*at, timeout=30, source_address=(address, 0))
+            held.callback(client.close)
+            client.request("GET", "/ping")
+            answer = client.getresponse()
+            assert (answer.status, answer.read()) == (200, b"OK")
+            return client
+
+        idle = [asks(OTHER_ADDRESS) for _ in range(40)]
+        for number in range(3, 8):
+            asks(f"127.0.0.{number}")
+        for client in idle[:25]:
+            assert client.sock.recv(1) == b""
+        # One that has begun a request is not idle, and its share is full: the next is told why.
+        for _ in range(15):
+            begun = socket.create_connection(("127.0.0.1", engine.http_port), 30, source_address=(OTHER_ADDRESS, 0))
+            held.enter_context(begun).sendall(b"GET /ping HTTP/1.1\r\n")
+        for client in idle[25:]:
+            assert client.sock.recv(1) == b""
+        with pytest.raises(AssertionError, match="503"):
+            asks(OTHER_ADDRESS)
+        asks("127.0.0.9")

@@ -9,6 +9,7 @@ from queue_engine import message_search
 from queue_engine.engine import Engine
 from queue_engine.message_search import MessageSearch
 from queue_engine.messages.rows import InvalidQueryError, SearchNotFoundError, SearchState
+from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.errors import InvalidStorageError, LimitError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle
@@ -178,3 +179,20 @@ def test_what_can_t_be_searched_is_refused_with_a_sentence(engine: Engine, clock
         searches.start("orders", "billing", "x")
     with pytest.raises(LimitError, match="4 searches run and that is the most"):
         searches.start("orders", "billing", "x")
+
+
+def test_one_client_runs_half_of_the_searches_and_others_theirs(engine: Engine, clock: ManualClock) -> None:
+    publish(engine, b"one")
+    searches = MessageSearch(engine.catalog, clock, HeldBackground())
+
+    def start(user: str) -> SearchState:
+        return searches.start("orders", "billing", "x", client=ClientKey((f"user {user}",)))
+
+    first = start("ada")
+    start("ada")
+    with pytest.raises(LimitError, match="2 of at most 4 searches run, 2 of them for user ada, which is its share"):
+        start("ada")
+    start("bob")
+    start("eve")
+    searches.cancel(first.search_id)
+    start("sam")

@@ -6,6 +6,7 @@ import struct
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -18,8 +19,8 @@ from tests.support.waiting import wait_for
 class PeerSocket:
     """A peer's connection. Use as a context."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+    def __init__(self, port: int, *, address: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30, source_address=(address, 0))
         self._stream = self._socket.makefile("rb")
 
     def send(self, data: bytes) -> None:
@@ -88,6 +89,19 @@ def test_answers_have_the_headers_of_nsqlookupd(lookup: RunningLookup) -> None:
         lookup.get("/lookup?topic=nope")
     with refused.value as answer:
         assert (answer.code, answer.read()) == (404, b'{"message":"TOPIC_NOT_FOUND"}')
+
+
+def test_one_address_leaves_room_for_other_nsqds() -> None:
+    with RunningLookup(max_connections=4) as lookup, ExitStack() as held:
+        peers = [held.enter_context(PeerSocket(lookup.tcp_port, address="127.0.0.2")) for _ in range(3)]
+        for peer in peers:
+            peer.send(b"  V1PING\n")
+            assert peer.reply() == b"OK"
+        refused = held.enter_context(PeerSocket(lookup.tcp_port, address="127.0.0.2"))
+        assert refused.reply() == b"E_INVALID too many connections: connect again later"
+        other = held.enter_context(PeerSocket(lookup.tcp_port))
+        other.send(b"  V1PING\n")
+        assert other.reply() == b"OK"
 
 
 def test_a_connection_beyond_the_limit_is_refused_with_a_reply() -> None:

@@ -119,6 +119,9 @@ class MemorySession:
     def opened(self, session: Session) -> str:
         return ""
 
+    def identified(self, session: Session) -> str:
+        return ""
+
     def closed(self, session: Session) -> None:
         pass
 

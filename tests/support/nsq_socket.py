@@ -40,14 +40,15 @@ def mpub_body(bodies: Sequence[bytes]) -> bytes:
 class NsqSocket:
     """One connection. Every read has a deadline and fails with TimeoutError when nothing comes."""
 
-    def __init__(self, port: int | Path, *, magic: bytes = b"  V2") -> None:
-        """port: on loopback, or the path of a socket in the file system."""
+    def __init__(self, port: int | Path, *, magic: bytes = b"  V2", address: str = "127.0.0.1") -> None:
+        """port: on loopback, or the path of a socket in the file system. address: our own."""
         if isinstance(port, Path):
             self._socket = socket.socket(socket.AF_UNIX)
             self._socket.settimeout(DEFAULT_TIMEOUT_S)
             self._socket.connect(str(port))
         else:
-            self._socket = socket.create_connection(("127.0.0.1", port), timeout=DEFAULT_TIMEOUT_S)
+            at, timeout_s = ("127.0.0.1", port), DEFAULT_TIMEOUT_S
+            self._socket = socket.create_connection(at, timeout_s, source_address=(address, 0))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
         if magic:

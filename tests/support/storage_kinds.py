@@ -165,6 +165,7 @@ ONLY: dict[str, tuple[str, str]] = {
 ONCE: dict[str, str] = {
     "conversations/test_fair_share.py": "what clients share is no store's",
     "service/admission/test_client_key.py": "what clients share is no store's",
+    "service/admission/test_connection_pool.py": "what clients share is no store's",
     "console/management/test_sql_command.py": "the archive and the audit list are the same",
     "clients/test_console_tls.py": "what lies between a socket and its session",
     "clients/test_wire_layers.py": "what lies between a socket and its session",

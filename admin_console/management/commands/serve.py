@@ -268,6 +268,7 @@ class Serving:
                 connections_max=min(settings.CONSOLE.connections_max, self._runner.descriptors.console),
                 request_s=settings.CONSOLE.request_timeout_s,
                 idle_s=settings.CONSOLE.idle_timeout_s,
+                trusted_proxies=settings.CONSOLE.trusted_proxies,
             ),
             on_listening=self._on_console_listening,
             tls=self._options if settings.CONSOLE.speaks_tls else None,

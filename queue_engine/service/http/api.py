@@ -28,7 +28,7 @@ from queue_engine.service.http.access import FORBIDDEN_HOST, HostCheck
 from queue_engine.service.http.acts import ActRoutes
 from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection
+from queue_engine.service.http.exchange.connection import ConnectionLimits, HttpConnection, connection_pool
 from queue_engine.service.http.exchange.handler import BodyLimit, Handler
 from queue_engine.service.http.exchange.paced_steps import PacedSteps
 from queue_engine.service.http.exchange.request import RequestHead
@@ -56,6 +56,7 @@ from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys, Trus
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.shares import Shares
 from queue_engine.vocabulary.version import NSQ_VERSION
 
 WRITE_TIMEOUT_MS = 30_000
@@ -122,11 +123,12 @@ class HttpApi:
         self._steps = PacedSteps(worked_at_ns=lambda: engine.turned_at_ns)
         self._shared_stats: dict[Wanted, list[Callable[[bytes | None], None]]] = {}  # not begun; who gets each
         self._stats_templates = StatsTemplates()
-        self._stats_count = 0  # requests for /stats that are being answered
-        self.scrape_count = 0  # requests for /metrics that are being answered
+        self._stats_shares = Shares(STATS_MAX)  # of requests for /stats that are being answered
+        self.scrape_shares = Shares(SCRAPES_MAX)  # of requests for /metrics that are being answered
         self._surroundings = SurroundingsReader(options.data_path)
-        self._connections: set[HttpConnection] = set()
-        self._refused = refused or RefusedConnections("http", options.max_connections, SystemClock())
+        self._connections = connection_pool(
+            refused or RefusedConnections("http", options.max_connections, SystemClock())
+        )
         self._bodies = bodies or PendingBodies(options.max_pending_body_bytes, options.command_timeout_ms)
         self._connection_limits = limits or ConnectionLimits(
             idle_timeout_ms=options.client_timeout_ms,
@@ -177,11 +179,11 @@ class HttpApi:
 
     def protocol_factory(self) -> HttpConnection:
         """The protocol of one new connection."""
-        return HttpConnection(self, self._connection_limits, self._connections, self._refused, self._bodies)
+        return HttpConnection(self, self._connection_limits, self._connections, self._bodies)
 
     def close_connections(self) -> None:
         """Close every connection: now, or after its pending answer."""
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.close_when_idle()
         self._answers.close()
 
@@ -189,9 +191,7 @@ class HttpApi:
 
     def begin(self, head: RequestHead) -> BodyLimit | Response:
         keys = self._client_keys
-        head.client_address = (
-            keys.address_of(head.remote_ip, forwarded_for=head.forwarded_for) if keys.has_proxies else head.remote_ip
-        )
+        head.client_address = keys.address_of(head.remote_ip, head.forwarded_for if keys.has_proxies else "")
         # The pipeline's worker reads on loopback alone, with a token of its own.
         if self._options.is_https_required and not head.is_tls and not self._token_check.is_own(head):
             return self._tls_required()
@@ -239,8 +239,11 @@ class HttpApi:
     def is_nsqd_path(self, head: RequestHead) -> bool:
         return route_of(head.path) not in OWN_PATHS
 
+    def connection_key(self, peer: str) -> ClientKey:
+        return self._client_keys.of_connection(peer)
+
     def client_of(self, head: RequestHead) -> ClientKey:
-        return self._client_keys.of(head.remote_ip, head.actor, head.forwarded_for)
+        return head.client
 
     def body_refused(self, head: RequestHead, *, is_crowded: bool) -> None:
         self._count_refused(head, Reason.BUSY if is_crowded else Reason.INVALID)
@@ -303,9 +306,7 @@ class HttpApi:
         answer(Response(200, orjson.dumps(info), JSON))
 
     def _stats(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        if self._stats_count >= STATS_MAX:
-            detail = f"{self._stats_count} requests for stats are being answered and that is the most: try again"
-            raise Refusal(503, "BUSY", detail)
+        done = _take_place(self._stats_shares, head, "stats")
         query = query_of(head.path, head.raw_query)
         wanted = Wanted(
             query.get("topic", ""),
@@ -317,7 +318,7 @@ class HttpApi:
         )
 
         def answered(response: Response) -> None:
-            self._stats_count -= 1
+            done()
             answer(response)
 
         def give(body: bytes | None) -> None:
@@ -327,7 +328,6 @@ class HttpApi:
             response = Response(200, body, JSON) if wanted.is_json else Response(200, body)
             self._answers.compress(head, response, answered)
 
-        self._stats_count += 1
         self._stats_for(wanted, give)
 
     def _stats_for(self, wanted: Wanted, give: Callable[[bytes | None], None]) -> None:
@@ -362,9 +362,7 @@ class HttpApi:
         self._steps.add(made(), hand_over, lambda: hand_over(None))
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        if self.scrape_count >= SCRAPES_MAX:
-            detail = f"{self.scrape_count} requests for /metrics are being answered and that is the most: try again"
-            raise Refusal(503, "BUSY", detail)
+        done = _take_place(self.scrape_shares, head, "/metrics")
         engine_cpu_s = time.thread_time()
         patterns = topic_patterns(head.raw_query)
         series_max = self._options.metrics_series_max
@@ -375,10 +373,9 @@ class HttpApi:
             return Response(200, text, METRICS)
 
         def answered(response: Response) -> None:
-            self.scrape_count -= 1
+            done()
             answer(response)
 
-        self.scrape_count += 1
         self._steps.add(
             self._engine.stats.in_slices(lambda topic, channel: False),
             lambda snapshot: self._answers.make(head, lambda: made(snapshot), answered),
@@ -387,6 +384,18 @@ class HttpApi:
 
     def _openapi(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         self._answers.make(head, _document, answer)
+
+
+def _take_place(shares: Shares, head: RequestHead, what: str) -> Callable[[], None]:
+    """Count a request that is being answered; call the result once it is. Raises Refusal where its client has its share
+    of such requests."""
+    client = head.client
+    if not shares.has_share_for(client):
+        own = f", {shares.held_by(client)} of them for {' and '.join(client.parts)}"
+        detail = f"{shares.used} of at most {shares.size} requests for {what} are being answered{own}: try again"
+        raise Refusal(503, "BUSY", detail)
+    shares.take(client)
+    return lambda: shares.give_back(client)
 
 
 def _listening(options: Options) -> list[str]:

@@ -118,7 +118,10 @@ class MessageRoutes:
         first = _optional(query, parameters.SEARCH_FROM)
         end = _optional(query, parameters.END_OFFSET)
         start, text = self._engine.message_search.start, query.get("text", "")
-        found = _done(lambda: start(topic, channel, text, state=state, first_offset=first, end_offset=end))
+        client = head.client
+        found = _done(
+            lambda: start(topic, channel, text, state=state, first_offset=first, end_offset=end, client=client)
+        )
         self._report_read(head, topic, channel, found.message_total)
         answer(_search_response(found))
 

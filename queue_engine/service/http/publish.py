@@ -85,7 +85,7 @@ class PublishRoutes:
         if not self._quotas.has_any or head.is_own:
             return
         try:
-            self._quotas.take(head.actor, head.client_address, topic, len(bodies), sum(map(len, bodies)))
+            self._quotas.take(head.actor, head.source_address, topic, len(bodies), sum(map(len, bodies)))
         except QuotaError as exc:
             raise publish_refusal(exc) from exc
 

@@ -64,7 +64,7 @@ class TokenCheck:
             return None
         if self._gate.is_required_by_http:
             complaint = "the token is missing or wrong: Authorization: Bearer …"
-            delay_s = self._gate.wrong(head.client_address, "http") if secret else 0.0
+            delay_s = self._gate.wrong(head.source_address, "http") if secret else 0.0
             return RefusedRequest(self._refuse(head, MISSING, complaint), delay_s)
         if path.rule in (Rule.BODIES, Rule.PROCESS) and not self._is_loopback:
             what = "the process is" if path.rule is Rule.PROCESS else "bodies are"
@@ -79,7 +79,7 @@ class TokenCheck:
 
     def guess_delay_s(self, head: RequestHead) -> float:
         """How long the answer to a request waits that is refused without a token that counts: 0 where it has none."""
-        return self._gate.wrong(head.client_address, "http") if _secret_of(head) else 0.0
+        return self._gate.wrong(head.source_address, "http") if _secret_of(head) else 0.0
 
     def is_own(self, head: RequestHead) -> bool:
         """Whether a process of this server sends it, on this machine."""

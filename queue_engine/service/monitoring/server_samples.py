@@ -12,10 +12,12 @@ from queue_engine.vocabulary.version import full_version
 
 # Each from the start on, so that a first refusal is an increase.
 _REFUSING = (
-    ("tcp", Reason.TOO_MANY.value),
+    *(
+        (who, reason.value)
+        for who in ("tcp", "http", "console")
+        for reason in (Reason.TOO_MANY, Reason.TOO_MANY_OF_ONE)
+    ),
     ("tcp", Reason.BODIES_CROWDED.value),
-    ("http", Reason.TOO_MANY.value),
-    ("console", Reason.TOO_MANY.value),
 )
 
 

@@ -42,6 +42,10 @@ class HeldConnection(Protocol):
 
     def peer(self) -> Peer: ...
 
+    def identified(self) -> str:
+        """Take notice of who the client is; returns why it can't be served, or ""."""
+        ...
+
     def begin_checks(self) -> None:
         """From now on hand over no PUB that `ClientAuth.lets_publish` does not allow."""
         ...
@@ -212,4 +216,6 @@ class ClientAuth:
         if not authorization.permission_count:
             raise ProtocolError("E_UNAUTHORIZED", "AUTH no authorizations found")
         self.authorization = authorization
+        if refusal := self._connection.identified():
+            raise ProtocolError("E_INVALID", refusal)
         self._begin_checks()

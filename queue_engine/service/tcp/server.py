@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate
+from queue_engine.service.admission.connection_pool import ConnectionPool
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import Reason, RefusedConnections
 from queue_engine.service.tcp.engine_turns import EngineTurns
@@ -49,8 +50,8 @@ class TcpServer:
         self.client_keys = client_keys or ClientKeys()
         self._tls = tls
         bodies.on_crowded.append(self._hold_reading)
-        self._connections_max = connections_max
-        self._refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)
+        refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)
+        self._pool: ConnectionPool[Session] = ConnectionPool(refused)
         self._sessions: dict[Session, None] = {}
 
     @property
@@ -62,19 +63,22 @@ class TcpServer:
         return Session(self._engine, self._clock, self)
 
     def opened(self, session: Session) -> str:
-        if len(self._sessions) >= self._connections_max:
-            self._refused.note()
-            return f"too many connections: the most is {self._connections_max}"
         if self.bodies.is_crowded(session.client_key):
             # uvloop starts reading behind connection_made, whatever is paused in it: each new connection would bring
             # the bytes of a first read.
-            self._refused.note(Reason.BODIES_CROWDED)
+            self._pool.refused.note(Reason.BODIES_CROWDED)
             return "too many unfinished bodies: connect again later"
-        self._sessions[session] = None
-        return ""
+        refusal = self._pool.enter(session, session.connection_key)
+        if not refusal:
+            self._sessions[session] = None
+        return refusal
+
+    def identified(self, session: Session) -> str:
+        return self._pool.identified(session, session.connection_key)
 
     def closed(self, session: Session) -> None:
         self._sessions.pop(session, None)
+        self._pool.leave(session)
 
     def _hold_reading(self) -> None:
         for session in list(self._sessions):

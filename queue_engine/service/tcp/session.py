@@ -73,6 +73,10 @@ class SessionOwner(Protocol):
         """Count a new connection; returns why it is refused, or ""."""
         ...
 
+    def identified(self, session: "Session") -> str:
+        """Count the connection for its identity from now on; returns why it is refused, or ""."""
+        ...
+
     def closed(self, session: "Session") -> None: ...
 
     def flush_soon(self, session: "Session") -> None:
@@ -294,10 +298,17 @@ class Session(asyncio.Protocol):
     @property
     def client_key(self) -> ClientKey:
         """Who a limit counts: by the address until AUTH, then by the identity, too."""
+        return self._owner.client_keys.of(self._remote_ip or UNIX, self._identity)
+
+    @property
+    def connection_key(self) -> ClientKey:
+        """Who the limit on connections counts."""
+        return self._owner.client_keys.of_connection(self._remote_ip or UNIX, self._identity)
+
+    @property
+    def _identity(self) -> str:
         authorization = self._client.auth.authorization
-        return self._owner.client_keys.of(
-            self._remote_ip or UNIX, "" if authorization is None else authorization.identity
-        )
+        return "" if authorization is None else authorization.identity
 
     @property
     def received_bytes(self) -> int:
@@ -402,6 +413,9 @@ class Session(asyncio.Protocol):
     def peer(self) -> Peer:
         tls = self._client.tls
         return Peer(self._remote_ip, tls is not None, tls.common_name if tls is not None else "")
+
+    def identified(self) -> str:
+        return self._owner.identified(self)
 
     def begin_checks(self) -> None:
         self._whole_pub = self._allowed_pub

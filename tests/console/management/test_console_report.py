@@ -66,7 +66,7 @@ def test_the_worker_is_off_where_it_is_switched_off(lake: Path) -> None:
 
 def test_without_a_pipeline_there_are_the_consoles_own_figures() -> None:
     class Server:
-        refused_connection_count = 5
+        refused_connections = {"too_many": 5}
 
     report = ConsoleReport()
     assert report.figures().refused_connections == {}

@@ -241,20 +241,42 @@ def test_live_page_stays_though_nothing_is_asked(server: ServerProcess) -> None:
     console.close()
 
 
-def test_one_too_many_is_told_so_and_the_queue_goes_on(tmp_path: Path) -> None:
-    options = ["--no-pipeline", f"--console-max-connections={CONNECTIONS_MAX}"]
+def silent_at(server: ServerProcess, address: str) -> socket.socket:
+    """A connection that asks nothing yet."""
+    at = ("127.0.0.1", server.console_port)
+    return socket.create_connection(at, timeout=PATIENCE_S, source_address=(address, 0))
+
+
+def test_one_address_has_a_share_and_the_longest_idle_goes_for_one_that_comes(tmp_path: Path) -> None:
+    options = ["--no-pipeline", f"--console-max-connections={CONNECTIONS_MAX}", "--console-request-timeout=1m"]
     with ExitStack() as held, ServerProcess(tmp_path / "data", options=options) as server:
-        sockets = []
-        for _ in range(CONNECTIONS_MAX):
-            client = held.enter_context(ConnectionThatLives(server))
+        # Three quarters of 20 are one address's, and its own longest idle connections go for its further ones.
+        idle = [held.enter_context(ConnectionThatLives(server, "127.0.0.2")) for _ in range(15)]
+        for client in idle:
             client.ask()
-            sockets.append(client)
+        others = [held.enter_context(ConnectionThatLives(server)) for _ in range(3)]
+        for client in (*others, held.enter_context(ConnectionThatLives(server, "127.0.0.2"))):
+            client.ask()
+        assert [client.is_ended() for client in idle] == [True] + [False] * 14
+        # One that waits for a head is not idle: the share of such is full.
+        for _ in range(15):
+            held.enter_context(silent_at(server, "127.0.0.2"))
+        wait_for("the idle ones to go", lambda: all(client.is_ended() for client in idle[1:]))
+        with silent_at(server, "127.0.0.2") as one_more:
+            assert b"too many connections of address 127.0.0.2: 15 are open, its share of 20" in rest(one_more)
+        for client in others:
+            client.ask()
+
+
+def test_one_too_many_is_told_so_and_the_queue_goes_on(tmp_path: Path) -> None:
+    options = ["--no-pipeline", f"--console-max-connections={CONNECTIONS_MAX}", "--console-request-timeout=1m"]
+    with ExitStack() as held, ServerProcess(tmp_path / "data", options=options) as server:
+        addresses = [f"127.0.0.{2 + number}" for number in range(CONNECTIONS_MAX)]
+        sockets = [held.enter_context(silent_at(server, address)) for address in addresses]
         with socket.create_connection(("127.0.0.1", server.console_port), timeout=PATIENCE_S) as extra:
             answer = rest(extra)
         assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-        assert b"The console has 20 connections" in answer
-        for client in sockets:
-            client.ask()
+        assert b"The console takes no more connections: too many connections: the most is 20" in answer
         with NsqSocket(server.tcp_port) as queue:
             queue.send(b"PUB orders\n" + sized(b"x"))
             queue.expect_ok()
@@ -269,8 +291,14 @@ def test_one_too_many_is_told_so_and_the_queue_goes_on(tmp_path: Path) -> None:
 class ConnectionThatLives:
     """A connection that was answered."""
 
-    def __init__(self, server: ServerProcess) -> None:
-        self._client = http.client.HTTPConnection("127.0.0.1", server.console_port, timeout=PATIENCE_S)
+    def __init__(self, server: ServerProcess, address: str = "127.0.0.1") -> None:
+        at = ("127.0.0.1", server.console_port)
+        self._client = http.client.HTTPConnection(*at, timeout=PATIENCE_S, source_address=(address, 0))
+
+    def is_ended(self) -> bool:
+        """Whether the server has ended it."""
+        ready, _, _ = select.select([self._client.sock], [], [], 0)
+        return bool(ready)
 
     def ask(self) -> None:
         self._client.request("GET", "/static/favicon.svg")

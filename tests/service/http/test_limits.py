@@ -371,7 +371,7 @@ async def test_connections_are_counted_and_limited(tmp_path: Path) -> None:
         refused = await server.connect()
         answer = await refused.read_answer()
         assert (answer.status, answer.message) == (503, "TOO_MANY_CONNECTIONS")
-        assert answer.detail == "3 HTTP connections are open and the most is 3"
+        assert answer.detail == "too many connections: the most is 3"
         await refused.expect_closed()
         first[0].close()
         await until(server, connections=2)

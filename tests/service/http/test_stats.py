@@ -299,7 +299,7 @@ async def test_reads_that_wait_for_the_same_share_it(tmp_path: Path, monkeypatch
         await wait_for_async("it to be begun", lambda: begun == 1)
         targets = ["/stats?format=json"] * 3 + ["/stats?format=json&topic=b"] * 2
         others = [asyncio.create_task(server.request("GET", target)) for target in targets]
-        await wait_for_async("all to be asked", lambda: server.api._stats_count == 6)
+        await wait_for_async("all to be asked", lambda: server.api._stats_shares.used == 6)
         server.engine.publish("late#ephemeral", [b"x"])
         settle(server.engine)
         is_free = True
@@ -310,11 +310,11 @@ async def test_reads_that_wait_for_the_same_share_it(tmp_path: Path, monkeypatch
         assert "late#ephemeral" in [topic["topic_name"] for topic in answers[1].json["topics"]]
 
 
-async def test_reads_that_nobody_waits_for_any_more_are_bounded(
+async def test_one_client_has_a_share_of_the_reads_that_are_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "STATS_MAX", 2)
-    async with http_server(tmp_path) as server:
+    monkeypatch.setattr(api, "STATS_MAX", 4)
+    async with http_server(tmp_path, trusted_proxy=("127.0.0.1",)) as server:
         populate(server.engine)
         real, is_free = server.engine.stats.readings_in_slices, False
 
@@ -325,11 +325,13 @@ async def test_reads_that_nobody_waits_for_any_more_are_bounded(
 
         monkeypatch.setattr(server.engine.stats, "readings_in_slices", in_slices)
         waiting = [asyncio.create_task(server.request("GET", "/stats")) for _ in range(2)]
-        await wait_for_async("both to be asked", lambda: server.api._stats_count == 2)
+        await wait_for_async("both to be asked", lambda: server.api._stats_shares.used == 2)
         refused = await server.request("GET", "/stats")
         assert (refused.status, refused.message) == (503, "BUSY")
+        other = asyncio.create_task(server.request("GET", "/stats", headers={"X-Forwarded-For": "192.0.2.7"}))
+        await wait_for_async("another client's", lambda: server.api._stats_shares.used == 3)
         is_free = True
-        assert [answer.status for answer in await asyncio.gather(*waiting)] == [200, 200]
+        assert [answer.status for answer in await asyncio.gather(*waiting, other)] == [200, 200, 200]
         assert (await server.request("GET", "/stats")).status == 200
 
 

@@ -179,17 +179,24 @@ async def test_the_answer_is_made_beside_the_loop(tmp_path: Path) -> None:
         assert (await waiting)["penstock_console_notices"] == 7
 
 
-async def test_scrapes_beyond_a_limit_are_refused_and_others_go_on(tmp_path: Path) -> None:
+async def test_scrapes_beyond_a_client_s_share_are_refused_and_others_go_on(tmp_path: Path) -> None:
     slow = Slow()
-    async with http_server(tmp_path) as server:
+    async with http_server(tmp_path, trusted_proxy=("127.0.0.1",)) as server:
         server.api.console = slow
-        waiting = [asyncio.create_task(figures_of(server)) for _ in range(SCRAPES_MAX)]
-        await wait_for_async("all to be asked", lambda: server.api.scrape_count == SCRAPES_MAX)
+        half = SCRAPES_MAX // 2  # one client's
+        waiting = [asyncio.create_task(figures_of(server)) for _ in range(half)]
+        await wait_for_async("all to be asked", lambda: server.api.scrape_shares.used == half)
         refused = await server.request("GET", "/metrics")
         assert (refused.status, refused.message) == (503, "BUSY")
-        assert str(SCRAPES_MAX) in refused.detail
+        assert refused.detail == (
+            f"{half} of at most {SCRAPES_MAX} requests for /metrics are being answered, {half} of them for "
+            "address 127.0.0.1: try again"
+        )
+        other = asyncio.create_task(server.request("GET", "/metrics", headers={"X-Forwarded-For": "192.0.2.7"}))
+        await wait_for_async("another client's", lambda: server.api.scrape_shares.used == half + 1)
         slow.is_released.set()
-        assert [figures["penstock_console_notices"] for figures in await asyncio.gather(*waiting)] == [7] * SCRAPES_MAX
+        assert [figures["penstock_console_notices"] for figures in await asyncio.gather(*waiting)] == [7] * half
+        assert (await other).status == 200
         await figures_of(server)
 
 

@@ -17,6 +17,7 @@ from typing import cast
 
 import h11
 
+from queue_engine.service.admission.connection_pool import ConnectionPool
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.admission.unread_bytes import has_unread_bytes, unread_bytes
@@ -26,6 +27,7 @@ from queue_engine.service.http.exchange.malformed import asks_to_stay, plain_res
 from queue_engine.service.http.exchange.request import RequestHead, head_of, host_of, join_address
 from queue_engine.service.http.exchange.response import Response, error_response, internal_error
 from queue_engine.service.http.reference.content_types import TEXT
+from queue_engine.vocabulary.client_key import UNIX
 from queue_engine.vocabulary.clock import NS_PER_MS
 
 logger = logging.getLogger(__name__)
@@ -74,22 +76,20 @@ class _Phase(Enum):
 class HttpConnection(asyncio.Protocol):
     """The server's end of one connection.
 
-    connections: the set of all open ones; this one adds itself when connected and removes itself when lost. refused:
-    the limit on connections, which counts those beyond it. bodies: the budget for unfinished bodies.
+    pool: all open ones and the limit on them; this one enters when connected and leaves when lost. bodies: the budget
+    for unfinished bodies.
     """
 
     def __init__(
         self,
         handler: RequestHandler,
         limits: ConnectionLimits,
-        connections: "set[HttpConnection]",
-        refused: RefusedConnections,
+        pool: "ConnectionPool[HttpConnection]",
         bodies: PendingBodies,
     ) -> None:
         self._handler = handler
         self._limits = limits
-        self._connections = connections
-        self._refused = refused
+        self._pool = pool
         self._bodies = bodies
         self._has_asked_for_body = False  # PendingBodies has, or queues, this body
         self._is_body_waiting = False  # the body has begun and waits for room
@@ -125,28 +125,26 @@ class HttpConnection(asyncio.Protocol):
         self._remote_address = join_address(peer)
         self._local_host = host_of(transport.get_extra_info("sockname"))
         self._is_tls = transport.get_extra_info("ssl_object") is not None
-        is_full = len(self._connections) >= self._refused.connections_max
-        if is_full and not self._refused.make_room():
-            self._refuse_one_too_many()
+        refusal = self._pool.enter(self, self._handler.connection_key(host_of(peer) or UNIX))
+        if refusal:
+            self._refuse_one_too_many(refusal)
             return
-        self._connections.add(self)
         self._enter(_Phase.HEAD)
 
-    def _refuse_one_too_many(self) -> None:
-        self._refused.note()
-        if len(self._refused.answered) >= _ANSWERED_REFUSALS_MAX:
+    def _refuse_one_too_many(self, detail: str) -> None:
+        answered = self._pool.refused.answered
+        if len(answered) >= _ANSWERED_REFUSALS_MAX:
             self._abort()  # an answer would hold a descriptor until the client has read it
             return
-        self._refused.answered.add(self)
-        detail = f"{len(self._connections)} HTTP connections are open and the most is {self._refused.connections_max}"
+        answered.add(self)
         self._send(error_response(503, "TOO_MANY_CONNECTIONS", detail), closing=True)
         self._linger()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._connections.discard(self)
-        self._refused.answered.discard(self)
+        self._pool.refused.answered.discard(self)
         self._enter(_Phase.NONE)
+        self._pool.leave(self)
         self._leave_body()
 
     def data_received(self, data: bytes) -> None:
@@ -482,8 +480,16 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def give_way(self) -> None:
+        """End now, while no request is pending: another connection needs the place. Answers that the client has not
+        taken would keep the descriptor."""
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self._abort()
+        else:
+            self._close()
+
     def close_when_idle(self) -> None:
-        """Close now, or after the pending answer: the server stops, or another connection needs the place."""
+        """Close now, or after the pending answer: the server stops."""
         self._is_closing = True
         if self._head is None:
             self._close()
@@ -493,9 +499,9 @@ class HttpConnection(asyncio.Protocol):
     def _enter(self, phase: _Phase) -> None:
         """Begin a phase and its deadline."""
         if phase is _Phase.IDLE:
-            self._refused.idle[self] = None
+            self._pool.idle(self)
         elif self._phase is _Phase.IDLE:
-            self._refused.idle.pop(self, None)
+            self._pool.busy(self)
         self._phase = phase
         limits = self._limits
         if phase is _Phase.NONE:
@@ -539,3 +545,8 @@ class HttpConnection(asyncio.Protocol):
     def _body_took_too_long(self, why: str) -> None:
         detail = f"{why}; {len(self._body)} bytes of its body had come"
         self._refuse_connection(error_response(408, "REQUEST_TIMEOUT", detail))
+
+
+def connection_pool(refused: RefusedConnections) -> ConnectionPool[HttpConnection]:
+    """Of one server's connections."""
+    return ConnectionPool(refused, HttpConnection.give_way)

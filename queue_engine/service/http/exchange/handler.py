@@ -32,6 +32,10 @@ class RequestHandler(Protocol):
         """Whether errors of this path have nsqd's body: those of our own paths have the detail in it, too."""
         ...
 
+    def connection_key(self, peer: str) -> ClientKey:
+        """Who the limit on connections counts. peer: the IP address of the connection, or UNIX."""
+        ...
+
     def client_of(self, head: RequestHead) -> ClientKey:
         """Who a limit counts for this request, which `begin` has let pass."""
         ...

@@ -8,7 +8,7 @@ import h11
 
 from queue_engine.service.http.exchange.malformed import plain_response, refusal_of
 from queue_engine.service.http.exchange.response import Answer, Response
-from queue_engine.vocabulary.client_key import UNIX
+from queue_engine.vocabulary.client_key import UNIX, ClientKey
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class RequestHead:
     """A request's first part, before any of its body was read.
 
     client_address: where the client is, by the connection or by a trusted proxy, without a port; the handler sets it.
+    "" where the connection's address stands for many clients.
     actor: the name of its token, once that is checked; "" for none. may_read, may_administer: whether that token may
     read or administer a topic, "" for all of them; None without a token. is_own: whether a process of this server sends
     it. refused: answers a request that may not pass, after its body was dropped; None for the others.
@@ -46,6 +47,16 @@ class RequestHead:
     def remote_ip(self) -> str:
         """Of the connection; UNIX for a socket in the file system."""
         return self.remote_address.rpartition(":")[0].strip("[]") or self.remote_address
+
+    @property
+    def source_address(self) -> str:
+        """The address that stands for the client, alone or with others."""
+        return self.client_address or self.remote_ip
+
+    @property
+    def client(self) -> ClientKey:
+        """Who a limit counts, once the token is checked."""
+        return ClientKey.of(self.client_address or ("" if self.actor else self.remote_ip), self.actor)
 
     @property
     def forwarded_for(self) -> str:

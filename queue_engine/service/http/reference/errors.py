@@ -72,7 +72,7 @@ ALWAYS = (
     Error(408, "REQUEST_TIMEOUT", "the request was not complete in time (--command-timeout)"),
     Error(500, "INTERNAL_ERROR", "the disk refused, or a fault of the server's; this request alone failed"),
     Error(503, "BUSY", "unfinished bodies wait for room (--max-pending-body-bytes), or too many ask for figures"),
-    Error(503, "TOO_MANY_CONNECTIONS", "--max-connections are open"),
+    Error(503, "TOO_MANY_CONNECTIONS", "--max-connections are open, or the client has its share of them"),
 )
 TOKEN_REQUIRED = Error(403, "TOKEN_REQUIRED", "the token is missing or wrong")
 NOT_ALLOWED = Error(403, "NOT_ALLOWED", "the token does not allow this, or not on this topic")
