@@ -270,8 +270,11 @@ class TopicActs:
     def release_deferred(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
         """Let all deferred messages of a channel wait like the others now."""
         self._catalog.check_open()
-        outcome = self._catalog.channel(topic, channel).release_deferred()
-        return outcome, or_unknown(self.topics[topic].store.synced(), "messages were released, and syncing that failed")
+        one, store, outcome = self._catalog.channel(topic, channel), self.topics[topic].store, Outcome()
+        released = self._pieces.start(one.releasing(outcome))
+        return outcome, after(
+            released, lambda: or_unknown(store.synced(), "messages were released, and syncing that failed")
+        )
 
     @fence_on_failure
     def retry_topic(self, topic: str) -> tuple[Outcome, Ticket]:

@@ -38,6 +38,8 @@ TURN_RUNS_MAX = 32
 # How much one pass of the scan loop does for one channel.
 EXPIRED_DELIVERIES_MAX = 256
 DUE_MESSAGES_MAX = 1_000
+# How much one step of an act does.
+RELEASED_MESSAGES_MAX = 500
 # How long a second copy of a message in flight is deferred.
 REPEATED_DELAY_NS = 1_000_000_000
 
@@ -69,6 +71,7 @@ class Channel:
         "_budgets",
         "_changes",
         "_fences",
+        "_forgotten",
         "_in_flight",
         "_limits",
         "_pace",
@@ -134,6 +137,7 @@ class Channel:
         self._changes = changes
         # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
+        self._forgotten = 0  # how often acts dropped or moved all that it held
         self._turn = 0  # which consumer is served first; moves on, so that none is always last
         # Counters since the process started.
         self.finish_count = 0
@@ -547,6 +551,7 @@ class Channel:
 
     def forget_in_flight(self) -> None:
         """Empty the in-flight table; the caller moves the messages in the backlog."""
+        self._forgotten += 1
         for dropped in self._in_flight.drop_all():
             self._workload.free(dropped)
 
@@ -587,17 +592,28 @@ class Channel:
             found = next((consumer for consumer in holders if consumer.key == client_key), None)
         return found
 
-    def release_deferred(self) -> Outcome:
-        """Let all deferred messages wait like the others now."""
-        self._changes.note()
+    def releasing(self, outcome: Outcome) -> Generator[None, None, Ticket]:
+        """Let all deferred messages wait like the others now, some with each step. The outcome counts them.
+
+        What is deferred meanwhile and is due before the last of them is released, too; at most as many again."""
+        backlog, forgotten = self.backlog, self._forgotten
         try:
-            count = self.backlog.release_all_deferred()
+            latest_ns, left = backlog.latest_due_ns(), 2 * backlog.deferred_count
+            while not self.is_deleted and self._forgotten == forgotten:
+                self._changes.note()
+                count = backlog.release_deferred(RELEASED_MESSAGES_MAX)
+                outcome.deferred += count
+                left -= count
+                self._workload.wake(self)
+                next_ns = backlog.next_due_ns()
+                if next_ns is None or latest_ns is None or next_ns > latest_ns or left <= 0:
+                    break
+                yield
         except StorageError:
             raise
         except Exception as exc:
             raise self.stop("releasing deferred messages", exc) from exc
-        self._workload.wake(self)
-        return Outcome(deferred=count)
+        return DONE
 
     def runs_in_flight(self) -> list[Run]:
         """The messages in flight, for a backup."""

@@ -1,6 +1,7 @@
 """The backlog of one channel of a `diskqueue` topic: its own copy of each message."""
 
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -255,11 +256,11 @@ class DiskQueueBacklog:
         self._return_joined([(zero_ns + due_ns, run) for due_ns, run in due])
         return len(due)
 
-    def release_all_deferred(self) -> int:
+    def release_deferred(self, count_max: int = sys.maxsize) -> int:
         now_ns = self._folder.clock.time_ns()
-        drained = self._deferred.drain()
-        self._return_joined([(now_ns, run) for _, run in drained])
-        return len(drained)
+        released = self._deferred.pop(count_max)
+        self._return_joined([(now_ns, run) for _, run in released])
+        return len(released)
 
     def _return_joined(self, due: list[tuple[int, Run]]) -> None:
         """Let messages wait that are due, each with the time since when, Unix ns."""

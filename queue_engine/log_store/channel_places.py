@@ -44,12 +44,15 @@ class ChannelPlaces:
     def forget_all(self) -> None:
         """Of the cursor, the offset and what is aside stay."""
         self._forgot_count += 1
-        self.unsent.clear()
-        self.returned.clear()
         self.order.clear()
-        self.due.drain()
-        self.journaled.ages.forget_all()
         self.journaled.attempts.forget_all()
+        for forgotten in (
+            self.unsent.clear(),
+            self.returned.clear(),
+            self.due.clear(),
+            *self.journaled.ages.forget_all(),
+        ):
+            self.topic.next_turn.free(forgotten)
 
     # From the progress.
 

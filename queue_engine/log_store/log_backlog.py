@@ -6,6 +6,7 @@ The progress journal has a delivery before the message leaves, and everything el
 latest. An ephemeral channel has no journal.
 """
 
+import sys
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 
 from queue_engine.commit_log.record import offsets_of, ranges_of
@@ -21,6 +22,7 @@ from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import ChannelQuarantine, operator_event
 from queue_engine.progress.return_history import ReturnEvent
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
+from queue_engine.storage.resting import LATEST_NS
 from queue_engine.storage.store import EmptyResult, PlainCounts
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
@@ -172,8 +174,7 @@ class LogBacklog:
             or self._due.count
             or progress.deferred
             or progress.quarantined
-            or ages.line
-            or ages.since
+            or ages.has_due_times
         ):
             return None
         topic, floor, cursor, quarantine, known = (
@@ -492,8 +493,8 @@ class LogBacklog:
             self._ages.became_due(first, count, zero_ns + due_ns)
         return self.places.return_all([(first, count) for _, first, count in due])
 
-    def release_all_deferred(self) -> int:
-        ranges = self._due.drain()
+    def release_deferred(self, count_max: int = sys.maxsize) -> int:
+        ranges = [(first, count) for _, first, count in self._due.pop_due(LATEST_NS, count_max)]
         now_ns = self._topic.time_ns()
         for first, count in ranges:
             self._journaled.released(first, count, now_ns)

@@ -89,9 +89,10 @@ class OffsetLine:
             self.count -= len(places)
         return places
 
-    def clear(self) -> None:
-        self._ranges.clear()
-        self.count = 0
+    def clear(self) -> deque[Range]:
+        """Forget all; returns what the caller frees."""
+        ranges, self._ranges, self.count = self._ranges, deque(), 0
+        return ranges
 
 
 # Memory of a deferred offset: here, in the channel's progress and in the consume queue.
@@ -209,10 +210,9 @@ class DueOffsets:
         if count:
             self._budget.free(OFFSET_COST_BYTES * count)
 
-    def drain(self) -> list[Range]:
-        """Remove everything, earliest first."""
-        self._purge()
-        drained = [(first, count) for _, first, count in sorted(self._heap)]
-        self._heap.clear()
+    def clear(self) -> list[tuple[int, int, int]]:
+        """Forget all; returns what the caller frees."""
+        heap, self._heap = self._heap, []
+        self._withdrawn = set()
         self._free(self.count)
-        return drained
+        return heap

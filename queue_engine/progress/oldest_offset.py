@@ -6,7 +6,7 @@ Each look goes on where the last one ended, so it costs as much as was finished 
 """
 
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.vocabulary.clock import NS_PER_S
@@ -15,8 +15,10 @@ from queue_engine.vocabulary.clock import NS_PER_S
 JOINED_NS = NS_PER_S
 # One look passes at most so many deferred messages; a later look goes on from there.
 PASSED_MAX = 10_000
-# Finished entries are removed when the line has so many, and twice as many as the last removal left.
+# Finished entries are removed when the line has so many, and twice as many as the last removal left: a few with each
+# entry that comes.
 LINE_MIN = 1_024
+_LOOKED_AT = 4
 
 
 class Offsets(Protocol):
@@ -33,7 +35,7 @@ class Offsets(Protocol):
 class OldestOffset:
     """Finds the oldest unfinished message of one channel. Due times are Unix ns."""
 
-    __slots__ = ("_at", "_line_max", "_progress", "_topic", "line", "since")
+    __slots__ = ("_at", "_line_max", "_looked", "_progress", "_topic", "line", "since")
 
     def __init__(self, topic: Offsets, progress: ChannelProgress) -> None:
         self._topic = topic
@@ -42,15 +44,20 @@ class OldestOffset:
         # (due, first offset, count), in the order of due times.
         self.line: deque[tuple[int, int, int]] = deque()
         self._line_max = LINE_MIN
+        # While finished entries are removed: those before the line that a look has left.
+        self._looked: deque[tuple[int, int, int]] | None = None
         # Due times that neither the progress nor the topic has: of messages delivered after a REQ with a delay, or
         # released by an operator.
         self.since: dict[int, int] = {}
 
-    def forget_all(self) -> None:
+    def forget_all(self) -> tuple[Any, ...]:
+        """Returns what the caller frees."""
+        forgotten = self.line, self._looked or (), self.since
         self._at = 0
-        self.line.clear()
+        self.line, self._looked = deque(), None
         self._line_max = LINE_MIN
-        self.since.clear()
+        self.since = {}
+        return forgotten
 
     def begin(self, now_ns: int) -> None:
         """Start over, for a channel that was opened or rewound, with what was deferred before. now_ns: Unix."""
@@ -77,9 +84,21 @@ class OldestOffset:
                 line[-1] = (last_due, last_first, last_count + count)
                 return
         line.append((due_ns, first, count))
-        if len(line) > self._line_max:
-            self.line = deque(entry for entry in map(self._unfinished_part, line) if entry is not None)
-            self._line_max = max(LINE_MIN, 2 * len(self.line))
+        if self._looked is None and len(line) > self._line_max:
+            self._looked = deque()
+        if self._looked is not None:
+            self._look_at_some(self._looked)
+
+    def _look_at_some(self, looked: deque[tuple[int, int, int]]) -> None:
+        line = self.line
+        for _ in range(min(_LOOKED_AT, len(line))):
+            entry = self._unfinished_part(line[0])
+            line.popleft()
+            if entry is not None:
+                looked.append(entry)
+        if not line:
+            self.line, self._looked = looked, None
+            self._line_max = max(LINE_MIN, 2 * len(looked))
 
     def released_early(self, first: int, count: int, now_ns: int) -> None:
         """Note that an operator released deferred or quarantined offsets: they are due now."""
@@ -110,7 +129,7 @@ class OldestOffset:
     @property
     def has_due_times(self) -> bool:
         """Whether the age of a message may run from another time than its publication."""
-        return bool(self.line or self.since)
+        return bool(self.line or self._looked or self.since)
 
     def first_never_deferred(self) -> int | None:
         """The first offset that is not settled and was never deferred; None when there is none.
@@ -137,13 +156,13 @@ class OldestOffset:
 
     def oldest_due_ns(self) -> int | None:
         """The earliest due time of the unfinished messages that were deferred and are due; None when there is none."""
-        line = self.line
-        while line:
-            entry = self._unfinished_part(line[0])
-            if entry is not None:
-                line[0] = entry
-                return self._due_of(entry[1])
-            line.popleft()
+        for line in (self._looked, self.line):
+            while line:
+                entry = self._unfinished_part(line[0])
+                if entry is not None:
+                    line[0] = entry
+                    return self._due_of(entry[1])
+                line.popleft()
         return None
 
     def _unfinished_part(self, entry: tuple[int, int, int]) -> tuple[int, int, int] | None:

@@ -5,6 +5,7 @@ channel (storage kind `diskqueue`) or one copy for all (`log`). Delivery sees on
 complete later, when its `Ticket` is done.
 """
 
+import sys
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -156,8 +157,8 @@ class Backlog(Protocol):
         """Let deferred messages that are due wait like the others; returns how many, at most `count_max`."""
         ...
 
-    def release_all_deferred(self) -> int:
-        """Let every deferred message wait like the others, due or not; returns how many."""
+    def release_deferred(self, count_max: int = sys.maxsize) -> int:
+        """Let deferred messages wait like the others, due or not, earliest first; returns how many."""
         ...
 
     def tidy(self) -> None:

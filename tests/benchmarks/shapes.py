@@ -12,6 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from queue_engine.delivery.channel import RUN_BYTES_MAX, Channel
+from queue_engine.disk.background import Background, InlineBackground
 from queue_engine.engine import Engine
 from queue_engine.log_acts import channel_log
 from queue_engine.messages.log_messages import LogMessages
@@ -100,6 +101,7 @@ class ShapedChannel:
         self.clock = ManualClock()
         self.states = states
         self.directory = directory
+        self.background: Background = InlineBackground()
         self.engine: Engine
 
     def open(self) -> None:
@@ -109,6 +111,7 @@ class ShapedChannel:
         self.engine = make_engine(
             self.directory,
             self.clock,
+            background=self.background,
             storage="log",
             log_segment_bytes=16 << 20,
             max_deferred_per_channel=most,

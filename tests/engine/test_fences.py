@@ -26,7 +26,7 @@ BACKLOG_CALLS = (
     "settle",
     "next_due_ns",
     "release_due",
-    "release_all_deferred",
+    "release_deferred",
     "disk_bytes",
     "oldest_ns",
     "empty",
@@ -262,7 +262,7 @@ def test_a_topic_s_store_that_fails_costs_no_other_topic_and_no_acknowledged_mes
 
 def test_a_channel_of_the_log_loses_nothing_when_a_call_fails_behind_its_work(tmp_path: Path) -> None:
     """As an assertion at a function's end does. A disk queue in memory knows only what it was told."""
-    for name in ("take", "sent", "give_back", "settle", "release_due", "release_all_deferred"):
+    for name in ("take", "sent", "give_back", "settle", "release_due", "release_deferred"):
         (tmp_path / name).mkdir()
         trial = Trial(tmp_path / name)
         channel = trial.engine.topics["orders"].channels["billing"]

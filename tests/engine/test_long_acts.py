@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.delivery import channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
 from queue_engine.vocabulary import next_turn, pieces
+from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, make_topic, settle
@@ -133,18 +135,18 @@ def test_what_a_consumer_held_that_vanished_waits_again_a_delivery_with_each_tur
     beside = Beside(engine)
     client = holding(engine)
     engine.catalog.leave(client.channel, client.consumer)
-    channel = client.channel
+    left = client.channel
     seen = []
 
     def is_over() -> bool:
-        stats = channel.figures.stats()
+        stats = left.figures.stats()
         seen.append(stats.in_flight_count)
         assert stats.depth + stats.in_flight_count == DELIVERIES
         return not stats.in_flight_count
 
     assert beside.until(is_over) >= DELIVERIES - 2
     assert seen == sorted(seen, reverse=True)
-    assert channel.disconnect_count == DELIVERIES
+    assert left.disconnect_count == DELIVERIES
     other = Client(engine, "t", "c", ready=DELIVERIES)
     assert [int(body) for body in other.bodies] == list(range(DELIVERIES))
     assert {one.attempts for one in other.sink.received} == {2}
@@ -165,6 +167,45 @@ def test_what_is_in_flight_is_requeued_a_delivery_with_each_turn(engine: Engine)
     settle(engine)
     again = client.sink.received[DELIVERIES:]
     assert sorted(one.id for one in again) == sorted(ids[:-1]), "each came once more"
+
+
+def deferring(engine: Engine, monkeypatch: pytest.MonkeyPatch, count: int) -> Client:
+    """A consumer of t/c that has deferred so many messages."""
+    monkeypatch.setattr(channel, "RELEASED_MESSAGES_MAX", 3)
+    client = holding(engine, count)
+    for number, one in enumerate(client.sink.received):
+        client.channel.requeue(client.consumer, one.id, (1_000 + number) * NS_PER_MS, engine.turned_at_ns)
+    settle(engine)
+    return client
+
+
+def test_what_is_deferred_is_released_some_with_each_turn(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Beside(engine)
+    client = deferring(engine, monkeypatch, 30)
+    begun = engine.acts.release_deferred("t", "c")
+    # What is deferred later than the last of them stays deferred.
+    client.channel.set_ready(client.consumer, 1)
+    beside.until(lambda: client.consumer.in_flight_count == 1)
+    last = client.sink.received[-1].id
+    client.channel.set_ready(client.consumer, 0)
+    client.channel.requeue(client.consumer, last, 3_600_000 * NS_PER_MS, engine.turned_at_ns)
+    assert beside.until(lambda: begun[1].done) >= 30 // 3 - 3
+    assert done(begun).deferred == 30
+    stats = client.channel.figures.stats()
+    assert (stats.depth, stats.deferred_count) == (29, 1)
+
+
+def test_a_release_ends_where_the_channel_is_emptied_meanwhile(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = deferring(engine, monkeypatch, 30)
+    _, released = engine.acts.release_deferred("t", "c")
+    engine.turn()
+    assert not released.done
+    emptied = done(engine.acts.empty_channel("t", "c"))
+    engine.publish("t", [b"deferred since"], defer_ms=1)
+    settle(engine)
+    assert released.done
+    assert emptied.deferred > 0
+    assert client.channel.backlog.deferred_count == 1
 
 
 def test_acts_that_drop_what_is_in_flight_meet_none_that_is_still_to_be_requeued(engine: Engine) -> None:

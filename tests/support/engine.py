@@ -7,7 +7,7 @@ from queue_engine.delivery.channel import RUN_BYTES_MAX, Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.readings import ClientReading
 from queue_engine.delivery.stats import CLIENT_STATE_CLOSING, CLIENT_STATE_SUBSCRIBED, ClientStats
-from queue_engine.disk.background import Backgrounds, InlineBackground
+from queue_engine.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -121,14 +121,15 @@ def make_engine(
     open_store: object = None,
     files: Files | None = None,
     on_work: Callable[[], None] = lambda: None,
+    background: Background | None = None,
     **options: object,
 ) -> Engine:
-    """An open engine on `directory`; its disk work is done at once, in the caller's thread."""
+    """An open engine on `directory`; its disk work is done at once, in the caller's thread, unless by `background`."""
     engine = Engine(
         engine_options(data_path=str(directory), **options),
         clock=clock,
         files=files or Files(),
-        backgrounds=Backgrounds.of(InlineBackground()),
+        backgrounds=Backgrounds.of(background or InlineBackground()),
         on_work=on_work,
         open_store=open_store,
     )

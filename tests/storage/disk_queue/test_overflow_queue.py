@@ -146,7 +146,7 @@ def test_what_a_topic_can_not_pass_on_unexpectedly_waits_at_it(tmp_path: Path, d
     assert store.depth + backlog.depth + backlog.deferred_count == 12
     while store.pump(2):
         pass
-    backlog.release_all_deferred()
+    backlog.release_deferred()
     came: list[bytes] = []
     while (run := backlog.take(5, 1 << 20)) is not None:
         came += [run.frame_at(index)[34:] for index in range(len(run))]

@@ -414,7 +414,7 @@ def test_random_work_loses_and_doubles_nothing(bench: Bench) -> None:
         for which, backlog in enumerate(channels):
             for run in held[which]:
                 backlog.give_back(run, run.ids, counted=True)
-            backlog.release_all_deferred()
+            backlog.release_deferred()
             done[which] += everything(backlog)
             assert sorted(done[which]) == sorted(published)
             assert (backlog.progress.floor, backlog.deferred_count) == (topic.end_offset, 0)

@@ -57,7 +57,7 @@ def test_deferred_messages_are_still_deferred_and_released_ones_are_not(bench: B
     bench.clock.advance(ms=10_000)
     backlog.release_due(bench.clock.monotonic_ns(), 10)
     assert bodies(take(backlog)) == [b"at publish"]
-    backlog.release_all_deferred()
+    backlog.release_deferred()
     bench.log.end_turn()
     bench.restart({7: 0})
     backlog = bench.topic.open_channel("c", 7)
@@ -248,6 +248,6 @@ def test_random_work_with_kills_in_between_loses_nothing_and_repeats_nothing_set
                 assert backlog.depth + backlog.deferred_count == before == len(published - settled)
         for run in held:
             backlog.give_back(run, run.ids, counted=True)
-        backlog.release_all_deferred()
+        backlog.release_deferred()
         assert set(everything(backlog)) == published - settled
         bench.kill()

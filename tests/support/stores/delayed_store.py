@@ -1,5 +1,6 @@
 """A store whose appends complete when the test says so, as those of the commit log do after a sync."""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 
@@ -108,10 +109,10 @@ class ListBacklog:
         self.waiting.extend(run for _, run in due)
         return len(due)
 
-    def release_all_deferred(self) -> int:
-        drained = self.deferred.drain()
-        self.waiting.extend(run for _, run in drained)
-        return len(drained)
+    def release_deferred(self, count_max: int = sys.maxsize) -> int:
+        released = self.deferred.pop(count_max)
+        self.waiting.extend(run for _, run in released)
+        return len(released)
 
     def tidy(self) -> None:
         pass
