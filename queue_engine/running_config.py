@@ -16,10 +16,12 @@ from queue_engine.vocabulary.errors import InvalidOptionValueError, UnknownOptio
 from queue_engine.vocabulary.options.addresses import split_address
 from queue_engine.vocabulary.options.options import Options
 
-# nsqd names these options otherwise than their flags.
+# nsqd names these options otherwise than their flags, and does not know the flags' names.
 _FIELD_OF = {
     "auth_http_addresses": "auth_http_address",
     "e2e_processing_latency_percentiles": "e2e_processing_latency_percentile",
+    "id": "node_id",
+    "nsqlookupd_tcp_addresses": "lookupd_tcp_address",
 }
 # What has one of these in its name is not answered.
 _SECRET = ("token", "secret", "password")
@@ -85,9 +87,15 @@ def addresses_setting(read: Callable[[], tuple[str, ...]], change: Callable[[tup
 
 
 class RunningConfig:
-    """Belongs to the engine's thread."""
+    """Belongs to the engine's thread.
+
+    ports: those of NSQ's protocol and of HTTP that are bound, 0 for sockets in the file system. given: nsqd's options
+    as the command line has them, where the engine has another value or none.
+    """
 
     def __init__(self, options: Options) -> None:
+        self.ports: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self.given: Mapping[str, Any] = {}
         self._options = options
         self._fields = {spec.name: spec for spec in fields(options)}
         self._settings: dict[str, Setting] = {"log_level": log_level_setting()}
@@ -104,6 +112,13 @@ class RunningConfig:
         setting = self._settings.get(name)
         if setting is not None:
             return setting.read()
+        if name in self.given:
+            return self.given[name]
+        if name in _FIELD_OF.values():
+            raise UnknownOptionError(f"there is no option {_shown(name)}")
+        effective = self._effective(name)
+        if effective is not None:
+            return effective
         name = _FIELD_OF.get(name, name)
         if any(word in name for word in _SECRET):
             raise UnknownOptionError(f"{_shown(name)} is not shown to anyone")
@@ -113,6 +128,27 @@ class RunningConfig:
         if f"{name}_ms" in self._fields:
             return getattr(self._options, f"{name}_ms") * NS_PER_MS
         raise UnknownOptionError(f"there is no option {_shown(name)}")
+
+    def _effective(self, name: str) -> Any:
+        """The value of an option that nsqd answers as it uses it; None for another one."""
+        options, (tcp_port, http_port) = self._options, self.ports()
+        host, http_port = options.effective_broadcast_address, options.broadcast_http_port or http_port
+        match name:
+            case "id":
+                return options.effective_node_id
+            case "broadcast_address":
+                return host
+            case "broadcast_tcp_port":
+                return options.broadcast_tcp_port or tcp_port
+            case "broadcast_http_port":
+                return http_port
+            case "statsd_prefix":
+                return options.effective_statsd_prefix(host, http_port)
+            case "tls_min_version":
+                return options.tls_min_version_number
+            case "tls_required":
+                return options.tls_required_number
+        return None
 
     def change(self, name: str, body: bytes) -> None:
         """Change an option to the value that a request's body has.

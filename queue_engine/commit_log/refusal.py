@@ -73,11 +73,14 @@ class Refusal:
 
     def fill_up(self, error: Exception, refused_bytes: int, position: int) -> None:
         """Refuse, since the disk had no room for `refused_bytes` at `position`, and probe it in a second."""
-        if not self.is_full:
-            logger.warning("commit log refuses for want of room position=%d error=%s", position, error)
-        self.is_full = True
+        was_full, self.is_full = self.is_full, True
         self.refused_bytes = refused_bytes
         self.refuse(error)
+        if not was_full:
+            logger.warning(
+                "commit log refuses for want of room position=%d directory=%s: %s error=%s",
+                position, self._segments.directory, self.text, error,
+            )  # fmt: skip
 
     def refuse(self, error: Exception) -> None:
         """Give `error` as the reason, and probe the disk in a second."""

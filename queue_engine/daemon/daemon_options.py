@@ -17,18 +17,21 @@ from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.options.parsing import parse_option
 
 # nsqd's levels that have another name here. What is fatal is an error that ends the process.
+WORKER_POOL_MAX_DEFAULT = 4
 _LEVELS = {"warn": "warning", "fatal": "error"}
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonOptions:
-    """engine: not validated yet. complaints: why the daemon can't start with what was given; notes: what has no
+    """engine: not validated yet. given: nsqd's options as `/config` answers them, where the engine has another value or
+    none. complaints: why the daemon can't start with what was given; notes: what has no
     effect; a sentence each, without a stop."""
 
     engine: Options
     log_prefix: str
     notes: tuple[str, ...]
     complaints: tuple[str, ...]
+    given: Mapping[str, Any]
 
     @classmethod
     def of(cls, given: Given, environment: Mapping[str, str]) -> "DaemonOptions":
@@ -54,9 +57,14 @@ class DaemonOptions:
                     complaints.append(f"--{name}: {exc}")
             elif others[name].note:
                 notes.append(f"--{name} has no effect: {others[name].note}")
+        prefix = str(given.values.get(LOG_PREFIX, LOG_PREFIX_DEFAULT))
+        shown = {
+            "data_path": values["data_path"],
+            "log_prefix": prefix,
+            "queue_scan_worker_pool_max": given.values.get("queue-scan-worker-pool-max", WORKER_POOL_MAX_DEFAULT),
+        }
         values["data_path"] = os.path.abspath(values["data_path"])
-        prefix = given.values.get(LOG_PREFIX, LOG_PREFIX_DEFAULT)
-        return cls(Options(**values), str(prefix), tuple(notes), tuple(complaints))
+        return cls(Options(**values), prefix, tuple(notes), tuple(complaints), shown)
 
     def check(self) -> None:
         """Raises OptionsError with every complaint."""

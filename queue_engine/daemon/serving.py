@@ -62,7 +62,7 @@ class Serving:
                 signal.signal(number, self._on_signal)
         raise_limit()  # before the runner shares out the descriptors
         share_interpreter()
-        self._runner = EngineRunner(options, has_console=False)
+        self._runner = EngineRunner(options, has_console=False, given=self._options.given)
         self._runner.on_death = self._on_engine_death
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
         self._manager.starting("Starting: the engine reads its files")

@@ -3,6 +3,7 @@
 The next publish would find out, too, but there may be none: who asks the health before it publishes waits for this one.
 """
 
+import logging
 import os
 
 from queue_engine.disk.background import Background
@@ -10,6 +11,8 @@ from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files, temporary_name
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import NoRoomError
+
+logger = logging.getLogger(__name__)
 
 TRIAL_INTERVAL_NS = NS_PER_S
 TRIAL_BYTES_MAX = 1 << 20
@@ -36,6 +39,7 @@ class RoomTrial:
     def note_refused(self, error: NoRoomError, size: int) -> None:
         """The disk had no room for a publish of `size` bytes."""
         if self.refusal is None:
+            logger.warning("disk queues refuse for want of room: %s", error)
             self._trial_at_ns = self._clock.monotonic_ns() + TRIAL_INTERVAL_NS
         self.refusal = error
         self._wanted_bytes = min(max(size, TRIAL_BYTES_MIN), TRIAL_BYTES_MAX)
@@ -52,6 +56,7 @@ class RoomTrial:
             # What was refused meanwhile is tried anew.
             if error is None and self.refusal is refusal:
                 self.refusal = None
+                logger.info("disk queues go on: there is room again in %s", self._directory)
 
         self._job = BackgroundJob(lambda: self._try(size), then=ended)
         self._job.start(self._background)

@@ -7,9 +7,10 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import uvloop
@@ -67,10 +68,13 @@ STOP_GRACE_S = 15.0
 class EngineRunner:
     """Runs one engine. `start` and `stop` block; everything else may be called from any thread."""
 
-    def __init__(self, options: Options, *, has_console: bool = True) -> None:
+    def __init__(
+        self, options: Options, *, has_console: bool = True, given: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         """has_console: whether connections are left for one; without one the HTTP API takes any Host as nsqd does
-        (`http/access.py`)."""
+        (`http/access.py`). given: as of RunningConfig."""
         self.options = options
+        self._given = given
         self._has_console = has_console
         self.own_token = secrets.token_hex(32)  # of the server's own processes; lets do everything, in this run
         self.descriptors = DescriptorShares.of(current_limit(), options.max_connections, has_console=has_console)
@@ -247,6 +251,7 @@ class EngineRunner:
             )
             if self.on_act is None and self.act_gate is None:
                 self._own_acts = ActWriter(ActFile(self.options.data_path, Files()), background, clock)
+            engine.config.given = self._given
             note_callbacks(loop, engine.faults)
             turns.drive(engine)
             engine.pauses.on_act = self._tell_act

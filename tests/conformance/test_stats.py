@@ -107,8 +107,16 @@ def test_clients_and_memory_are_left_out_where_they_are_not_wanted(nsq: NsqServe
         found = nsq.stats(f"topic={topic}&include_clients={unwanted}&include_mem={unwanted}")
         (channel,) = found["topics"][0]["channels"]
         assert (channel["clients"], channel["client_count"]) == (None, 1)
-        assert not found["producers"]
+        assert found["producers"] is None
         assert "memory" not in found
+
+
+def test_no_producer_is_null(start_nsq: StartNsq) -> None:
+    server = start_nsq()
+    assert server.stats()["producers"] is None
+    assert server.http("POST", "/pub?topic=over-http", b"x").status == 200
+    for query in ("", "topic=over-http", "topic=none", "include_clients=false"):
+        assert server.stats(query)["producers"] is None, query
 
 
 def test_filters_leave_one_topic_or_one_channel(nsq: NsqServer, topic: str) -> None:

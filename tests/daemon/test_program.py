@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine.daemon.daemon_options import DaemonOptions
+from queue_engine.daemon.flags import flag_set
 from queue_engine.vocabulary.version import full_version
 from tests.support.certificates import Certificates
 from tests.support.nsq_socket import FRAME_RESPONSE, NsqSocket
@@ -156,6 +158,34 @@ def test_it_runs_on_nsqds_directory_and_gives_it_back(tmp_path: Path) -> None:
     # Those that were sent when the last FIN came are in flight, and behind the others.
     assert {one.body for one in left} == {one.body for one in held[60:]} | {b"new"}
     assert [one.body for one in read_queue(tmp_path, "orders:mail")] == [b"m0", b"new"]
+
+
+def test_its_directory_has_nsqds_files_and_no_log(tmp_path: Path) -> None:
+    """`config` answers the directory as it was given."""
+    directory = tmp_path / "data"
+    with DaemonProcess(directory) as daemon:
+        assert daemon.http("GET", "/config/data_path") == str(directory).encode()
+        assert daemon.http("GET", "/config/log_prefix") == b"[nsqd] "
+        assert daemon.http("GET", "/config/queue_scan_worker_pool_max") == b"4"
+        with NsqSocket(daemon.tcp_port) as client:
+            client.publish("t", b"m")
+            client.subscribe("t", "c", rdy=1)
+            client.finish(client.read_message())
+        daemon.http("POST", "/pub?topic=short%23ephemeral", b"m")
+        daemon.http("GET", "/stats")
+        daemon.http("GET", "/metrics")
+        wait_for("nsqd's file", (directory / "nsqd.dat").exists)
+    ours = {f"topology.{end}" for end in ("json", "json.previous", "changes", "changes.previous")}
+    found = {path.name for path in directory.iterdir() if not path.name.startswith("t")} - {"api-audit.log"}
+    assert found == {"nsqd.dat"}
+    assert {path.name for path in directory.glob("topology*")} == ours
+
+
+@pytest.mark.parametrize(("given", "answered"), [([], b""), (["--data-path=."], b"."), (["-data-path", "sub"], b"sub")])
+def test_config_answers_the_directory_as_it_was_given(given: list[str], answered: bytes, tmp_path: Path) -> None:
+    options = DaemonOptions.of(flag_set().read(given), {})
+    assert options.given["data_path"] == answered.decode()
+    assert options.engine.data_path == os.path.abspath(answered.decode())
 
 
 def test_version_help_and_mistakes_have_nsqds_statuses(tmp_path: Path) -> None:

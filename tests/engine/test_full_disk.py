@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -394,7 +395,10 @@ def test_a_full_disk_takes_the_oldest_of_the_trash_and_only_as_much_as_is_needed
         engine.trash.restore_trash("orders", trash=entries[0])
 
 
-def test_disk_queues_say_that_the_disk_is_full_for_as_long_as_it_is(tmp_path: Path) -> None:
+def test_disk_queues_say_that_the_disk_is_full_for_as_long_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "queue_engine.disk_queue")
     files, clock = FaultyFiles(), ManualClock()
     engine = make_engine(tmp_path, clock, files=files, storage="diskqueue", mem_queue_size=0)
     for topic in ("orders", "quick#ephemeral"):
@@ -420,6 +424,16 @@ def test_disk_queues_say_that_the_disk_is_full_for_as_long_as_it_is(tmp_path: Pa
     # With no publish at all: who balances publishes by the health would send none.
     pass_time(engine, clock, 1)
     assert engine.stats.health == "OK"
+    told = [record.getMessage() for record in caplog.records]
+    path = tmp_path / "orders.diskqueue.000000.dat"
+    assert re.fullmatch(
+        rf"disk queues refuse for want of room: cannot write \d+ bytes to {re.escape(str(path))}: No space left on "
+        "device. Nothing was stored. Finishing, emptying and deleting go on; publishing goes on by itself once there "
+        "is room",
+        told[0],
+    )
+    assert told[-1] == f"disk queues go on: there is room again in {tmp_path}"
+    assert len(told) == 2
     assert not list(tmp_path.glob("room*"))
     files.heal()
     engine.close()

@@ -55,7 +55,10 @@ def test_a_mistake_costs_one_sentence_and_status_2(arguments: tuple[str, ...], s
             "--auth-secret-file x: No such file or directory",
         ),
         (("to_file", *ADDRESS), "give --topic NAME or --topic-pattern REGEX"),
-        (("to_file", "--topic", "t", *ADDRESS, "--output-dir", "none"), "there is no directory none"),
+        (
+            ("to_file", "--topic", "t", *ADDRESS, "--output-dir", "/dev/null/x"),
+            "/dev/null/x is no directory and can't be",
+        ),
         (("to_file", "--topic", "t", *ADDRESS, "--filename-format", "x"), "--filename-format 'x' has no <TOPIC>"),
         (("to_file", "--topic", "t", *ADDRESS, "--gzip-level", "12"), "--gzip-level is 12: it can be 1 to 9"),
         (

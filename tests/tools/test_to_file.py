@@ -160,8 +160,7 @@ def test_after_a_kill_no_message_is_missing(start_engine: Callable[..., RunningE
     engine = start_engine(max_rdy_count=1_000)
     bodies = [b"%06d" % number for number in range(40_000)]
     publish(engine, bodies)
-    directory = tmp_path / "out"
-    directory.mkdir()
+    directory = tmp_path / "made" / "by it"
     command = [
         sys.executable, str(ROOT / "manage.py"), "to_file", "--topic", "t", "--channel", "f",
         "--output-dir", str(directory), "--nsqd-tcp-address", f"127.0.0.1:{engine.tcp_port}",

@@ -16,7 +16,7 @@ from admin_console.management.tool_command import (
 )
 from queue_engine.tools.running import Stopping, progress
 from queue_engine.tools.to_file import ToFile, ToFileOptions
-from queue_engine.tools.topic_file import DATETIME_DEFAULT, FILENAME_DEFAULT, FileLayout
+from queue_engine.tools.topic_file import DATETIME_DEFAULT, FILENAME_DEFAULT, FileLayout, make_directories
 
 
 class Command(ToolCommand):
@@ -37,7 +37,12 @@ class Command(ToolCommand):
             "--topic-refresh", metavar="DURATION", type=duration_argument, default=60_000,
             help="how often new topics are looked for (default: 1m)",
         )  # fmt: skip
-        parser.add_argument("--output-dir", metavar="DIR", default=".", help="(default: the current directory)")
+        parser.add_argument(
+            "--output-dir",
+            metavar="DIR",
+            default=".",
+            help="it is made if it is missing (default: the current directory)",
+        )
         parser.add_argument("--work-dir", metavar="DIR", default="", help="where files are until they are complete")
         parser.add_argument(
             "--filename-format", metavar="PATTERN", default=FILENAME_DEFAULT,
@@ -118,8 +123,10 @@ class Command(ToolCommand):
         if given["topic_pattern"] and not given["lookupd_http_address"]:
             raise CommandError("--topic-pattern needs --lookupd-http-address: servers are not asked for their topics")
         for path in filter(None, (layout.output_dir, layout.work_dir)):
-            if not os.path.isdir(path):
-                raise CommandError(f"there is no directory {path}")
+            try:
+                make_directories(path)
+            except OSError as exc:
+                raise CommandError(f"{path} is no directory and can't be made one: {exc.strerror}") from exc
             if not os.access(path, os.W_OK | os.X_OK):
                 raise CommandError(f"nothing can be written in {path}")
         if layout.work_dir and os.stat(layout.work_dir).st_dev != os.stat(layout.output_dir).st_dev:

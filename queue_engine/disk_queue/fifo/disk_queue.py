@@ -28,6 +28,8 @@ from queue_engine.vocabulary.ticket import DONE, Ticket, after, failed, follow
 
 logger = logging.getLogger(__name__)
 
+_REMEDY = "Nothing was stored. Finishing, emptying and deleting go on; publishing goes on by itself once there is room"
+
 # A file whose messages were all taken goes when it has so many bytes, and not only once it is full: on a full disk
 # nothing else would make room.
 DRAINED_BYTES_MAX = 256 << 10
@@ -190,8 +192,10 @@ class DiskQueue:
             parts = self._writer.append(records, sizes)
         except OSError as exc:
             path = self._own.path(self._writer.file)
-            kind = NoRoomError if exc.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
-            raise kind(f"cannot write {len(records)} bytes to {path}: {exc.strerror}") from exc
+            text = f"cannot write {len(records)} bytes to {path}: {exc.strerror}"
+            if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise NoRoomError(f"{text}. {_REMEDY}") from exc
+            raise StorageError(text) from exc
         for number, count in parts:
             self._counts.add(number, count)
         self._changed(len(sizes))

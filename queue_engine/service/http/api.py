@@ -118,6 +118,7 @@ class HttpApi:
         self._engine = engine
         options = self._options = engine.options
         self._ports = ports
+        engine.config.ports = lambda: (ports().tcp, ports().http)
         self.console = console or NoConsole()
         self._answers = AnswerThread()
         self._steps = PacedSteps(worked_at_ns=lambda: engine.turned_at_ns)

@@ -82,7 +82,8 @@ def stats_json(reading: EngineReading, wanted: Wanted, templates: StatsTemplates
         "start_time": snapshot.started_at_ns // NS_PER_S,
     }
     tail: dict[str, Any] = {"memory": memory_stats()} if wanted.include_mem else {}
-    tail["producers"] = [client_document(client, wanted.topic) for client in producers_of(snapshot, wanted.topic)]
+    # nsqd answers null where there is none.
+    tail["producers"] = [client_document(one, wanted.topic) for one in producers_of(snapshot, wanted.topic)] or None
     tail["connection_count"] = snapshot.connection_count
     tail["log"] = snapshot.log and _log(snapshot.log)
     latencies = LatencyTexts(snapshot.percentiles, has_buckets=wanted.has_buckets)

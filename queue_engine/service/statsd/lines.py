@@ -13,7 +13,6 @@ from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.names import is_ephemeral
 
-HOST = "%s"  # in a prefix
 _CHANNELS_PER_STEP = 50
 
 
@@ -113,14 +112,6 @@ def _latencies(start: str, window: LatencyWindow, quantiles: tuple[float, ...]) 
         f"{start}e2e_processing_latency_{quantile * 100:.0f}:{value}|g"
         for quantile, value in zip(quantiles, values, strict=True)
     ]
-
-
-def prefix_of(pattern: str, host: str, http_port: int) -> str:
-    """What names begin with, from --statsd-prefix: for %s, the server's address and HTTP port without dots, colons."""
-    address = f"[{host}]" if ":" in host else host
-    server = f"{address}:{http_port}".replace(".", "_").replace(":", "_")
-    prefix = pattern.replace(HOST, server)
-    return prefix if not prefix or prefix.endswith(".") else prefix + "."
 
 
 def packets_of(lines: Iterable[str], bytes_max: int) -> list[bytes]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue_engine.engine import Engine
 from queue_engine.service.loop.name_lookups import NameLookups, Place
 from queue_engine.service.monitoring.process_memory import memory_stats
-from queue_engine.service.statsd.lines import StatsdLines, packets_of, prefix_of
+from queue_engine.service.statsd.lines import StatsdLines, packets_of
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.options.addresses import split_address
 
@@ -86,7 +86,7 @@ class StatsdPush:
     async def _made(self) -> list[str]:
         options = self._engine.options
         if self._lines is None:
-            prefix = prefix_of(options.statsd_prefix, options.effective_broadcast_address, self._http_port())
+            prefix = options.effective_statsd_prefix(options.effective_broadcast_address, self._http_port())
             self._lines = StatsdLines(prefix, excludes_ephemeral=options.statsd_exclude_ephemeral)
         slices = self._engine.stats.in_slices(lambda topic, channel: False)
         while True:

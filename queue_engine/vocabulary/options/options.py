@@ -4,6 +4,7 @@ The flag of a field is its name with dashes and without its unit; the environmen
 flag in capitals: `msg_timeout_ms` is `--msg-timeout 60s` and `PENSTOCK_MSG_TIMEOUT=60s`.
 """
 
+import hashlib
 import socket
 import zlib
 from dataclasses import dataclass, fields
@@ -96,5 +97,6 @@ def option_groups() -> tuple[type[OptionGroup], ...]:
 
 
 def _node_id() -> int:
-    """A node id from the host name, as nsqd derives it: stable, and different on most machines."""
-    return zlib.crc32(socket.gethostname().encode()) % 1024
+    """nsqd's own for this host name: stable, and different on most machines."""
+    digest = hashlib.md5(socket.gethostname().encode(), usedforsecurity=False).digest()
+    return zlib.crc32(digest) % 1024

@@ -48,3 +48,10 @@ class StatsOptions(OptionGroup):
         prefix = self.statsd_prefix
         if not (prefix.isascii() and prefix.isprintable()) or any(char in prefix for char in ":| "):
             yield f"--statsd-prefix is {prefix!r}: it can have printable ASCII without a space, : or |"
+
+    def effective_statsd_prefix(self, host: str, http_port: int) -> str:
+        """What names begin with: for %s, the server's address and HTTP port without dots, colons."""
+        address = f"[{host}]" if ":" in host else host
+        server = f"{address}:{http_port}".replace(".", "_").replace(":", "_")
+        prefix = self.statsd_prefix.replace("%s", server)
+        return prefix if not prefix or prefix.endswith(".") else prefix + "."

@@ -54,6 +54,18 @@ class WireOptions(OptionGroup):
         --tls-required says tcp-https."""
         return self.is_tls_required and self.tls_required != TLS_REQUIRED_EXCEPT_HTTP
 
+    @property
+    def tls_required_number(self) -> int:
+        """nsqd's: a policy for clients' certificates makes it 2."""
+        if self.tls_required == TLS_REQUIRED_EXCEPT_HTTP:
+            return 1
+        return 2 if self.is_tls_required else 0
+
+    @property
+    def tls_min_version_number(self) -> int:
+        """As TLS itself writes it: 0x301 for 1.0."""
+        return 0x301 + TLS_VERSIONS.index(self.tls_min_version)
+
     def complaints(self) -> Iterator[str]:
         if bool(self.tls_cert) != bool(self.tls_key):
             given, missing = ("--tls-cert", "--tls-key") if self.tls_cert else ("--tls-key", "--tls-cert")

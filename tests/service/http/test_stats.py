@@ -92,7 +92,7 @@ async def test_an_empty_server_in_json(tmp_path: Path) -> None:
             f'{{"version":"{NSQ_VERSION}","health":"OK","start_time":1500000000,"topics":[],"memory":{{"heap_objects":'
         )
         assert answer.body.startswith(prefix.encode())
-        assert answer.json["producers"] == []
+        assert answer.json["producers"] is None
         assert list(answer.json["memory"]) == [
             "heap_objects",
             "heap_idle_bytes",
@@ -219,7 +219,7 @@ async def test_filters(tmp_path: Path) -> None:
                 for topic in answer["topics"] or ()
             }
             assert (answer["topics"] is None) == ("none" in query.partition("&")[0])
-            return names, [producer["pub_counts"] for producer in answer["producers"]]
+            return names, [producer["pub_counts"] for producer in answer["producers"] or ()]
 
         both = [{"topic": "a", "count": 3}, {"topic": "b", "count": 1}]
         assert await ask("") == ({"a": [], "b": ["x", "y"]}, [both])
@@ -237,7 +237,7 @@ async def test_what_is_not_wanted_is_left_out(tmp_path: Path) -> None:
             assert "memory" not in answer
             channel = answer["topics"][1]["channels"][0]
             assert (channel["clients"], channel["client_count"]) == (None, 1)
-            assert answer["producers"] == []
+            assert answer["producers"] is None
         answer = (await server.request("GET", "/stats?format=json&include_clients=maybe&include_mem=1")).json
         assert "memory" in answer
         assert len(answer["topics"][1]["channels"][0]["clients"]) == 1

@@ -13,7 +13,7 @@ import pytest
 from queue_engine.engine import Engine
 from queue_engine.service.runner import EngineRunner
 from queue_engine.service.statsd import push as push_module
-from queue_engine.service.statsd.lines import packets_of, prefix_of
+from queue_engine.service.statsd.lines import packets_of
 from queue_engine.service.statsd.push import StatsdPush, look_up
 from queue_engine.vocabulary.options.options import Options
 from tests.support.clock import ManualClock
@@ -161,7 +161,7 @@ def test_a_line_longer_than_a_packet_is_one_of_its_own() -> None:
     ],
 )
 def test_the_prefix_names_the_server_without_dots_and_colons(pattern: str, host: str, prefix: str) -> None:
-    assert prefix_of(pattern, host, 4151) == prefix
+    assert Options(statsd_prefix=pattern).effective_statsd_prefix(host, 4151) == prefix
 
 
 async def test_a_host_that_is_not_known_is_one_line_a_minute_and_loses_no_count(

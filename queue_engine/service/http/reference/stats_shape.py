@@ -181,7 +181,7 @@ STATS = record(
         "start_time": NUMBER,
         "topics": {"type": ["array", "null"], "items": ref("Topic")},
         "memory": {"type": "object", "additionalProperties": COUNT},
-        "producers": array(ref("Client")),
+        "producers": {"type": ["array", "null"], "items": ref("Client")},
         "connection_count": COUNT,
         "log": {"oneOf": [ref("Log"), {"type": "null"}]},
     },
