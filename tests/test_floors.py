@@ -61,8 +61,8 @@ MAY_IMPORT = {
     "service.http.exchange": "vocabulary wire service.admission service.http.reference",
     "service.http": (
         "vocabulary vocabulary.options vocabulary.flow vocabulary.latency protocol wire storage readers fetch delivery "
-        "messages identity engine service.admission service.monitoring service.introspection service.http.reference "
-        "service.http.exchange"
+        "messages identity tls engine service.admission service.monitoring service.introspection "
+        "service.http.reference service.http.exchange"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.loop service.monitoring",
     "service": (

@@ -20,6 +20,11 @@ class RefusingServer(Protocol):
     @property
     def refused_connections(self) -> Mapping[str, int]: ...
 
+    @property
+    def certificate_expires_s(self) -> float | None: ...
+
+    def read_certificate_again(self) -> None: ...
+
 
 class ConsoleReport:
     """Implements the engine's `Console`. pipeline, server: set by `serve` once there are any."""
@@ -35,7 +40,13 @@ class ConsoleReport:
         refused = {} if self.server is None else self.server.refused_connections
         size = list_size()
         audit_list = None if size is None else AuditListFigures(size.bytes, size.bytes_max)
-        figures = ConsoleFigures(FAILED_LOG_INS.counts(), refused, len(notices()), audit_list)
+        figures = ConsoleFigures(
+            FAILED_LOG_INS.counts(),
+            refused,
+            len(notices()),
+            audit_list,
+            certificate_expires_s=None if self.server is None else self.server.certificate_expires_s,
+        )
         if self.pipeline is None:
             return figures
         view = self.pipeline.view()

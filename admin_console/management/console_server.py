@@ -1,6 +1,7 @@
 """Daphne's server, with limits for its connections and an orderly stop."""
 
 import asyncio
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,15 +10,17 @@ from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet import defer
 from twisted.internet.error import CannotListenError
+from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from admin_console.management.console_tls import inside_tls
+from admin_console.management.console_tls import ConsoleCertificate, inside_tls
 from admin_console.management.guarded_connection import ConnectionLimits, GuardedConnections
 from queue_engine.vocabulary.options.options import Options
 
 # How long requests may go on after the stop begins; an act's own deadline is 5 s.
 DRAIN_S = 1.5
 KILL_S = 0.5
+CERTIFICATE_LOOK_S = 1.0
 WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
 
 
@@ -36,7 +39,7 @@ class ConsoleServer(Server):
     ) -> None:
         """tls: the options with the certificate, for a console that speaks TLS itself."""
         self._limits = limits
-        self._tls = tls
+        self._certificate = None if tls is None else ConsoleCertificate(tls)
         self._listens_with: Any = None
         self._guarded: GuardedConnections | None = None  # made by `run`
         super().__init__(
@@ -63,16 +66,35 @@ class ConsoleServer(Server):
     @http_factory.setter
     def http_factory(self, factory: Any) -> None:
         self._guarded = GuardedConnections(factory, self._limits)
-        self._listens_with = self._guarded if self._tls is None else inside_tls(self._guarded, self._tls)
+        self._listens_with = (
+            self._guarded if self._certificate is None else inside_tls(self._guarded, self._certificate)
+        )
 
     @property
     def refused_connections(self) -> Mapping[str, int]:
         """Since the start, by reason; empty before `run`."""
         return {} if self._guarded is None else self._guarded.pool.refused.by_reason()
 
+    @property
+    def certificate_expires_s(self) -> float | None:
+        """Unix; None without TLS. May be read by any thread."""
+        return None if self._certificate is None else self._certificate.watch.expiries_s().get("console")
+
+    def read_certificate_again(self) -> None:
+        """Called by any thread while the reactor runs."""
+        if self._certificate is not None:
+            reactor: Any = importlib.import_module("twisted.internet.reactor")
+            reactor.callFromThread(self._certificate.read_again)
+
+    def _look_at_certificate(self) -> None:
+        """A replaced file is taken without a connection, too: the metrics say when it expires."""
+        if self._certificate is not None:
+            LoopingCall(self._certificate.watch.look).start(CERTIFICATE_LOOK_S, now=False)
+
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)
         self._ports.append(port)
+        self._look_at_certificate()
         host = port.getHost()
         self._on_listening(host.host, host.port)
 

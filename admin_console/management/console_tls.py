@@ -1,5 +1,6 @@
 """TLS for the console's connections, with the certificate of the HTTPS API; no client needs one, since users log in."""
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 from OpenSSL import SSL
@@ -8,6 +9,9 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from queue_engine.tls.replaceable import MadeOfFiles
+from queue_engine.tls.server_context import check_readable
+from queue_engine.tls.validity import CertificateWatch, Validity, read_validity
+from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.options.options import Options
 
 _VERSIONS = {
@@ -20,16 +24,30 @@ _NO_RENEGOTIATION = 0x40000000  # OpenSSL's SSL_OP_NO_RENEGOTIATION
 
 
 @implementer(IOpenSSLContextFactory)
-class _Certificate:
-    """Hands Twisted the context."""
+class ConsoleCertificate:
+    """Hands Twisted the context. watch: looks after it, on the console's loop."""
 
     def __init__(self, options: Options) -> None:
-        self._files = MadeOfFiles(
-            (options.tls_cert, options.tls_key), lambda: _context(options), what="the console's certificate"
-        )
+        def make() -> _Served:
+            check_readable(options)
+            return _Served(_context(options), read_validity(options.tls_cert))
+
+        self._files = MadeOfFiles((options.tls_cert, options.tls_key), make, what="the console's certificate")
+        # The engine warns of the same file.
+        self.watch = CertificateWatch(self._files, ("console",), SystemClock(), warns=False)
 
     def getContext(self) -> SSL.Context:
-        return self._files.current()
+        return self._files.current().context
+
+    def read_again(self) -> None:
+        self._files.read_again()
+        self.watch.look()
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    context: SSL.Context
+    validity: Validity | None
 
 
 def _context(options: Options) -> SSL.Context:
@@ -42,6 +60,6 @@ def _context(options: Options) -> SSL.Context:
     return context
 
 
-def inside_tls(factory: Any, options: Options) -> Any:
+def inside_tls(factory: Any, certificate: ConsoleCertificate) -> Any:
     """A factory whose connections speak TLS, each around one of `factory`. The engine has checked the files."""
-    return TLSMemoryBIOFactory(cast(Any, _Certificate(options)), False, factory)
+    return TLSMemoryBIOFactory(cast(Any, certificate), False, factory)

@@ -197,6 +197,8 @@ def _life(service: Service) -> list[str]:
         "# A start that reads many files, and a stop that writes many messages, get more time while they advance.",
         f"TimeoutStartSec={START_LIMIT_S}s",
         f"TimeoutStopSec={stop_limit_s(service.options.stop_timeout_ms)}s",
+        "# Certificates, keys and tokens are read again.",
+        "ExecReload=/bin/kill -HUP $MAINPID",
         "# SIGTERM goes to the server, which ends its own processes.",
         "KillMode=mixed",
         "# The engine's loop feeds it. A server that hangs is ended by SIGABRT; the journal has what each thread did.",

@@ -1,7 +1,8 @@
 """One run of the daemon: the engine in its thread, started and stopped in order.
 
-SIGTERM, SIGINT and SIGHUP stop it; a second one logs how far the stop is. What is printed has nsqd's form, since
-scripts wait for it.
+SIGTERM and SIGINT stop it, and so does SIGHUP where it was started on a terminal; elsewhere SIGHUP has it read
+certificates, keys, tokens and secrets again. A second signal logs how far the stop is. What is printed has nsqd's form,
+since scripts wait for it.
 """
 
 import faulthandler
@@ -18,6 +19,7 @@ from queue_engine.process.interpreter import share_interpreter
 from queue_engine.process.service_manager import ServiceManager, stop_limit_s
 from queue_engine.process.start_report import StartReport
 from queue_engine.process.stop_report import StopReport
+from queue_engine.process.streams import is_on_terminal
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import DirectoryLockedError, OptionsError, PenstockError
@@ -59,7 +61,8 @@ class Serving:
         self._stop_report.start()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
-                signal.signal(number, self._on_signal)
+                stops = number != signal.SIGHUP or is_on_terminal()
+                signal.signal(number, self._on_signal if stops else self._on_hangup)
         raise_limit()  # before the runner shares out the descriptors
         share_interpreter()
         self._runner = EngineRunner(options, has_console=False, given=self._options.given)
@@ -112,6 +115,12 @@ class Serving:
     def _on_signal(self, number: int, _: Any) -> None:
         self._stop_report.note(number)
         self._ends.set()
+
+    def _on_hangup(self, number: int, frame: Any) -> None:
+        if self._ends.is_set():
+            self._on_signal(number, frame)
+        elif self._runner is not None:
+            self._runner.read_secrets_again()
 
     def _on_engine_death(self) -> None:
         """Called on the engine's thread."""

@@ -26,6 +26,7 @@ class KnownTokens:
         self._tokens: dict[str, Token] = {}
         self._authorizations: dict[str, Authorization] = {}  # of tokens in use, shared by their connections
         self._stamp: Stamp | None = None
+        self._reads_again = False
         self.complaint = ""
         self.exists = False
         self.used_ms: dict[str, int] = dict(file.used_ms())
@@ -45,11 +46,19 @@ class KnownTokens:
             found = self._authorizations[token.id] = Authorization(token.name, [token], token_id=token.id)
         return found
 
+    def read_again(self) -> None:
+        """Read the file, whatever it looks like, and log how it went."""
+        self._reads_again = True
+        self.check()
+        if not self.complaint:
+            logger.info("%s: %d tokens are in force", self._file.path, len(self._tokens))
+
     def check(self) -> None:
         """Read the file again where it has changed, and end the rights of tokens that no longer count."""
         try:
             stamp = self._stamp_now()
-            if stamp != self._stamp or self.complaint:
+            if stamp != self._stamp or self.complaint or self._reads_again:
+                self._reads_again = False
                 self._read(stamp)
                 self.complaint = ""
         except StorageError as exc:

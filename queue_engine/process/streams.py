@@ -19,3 +19,10 @@ def open_missing_descriptors() -> None:
         if getattr(sys, name) is None:
             file = io.FileIO(number, "w" if number else "r", closefd=False)
             setattr(sys, name, io.TextIOWrapper(file, encoding="utf-8", write_through=True))
+
+
+def is_on_terminal() -> bool:
+    """Whether one of them is a terminal: the server was started by hand, and SIGHUP says that the terminal is closed.
+
+    Elsewhere, as under systemd, SIGHUP asks a server to read its files again."""
+    return any(os.isatty(number) for number in (0, 1, 2))

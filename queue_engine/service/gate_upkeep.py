@@ -67,6 +67,11 @@ class GateUpkeep:
             self._used_written_ns = now_ns
             self._used.save()
 
+    def read_again(self) -> None:
+        """Read tokens and secrets again, whatever their files look like, and log how it went."""
+        self._tokens.read_again()
+        self.look()
+
     async def close(self) -> None:
         """Write when tokens were last used, and end what goes on with auth servers."""
         await self.gate.close()

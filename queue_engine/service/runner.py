@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import gc
 import logging
 import secrets
@@ -41,6 +42,7 @@ from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
 from queue_engine.tls.server_context import server_contexts
+from queue_engine.tls.validity import CertificateWatch
 from queue_engine.vocabulary.client_key import ClientKeys, TrustedAddresses
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
@@ -63,6 +65,7 @@ STOP_RETRY_S = 0.5
 STOP_THREADS = 8
 # A disk call that does not return is waited for this much longer than `--stop-timeout`.
 STOP_GRACE_S = 15.0
+CERTIFICATE_LOOK_S = 1.0
 
 
 class EngineRunner:
@@ -100,6 +103,7 @@ class EngineRunner:
         self._cpu_clock: int | None = None  # of the thread
         self._stop_asked: asyncio.Event | None = None
         self._started = threading.Event()
+        self._read_again: Callable[[], None] | None = None  # on the engine's thread, once it serves
         self._unanswered: set[concurrent.futures.Future[Any]] = set()
 
     # From any thread.
@@ -164,6 +168,14 @@ class EngineRunner:
         except RuntimeError:
             future.set_exception(ClosedError("the engine is not running"))
         return future
+
+    def read_secrets_again(self) -> None:
+        """Read certificates, keys, tokens and secrets again from their files, and log what came of it. A start that is
+        under way reads them once. May be called by a handler of signals."""
+        loop, read_again = self._loop, self._read_again
+        if loop is not None and read_again is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(read_again)
 
     def cpu_s(self) -> float:
         """Processor time of the engine's thread, in seconds; 0 when it does not run."""
@@ -300,7 +312,9 @@ class EngineRunner:
             engine.stats.refused_secrets = gate_upkeep.gate.guesses.counts
         bodies = PendingBodies(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
         contexts = server_contexts(self.options)
-        tls = None if contexts is None else contexts.current
+        tls = None if contexts is None else lambda: contexts.current().context
+        certificates = CertificateWatch(contexts, ("tcp", "https"), clock)
+        certificates.look()
         engine.stats.read_bodies = bodies.stats
         client_keys = ClientKeys(TrustedAddresses.parse(self.options.trusted_proxy))
         tcp_server = TcpServer(
@@ -317,6 +331,7 @@ class EngineRunner:
             quotas=turns.pubs.quotas,
             gate=gate_upkeep.gate,
             client_keys=client_keys,
+            certificates=certificates,
             takes_any_host=not self._has_console,
         )
         turns.pubs.creations.on_act = self._tell_act
@@ -333,6 +348,17 @@ class EngineRunner:
             self.snapshot = engine.stats.now(include_clients=False)
             loops = self._loops(engine, tcp_server, clock, lookups)
             loops.append(("reading the tokens again", gate_upkeep.check_once))
+            if contexts is not None:
+                loops.append(("looking after the certificate", partial(_look_once, certificates)))
+
+            def read_again() -> None:
+                logger.info("SIGHUP: certificates, keys, tokens and secrets are read again")
+                if contexts is not None:
+                    contexts.read_again()
+                    certificates.look()
+                gate_upkeep.read_again()
+
+            self._read_again = read_again
             if self._own_acts is not None:
                 loops.append(("writing acts", self._own_acts.check_once))
             tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
@@ -404,6 +430,11 @@ class EngineRunner:
             except Exception:
                 # A watcher's error does not stop the queues.
                 logger.exception("snapshot not handed over")
+
+
+async def _look_once(certificates: CertificateWatch) -> None:
+    await asyncio.sleep(CERTIFICATE_LOOK_S)
+    certificates.look()
 
 
 # A collection stops all threads, for some 0.4 µs for each object that it looks at. One of young objects looks at so few

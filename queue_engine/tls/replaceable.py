@@ -47,17 +47,23 @@ class MadeOfFiles(Generic[T]):
             stamps = self._look()
             if stamps != self._stamps:
                 self._stamps = stamps
-                self._make_anew()
+                self._make_anew("replaced")
         return self._made
 
-    def _make_anew(self) -> None:
+    def read_again(self) -> None:
+        """Make it anew, whatever the files look like: for who asks for it."""
+        self._looked_ns = self._now_ns()
+        self._stamps = self._look()
+        self._make_anew("read again")
+
+    def _make_anew(self, how: str) -> None:
         try:
             self._made = self._make()
         except Exception as exc:
             # A certificate may be there before its key: the next change is looked at again.
             logger.warning("%s stays as it was, since the new files can't be used: %s", self._what, exc)
         else:
-            logger.info("%s was replaced, for new connections: %s", self._what, ", ".join(self._paths))
+            logger.info("%s was %s, for new connections: %s", self._what, how, ", ".join(self._paths))
 
     def _look(self) -> list[_Stamp | None]:
         return [_stamp_of(path) for path in self._paths]

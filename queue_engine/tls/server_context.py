@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from queue_engine.tls.replaceable import MadeOfFiles
+from queue_engine.tls.validity import Validity, read_validity
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.options import Options
 
@@ -17,15 +18,37 @@ _VERSIONS = {
 }
 
 
-def server_contexts(options: Options) -> MadeOfFiles[ssl.SSLContext] | None:
-    """The context of NSQ clients and the HTTPS API, of the files as they are; None without a certificate.
+@dataclass(frozen=True, slots=True)
+class ServedCertificate:
+    """The context of NSQ clients and the HTTPS API, and how long its certificate is valid; None: it can't be read."""
+
+    context: ssl.SSLContext
+    validity: Validity | None
+
+
+def server_contexts(options: Options) -> MadeOfFiles[ServedCertificate] | None:
+    """Of the files as they are; None without a certificate.
 
     Raises PenstockError, with a sentence that names the file, for one that can't be used.
     """
     if not options.tls_cert:
         return None
     paths = (options.tls_cert, options.tls_key, options.tls_root_ca_file)
-    return MadeOfFiles(paths, lambda: server_context(options), what="the certificate of TLS")
+
+    def make() -> ServedCertificate:
+        return ServedCertificate(server_context(options), read_validity(options.tls_cert))
+
+    return MadeOfFiles(paths, make, what="the certificate of TLS")
+
+
+def check_readable(options: Options) -> None:
+    """Raises PenstockError naming the file of certificate or key that can't be read: OpenSSL does not say which."""
+    for name, path in (("--tls-cert", options.tls_cert), ("--tls-key", options.tls_key)):
+        try:
+            with open(path, "rb") as file:
+                file.read(1)
+        except OSError as exc:
+            raise PenstockError(f"{name} {path} can't be read: {exc.strerror or exc}") from exc
 
 
 def server_context(options: Options) -> ssl.SSLContext:
@@ -38,6 +61,7 @@ def server_context(options: Options) -> ssl.SSLContext:
         context.set_ciphers("DEFAULT:@SECLEVEL=0")
     # A client that asks for a new handshake within a connection makes the server do ten times its own work.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    check_readable(options)
     try:
         context.load_cert_chain(options.tls_cert, options.tls_key, password=_no_password)
     except (OSError, ValueError) as exc:

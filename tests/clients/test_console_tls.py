@@ -3,16 +3,22 @@
 import asyncio
 import http.client
 import json
+import os
+import re
+import shutil
+import signal
 import socket
 import ssl
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import websockets
 from websockets.asyncio.client import connect
 
-from tests.support.certificates import Certificates
+from tests.support.certificates import LOOPBACK, Certificates
 from tests.support.layered_socket import LayeredSocket
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
@@ -22,9 +28,19 @@ pytestmark = pytest.mark.slow(reason="starts a real server")
 
 
 @pytest.fixture(scope="module")
-def server(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    options = [*certificates.server_options, "--console-tls", "true", "--no-pipeline"]
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data", options=options) as running:
+def directory(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a certificate and its key that a test may replace."""
+    directory = tmp_path_factory.mktemp("server")
+    shutil.copy(certificates.server.certificate, directory / "server.pem")
+    shutil.copy(certificates.server.key, directory / "server.key")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(directory: Path) -> Iterator[ServerProcess]:
+    files = ["--tls-cert", str(directory / "server.pem"), "--tls-key", str(directory / "server.key")]
+    options = [*files, "--https-address", "127.0.0.1:0", "--console-tls", "true", "--no-pipeline"]
+    with ServerProcess(directory / "data", options=options) as running:
         yield running
 
 
@@ -100,6 +116,40 @@ def test_the_consoles_client_rows_say_what_lies_between(
         wait_for("the consumer's row", lambda: "TLS1.3 · snappy · 42 % sample" in client.get("/topics/seen/c/").text)
         wait_for("the producer's row", lambda: "TLS1.3 · deflate" in client.get("/topics/seen/").text)
         assert "TLS_AES_256_GCM_SHA384" in client.get("/topics/seen/c/").text
+
+
+def test_the_console_takes_a_renewed_certificate_by_itself_and_at_sighup_with_connections_open(
+    server: ServerProcess, directory: Path, certificates: Certificates, context: ssl.SSLContext
+) -> None:
+    def renew(name: str, valid_for: timedelta) -> str:
+        pair = certificates.authority.issue(name, hosts=LOOPBACK, valid_for=valid_for)
+        for path, target in ((pair.key, "server.key"), (pair.certificate, "server.pem")):
+            os.replace(shutil.copy(path, directory / "new"), directory / target)
+        return pair.certificate.read_text()
+
+    def expires_in_days() -> float:
+        line = re.search(
+            r'^penstock_tls_certificate_expiry_seconds\{listener="console"\} (\S+)$',
+            server.http("GET", "/metrics").decode(),
+            re.MULTILINE,
+        )
+        assert line is not None
+        return (float(line[1]) - time.time()) / 86_400
+
+    opened = http.client.HTTPSConnection("127.0.0.1", server.console_port, timeout=60, context=context)
+    opened.request("GET", "/login/")
+    assert opened.getresponse().read()
+    assert 0 < expires_in_days() < 1
+    renew("renewed", timedelta(days=30))
+    wait_for("the console to take it by itself", lambda: expires_in_days() > 29)
+    newest = renew("newest", timedelta(days=90))
+    os.kill(server.pid, signal.SIGHUP)
+    wait_for("the reload", lambda: "the console's certificate was read again" in server.log.partition("SIGHUP:")[2])
+    for port in (server.console_port, server.https_port):
+        assert ssl.get_server_certificate(("127.0.0.1", port)) == newest
+    opened.request("GET", "/login/")
+    assert opened.getresponse().status == 200, "the open connection goes on"
+    opened.close()
 
 
 def test_a_console_without_a_certificate_does_not_start(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 import os
 import platform
 import re
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ import pytest
 from queue_engine.daemon.daemon_options import DaemonOptions
 from queue_engine.daemon.flags import flag_set
 from queue_engine.vocabulary.version import full_version
-from tests.support.certificates import Certificates
+from tests.support.certificates import LOOPBACK, Certificates
 from tests.support.nsq_socket import FRAME_RESPONSE, NsqSocket
 from tests.support.nsqd_directory import messages, read_metadata, read_queue, write_metadata, write_queue
 from tests.support.processes.daemon_process import DaemonProcess
@@ -123,7 +125,7 @@ def test_a_second_one_on_the_same_directory_is_refused_as_by_nsqd(daemon: Daemon
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_with_status_0_and_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """It runs where nsqd was started without flags: in its data directory, which then has nsqd's files."""
     daemon = DaemonProcess(tmp_path)
@@ -236,3 +238,25 @@ def test_systemd_hears_when_it_listens_and_when_it_stops(tmp_path: Path) -> None
         daemon.stop()
         assert notified.values("READY") == ["1"]
         assert notified.values("STOPPING")
+
+
+def test_sighup_has_it_read_certificates_and_tokens_again_and_go_on(tmp_path: Path, certificates: Certificates) -> None:
+    pair = certificates.server
+    here = {name: str(shutil.copy(path, tmp_path)) for name, path in (("cert", pair.certificate), ("key", pair.key))}
+    options = ["--tls-cert", here["cert"], "--tls-key", here["key"], "--https-address", "127.0.0.1:0"]
+    with DaemonProcess(tmp_path / "data", options=options) as daemon, NsqSocket(daemon.tcp_port) as client:
+        client.subscribe("t", "c", rdy=1)
+        renewed = certificates.authority.issue("renewed", hosts=LOOPBACK)
+        shutil.copy(renewed.certificate, here["cert"])
+        os.kill(daemon.pid, signal.SIGHUP)  # its key is still to come
+        wait_for("the first look", lambda: "the certificate of TLS stays as it was" in daemon.log)
+        assert "SIGHUP: certificates, keys, tokens and secrets are read again" in daemon.log
+        shutil.copy(renewed.key, here["key"])
+        os.kill(daemon.pid, signal.SIGHUP)
+        wait_for("the second look", lambda: "the certificate of TLS was read again, for new connections" in daemon.log)
+        port = int(re.findall(r"HTTPS: listening on 127.0.0.1:(\d+)", daemon.log)[0])
+        assert ssl.get_server_certificate(("127.0.0.1", port)) == renewed.certificate.read_text()
+        daemon.http("POST", "/pub?topic=t", b"m")
+        assert client.read_message().body == b"m", "the open connection goes on"
+        assert f"{tmp_path / 'data' / 'tokens.json'}: 0 tokens are in force" in daemon.log
+    assert "INFO: NSQ: bye" in daemon.log

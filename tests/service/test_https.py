@@ -10,8 +10,10 @@ import socket
 import ssl
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,14 @@ import pytest
 from OpenSSL import SSL
 
 from queue_engine.tls import replaceable
+from queue_engine.tls.validity import CertificateWatch, Validity
 from queue_engine.vocabulary.errors import PenstockError
-from tests.support.certificates import Certificates
+from tests.support.certificates import LOOPBACK, Certificates, Pair
+from tests.support.clock import ManualClock
 from tests.support.nsq_socket import NsqSocket, sized
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.server import ROOT
+from tests.support.waiting import wait_for
 
 StartEngine = Callable[..., RunningEngine]
 
@@ -150,6 +155,92 @@ def test_new_connections_get_a_replaced_certificate_and_open_ones_go_on(
     old.close()
 
 
+def copied(pair: Pair, directory: Path) -> dict[str, str]:
+    """Options with a copy of a certificate and its key, whose files may be replaced."""
+    files = {"tls_cert": pair.certificate, "tls_key": pair.key}
+    return {option: str(shutil.copy(path, directory / option)) for option, path in files.items()}
+
+
+def replace_with(pair: Pair, directory: Path) -> None:
+    for option, path in (("tls_key", pair.key), ("tls_cert", pair.certificate)):
+        os.replace(shutil.copy(path, directory / "new"), directory / option)
+
+
+def expiries(engine: RunningEngine) -> dict[str, float]:
+    text = plainly(engine, "/metrics")[1].decode()
+    found = re.findall(r'^penstock_tls_certificate_expiry_seconds\{listener="(\w+)"\} (\S+)$', text, re.MULTILINE)
+    return {listener: float(value) for listener, value in found}
+
+
+@pytest.mark.parametrize(
+    ("valid_for_days", "sentence"),
+    [(-2, "has expired at 20"), (0.9, "expires in 21 hours, at 20"), (20.9, "expires in 20 days, at 20"), (22, "")],
+)
+def test_a_certificate_that_ends_soon_is_warned_of(
+    start_engine: StartEngine,
+    certificates: Certificates,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    valid_for_days: float,
+    sentence: str,
+) -> None:
+    pair = certificates.authority.issue("ending", hosts=LOOPBACK, valid_for=timedelta(days=valid_for_days))
+    engine = start_engine(**copied(pair, tmp_path), https_address="127.0.0.1:0")
+    status, ready = plainly(engine, "/readyz")
+    assert status == 200
+    told = [line for line in ready.decode().splitlines() if "the certificate in" in line]
+    logged = [record.getMessage() for record in caplog.records if "the certificate in" in record.getMessage()]
+    if not sentence:
+        assert (told, logged) == ([], [])
+    else:
+        assert told[0].startswith(f"the certificate in {tmp_path / 'tls_cert'} {sentence}")
+        assert logged == [f"TLS: {told[0]}"]
+    found = expiries(engine)
+    assert set(found) == {"tcp", "https"}
+    assert all(abs(at_s - time.time() - valid_for_days * 86_400) < 120 for at_s in found.values())
+
+
+def test_a_renewed_file_is_taken_by_itself_without_a_connection(
+    start_engine: StartEngine, certificates: Certificates, tmp_path: Path
+) -> None:
+    ending = certificates.authority.issue("ending", hosts=LOOPBACK, valid_for=timedelta(hours=3))
+    engine = start_engine(**copied(ending, tmp_path), https_address="127.0.0.1:0")
+    client = engine.layered()
+    client.negotiate(certificates.client_context())
+    client.subscribe("t", "c", rdy=10)
+    assert "expires in 2 hours" in plainly(engine, "/readyz")[1].decode()
+    replace_with(certificates.authority.issue("renewed", hosts=LOOPBACK, valid_for=timedelta(days=90)), tmp_path)
+    wait_for("the new end", lambda: expiries(engine)["tcp"] > time.time() + 80 * 86_400)
+    assert "the certificate in" not in plainly(engine, "/readyz")[1].decode()
+    assert asked(engine, certificates.client_context(), "/pub?topic=t", "POST", b"m") == (200, b"OK")
+    assert client.read_message().body == b"m", "the open connection goes on"
+
+
+def test_without_tls_no_certificate_expires(start_engine: StartEngine) -> None:
+    assert expiries(start_engine()) == {}
+
+
+def test_a_warning_comes_once_a_day_and_again_for_another_certificate(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    now_s = clock.time_ns() / 1e9
+
+    class Served:
+        validity = Validity("cert.pem", now_s - 86_400, now_s + 5 * 86_400)
+
+        def current(self) -> "Served":
+            return self
+
+    served = Served()
+    watch = CertificateWatch(served, ("tcp",), clock)
+    for hours, warnings in ((0, 1), (23, 1), (2, 2), (1, 2)):
+        clock.advance(ms=hours * 3_600_000)
+        watch.look()
+        assert caplog.text.count("TLS: the certificate in cert.pem expires in") == warnings
+    served.validity = Validity("cert.pem", now_s + 2 * 86_400, now_s + 90 * 86_400)
+    watch.look()
+    assert "TLS: the certificate in cert.pem is valid from " in caplog.text
+
+
 def test_plain_bytes_on_https_are_cut(start_engine: StartEngine, certificates: Certificates) -> None:
     engine = start_engine(**with_certificate(certificates))
     with socket.create_connection(("127.0.0.1", engine.https_port), timeout=30) as plain:
@@ -195,7 +286,8 @@ def test_the_readmes_commands_make_a_certificate_that_clients_accept(start_engin
     ("options", "text"),
     [
         ({"tls_cert": "CERT", "tls_key": "STRANGER_KEY"}, "the key does not belong to the certificate"),
-        ({"tls_cert": "/nowhere.pem", "tls_key": "KEY"}, "--tls-cert /nowhere.pem .*No such file"),
+        ({"tls_cert": "/nowhere.pem", "tls_key": "KEY"}, "^--tls-cert /nowhere.pem can't be read: No such file"),
+        ({"tls_cert": "CERT", "tls_key": "/nowhere.key"}, "^--tls-key /nowhere.key can't be read: No such file"),
         ({"tls_cert": "KEY", "tls_key": "KEY"}, "can't be used: "),
         ({"tls_cert": "CERT", "tls_key": "KEY", "tls_root_ca_file": "/nowhere.pem"}, "--tls-root-ca-file /nowhere.pem"),
         ({"tls_cert": "CERT", "tls_key": "KEY", "tls_root_ca_file": "KEY"}, "--tls-root-ca-file .* can't be used"),

@@ -48,11 +48,14 @@ class Authority:
         self.certificate = directory / f"{name}.pem"
         self.certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *, hosts: tuple[str, ...] = ()) -> Pair:
-        """A certificate with this common name; `hosts` are the names and addresses of a server that has it."""
+    def issue(
+        self, name: str, *, hosts: tuple[str, ...] = (), valid_for: datetime.timedelta = datetime.timedelta(days=1)
+    ) -> Pair:
+        """A certificate with this common name; `hosts` are the names and addresses of a server that has it. valid_for:
+        from now on; less than nothing for one that has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        made = _builder(subject, self._name, key.public_key())
+        made = _builder(subject, self._name, key.public_key(), valid_for)
         # Python 3.13 and later refuse a certificate without it.
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         made = made.add_extension(issuer, critical=False)
@@ -107,7 +110,12 @@ class Certificates:
         return ["--tls-cert", str(pair.certificate), "--tls-key", str(pair.key), "--https-address", "127.0.0.1:0"]
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    valid_for: datetime.timedelta = datetime.timedelta(days=1),
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -115,8 +123,8 @@ def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurve
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now - datetime.timedelta(days=10))
+        .not_valid_after(now + valid_for)
     )
 
 

@@ -1,8 +1,9 @@
 """`penstock serve`: the engine in its thread and the console in this one, started and stopped in order.
 
 Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes what it has, then
-the engine puts everything on disk, however long that takes. SIGTERM, SIGINT and SIGHUP stop it; a second signal
-logs how far the stop is.
+the engine puts everything on disk, however long that takes. SIGTERM and SIGINT stop it, and so does SIGHUP where it was
+started on a terminal; elsewhere SIGHUP has it read certificates, keys, tokens and secrets again. A second signal logs
+how far the stop is.
 """
 
 import asyncio
@@ -54,6 +55,7 @@ from queue_engine.process.interpreter import share_interpreter
 from queue_engine.process.service_manager import ServiceManager, stop_limit_s
 from queue_engine.process.start_report import StartReport
 from queue_engine.process.stop_report import StopReport
+from queue_engine.process.streams import is_on_terminal
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit
@@ -141,7 +143,7 @@ class Serving:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has it ignored
-            signal.signal(signal.SIGHUP, self._on_signal)
+            signal.signal(signal.SIGHUP, self._on_signal if is_on_terminal() else self._on_hangup)
         share_interpreter()
         self._runner.act_gate = _Gate(self._audit_writer)
         self._runner.on_act = self._on_http_act
@@ -357,6 +359,14 @@ class Serving:
             watchdog.daemon = True
             watchdog.start()
         self._stop_console()
+
+    def _on_hangup(self, number: int, frame: Any) -> None:
+        if self._is_told_to_stop:
+            self._on_signal(number, frame)
+            return
+        self._runner.read_secrets_again()
+        if self._report.server is not None:
+            self._report.server.read_certificate_again()
 
     def _leave_without_console(self) -> None:
         """End a console that hangs: messages matter more."""

@@ -52,6 +52,7 @@ from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.service.monitoring.process_memory import COLLECTOR_PAUSES
+from queue_engine.tls.validity import CertificateWatch
 from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys, TrustedAddresses
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError
@@ -105,6 +106,7 @@ class HttpApi:
         quotas: PublishQuotas | None = None,
         gate: Gate | None = None,
         client_keys: ClientKeys | None = None,
+        certificates: CertificateWatch | None = None,
         takes_any_host: bool = False,
     ) -> None:
         """ports: the real ones. audit: gets every act, failures included. console: the one beside the
@@ -113,7 +115,7 @@ class HttpApi:
         Each of the others has a default made from the options. limits: deadlines. refused: the limit on connections.
         bodies: the budget for unfinished bodies, shared with the TCP side. creations: reports topics that publishing
         creates. quotas: how fast each client may publish, shared with the TCP side. gate: knows the tokens.
-        client_keys: who a limit counts.
+        client_keys: who a limit counts. certificates: looks after that of the listeners.
         """
         self._engine = engine
         options = self._options = engine.options
@@ -130,6 +132,7 @@ class HttpApi:
         self._connections = connection_pool(
             refused or RefusedConnections("http", options.max_connections, SystemClock())
         )
+        self._certificates = certificates or CertificateWatch(None, (), SystemClock())
         self._bodies = bodies or PendingBodies(options.max_pending_body_bytes, options.command_timeout_ms)
         self._connection_limits = limits or ConnectionLimits(
             idle_timeout_ms=options.client_timeout_ms,
@@ -282,6 +285,8 @@ class HttpApi:
         lines = ["OK", *([] if health == HEALTHY else [health])]
         if self._gate.complaint:
             lines.append(f"tokens are as they were: {self._gate.complaint}")
+        if warning := self._certificates.warning():
+            lines.append(warning)
         if self._bodies.notice:
             lines.append(self._bodies.notice)
         lines += (*self._engine.warnings, *self.console.notices())
@@ -369,7 +374,7 @@ class HttpApi:
         series_max = self._options.metrics_series_max
 
         def made(snapshot: EngineSnapshot) -> Response:
-            around = self._surroundings.read(self.console)
+            around = self._surroundings.read(self.console, self._certificates.expiries_s())
             text = metrics_text(snapshot, around, engine_cpu_s=engine_cpu_s, patterns=patterns, series_max=series_max)
             return Response(200, text, METRICS)
 

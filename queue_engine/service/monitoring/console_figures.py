@@ -26,6 +26,7 @@ class AuditListFigures:
 class ConsoleFigures:
     """The console and the pipeline at one moment. Counts are since the process started.
 
+    certificate_expires_s: of the console's own TLS, Unix; None without it.
     failed_log_ins, refused_connections: by reason. audit_list: None before it was measured. worker: the state of the
     pipeline's worker, of `worker_states`.
     jobs: the services of the pipeline, by name. replays: jobs of replays, by state.
@@ -41,6 +42,7 @@ class ConsoleFigures:
     jobs: Mapping[str, JobFigures] = field(default_factory=dict)
     job_states: tuple[str, ...] = ()
     replays: Mapping[str, int] = field(default_factory=dict)
+    certificate_expires_s: float | None = None
 
 
 class Console(Protocol):

@@ -305,6 +305,13 @@ _TABLE = (
         "ranges",
         _CURSOR,
     ),
+    Family(
+        "penstock_tls_certificate_expiry_seconds",
+        GAUGE,
+        "When the certificate of a listener expires, Unix time",
+        "seconds",
+        ("listener",),
+    ),
     # The log.
     Family("penstock_log_bytes", GAUGE, "Bytes in the log's segments", "bytes"),
     Family("penstock_log_hole_bytes", GAUGE, "Bytes given back to the disk from inside segments", "bytes"),

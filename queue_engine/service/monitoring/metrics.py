@@ -1,7 +1,7 @@
 """The answer of `GET /metrics`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.service.monitoring.console_figures import Console, ConsoleFigures
@@ -12,6 +12,7 @@ from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.service.monitoring.process_figures import DiskRoom, ProcessFigures, disk_room, process_figures
 from queue_engine.service.monitoring.selection import select
 from queue_engine.service.monitoring.server_samples import (
+    add_certificates,
     add_console,
     add_disk_room,
     add_lookupds,
@@ -23,12 +24,14 @@ from queue_engine.service.monitoring.total_samples import add_left_out, add_tota
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What surrounds the engine, at one moment. room, usage: None where the disk can't be asked."""
+    """What surrounds the engine, at one moment. room, usage: None where the disk can't be asked. certificates: when the
+    one of each listener of the engine expires, Unix seconds."""
 
     process: ProcessFigures
     room: DiskRoom | None
     usage: DiskUsage | None
     console: ConsoleFigures
+    certificates: Mapping[str, float] = field(default_factory=dict)
 
 
 class SurroundingsReader:
@@ -38,9 +41,10 @@ class SurroundingsReader:
         self._data_path = data_path
         self._usage = DiskUsageWatch(data_path)
 
-    def read(self, console: Console) -> Surroundings:
+    def read(self, console: Console, certificates: Mapping[str, float] | None = None) -> Surroundings:
         """As of now, but for the usage of the disk, which may be some seconds old."""
-        return Surroundings(process_figures(), disk_room(self._data_path), self._usage.usage(), console.figures())
+        room, usage = disk_room(self._data_path), self._usage.usage()
+        return Surroundings(process_figures(), room, usage, console.figures(), certificates or {})
 
 
 def metrics_text(
@@ -60,6 +64,7 @@ def metrics_text(
     if around.usage is not None:
         add_disk_usage(to, around.usage, snapshot.topics, selection.topics)
     add_refused_connections(to, snapshot.refused_connections, around.console.refused_connections)
+    add_certificates(to, around.certificates, around.console.certificate_expires_s)
     add_lookupds(to, snapshot.lookupds)
     add_console(to, around.console)
     add_totals(to, snapshot)

@@ -52,6 +52,12 @@ def add_refused_connections(to: Exposition, engine: Mapping[tuple[str, str], int
     )
 
 
+def add_certificates(to: Exposition, engine: Mapping[str, float], console: float | None) -> None:
+    """When each listener's certificate expires, Unix seconds. engine: by listener. console: None without TLS."""
+    expiries = {**engine, **({} if console is None else {"console": console})}
+    to.add("penstock_tls_certificate_expiry_seconds", [(labels(listener=who), at_s) for who, at_s in expiries.items()])
+
+
 def add_lookupds(to: Exposition, lookupds: Sequence[LookupdStats]) -> None:
     to.add("penstock_lookupd_connected", [(labels(address=one.address), one.is_connected) for one in lookupds])
 

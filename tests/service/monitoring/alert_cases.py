@@ -54,6 +54,21 @@ CASES = (
         {},
         "queue:4151: the server does not answer",
     ),
+    *(
+        AlertCase(
+            alert,
+            2,
+            {'penstock_tls_certificate_expiry_seconds{listener="https"}': f"{(days - 1) * 86_400}x60"},
+            {'penstock_tls_certificate_expiry_seconds{listener="https"}': f"{(days + 1) * 86_400}x60"},
+            severity,
+            {"listener": "https"},
+            f"queue:4151: the certificate of https expires within {words}",
+        )
+        for alert, days, severity, words in (
+            ("PenstockCertificateExpiresSoon", 14, "warning", "two weeks"),
+            ("PenstockCertificateExpires", 2, "critical", "two days, or has expired"),
+        )
+    ),
     AlertCase(
         "PenstockRestartsOften",
         20,
