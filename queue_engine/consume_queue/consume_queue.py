@@ -275,6 +275,11 @@ class ConsumeQueue:
             return known
         return known[bisect_left(known, (first, 0)) : bisect_left(known, (end, 0))]
 
+    def deferred_count_between(self, first: int, end: int) -> int:
+        """How many they are, at a cost that does not depend on them. Raises StorageError."""
+        known = self._known_deferred()
+        return bisect_left(known, (end, 0)) - bisect_left(known, (first, 0)) if known and first < end else 0
+
     def _known_deferred(self) -> list[tuple[int, int]]:
         if self._deferred is None:
             data = self._files.read_small(self._deferred_path)

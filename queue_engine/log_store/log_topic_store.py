@@ -94,7 +94,7 @@ class LogTopicStore(LogTopic):
 
     @property
     def deferred_count(self) -> int:
-        return len(self.queue.deferred_between(self.released, self.queue.end_offset))
+        return self.queue.deferred_count_between(self.released, self.queue.end_offset)
 
     @property
     def needed_offset(self) -> int:
@@ -493,7 +493,8 @@ class LogTopicStore(LogTopic):
         if self.released >= end:
             return EmptyResult(0, 0)
         queue = self.queue
-        result = EmptyResult(queue.count_between(self.released, end), len(queue.deferred_between(self.released, end)))
+        deferred = queue.deferred_count_between(self.released, end)
+        result = EmptyResult(queue.count_between(self.released, end), deferred)
         # The channels settle what the topic drops.
         for channel in self._channels.values():
             channel.skip_to(end)

@@ -69,11 +69,13 @@ class ProgressMerge:
         written, removed = self._written, self._removed
         for channel, (progress, on_disk) in self._changed.items():
             indexes = self.dirty[channel]
-            contents = {} if progress is None else index_contents(progress)
-            for index in sorted(indexes & contents.keys()):
+            contents = {} if progress is None else index_contents(progress, indexes)
+            for index in sorted(contents):
                 written.append((channel, index, contents[index]))
                 self._listed[channel, index] = contents[index].settled_count
             for index in sorted(on_disk - contents.keys()):
+                if progress is not None and index not in indexes and (index + 1) * INDEX_OFFSETS > progress.floor:
+                    continue  # unchanged
                 removed.append((channel, index))
                 if progress is not None and (index + 1) * INDEX_OFFSETS > progress.floor:
                     # An old segment above the floor would settle messages that are to be delivered again.

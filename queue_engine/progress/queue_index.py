@@ -22,8 +22,10 @@ version number, with magic, version and CRC where they are; read every older ver
 
 import os
 import struct
-from collections.abc import Container
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
 
 from crc32c import crc32c
 
@@ -45,6 +47,9 @@ _quarantined_entry = struct.Struct(">QqIB")
 _SIZE_MAX = 1 << 30
 
 
+Noted = TypeVar("Noted")
+
+
 @dataclass(frozen=True, slots=True)
 class IndexContent:
     """The content of one index segment: pages by their number within the channel."""
@@ -60,8 +65,9 @@ class IndexContent:
         return sum(page.count(SETTLED) for page in self.pages.values())
 
 
-def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
-    """A copy of the content that a channel's index segments must have, by index number."""
+def index_contents(progress: ChannelProgress, indexes: Collection[int] | None = None) -> dict[int, IndexContent]:
+    """A copy of the content that a channel's index segments must have, by index number; those that have none are left
+    out. indexes: of these alone, at a cost that depends on them and not on the channel."""
     floor = progress.floor
     contents: dict[int, IndexContent] = {}
 
@@ -71,16 +77,32 @@ def index_contents(progress: ChannelProgress) -> dict[int, IndexContent]:
             found = contents[index] = IndexContent({}, {}, {})
         return found
 
-    for number, page in progress.pages.items():
+    def of_these(known: dict[int, Noted]) -> Iterable[tuple[int, Noted]]:
+        if indexes is None or len(known) <= len(indexes) * INDEX_OFFSETS:
+            return (
+                known.items()
+                if indexes is None
+                else [one for one in known.items() if one[0] // INDEX_OFFSETS in indexes]
+            )
+        offsets = chain.from_iterable(range(index * INDEX_OFFSETS, (index + 1) * INDEX_OFFSETS) for index in indexes)
+        return [(offset, known[offset]) for offset in offsets if offset in known]
+
+    pages = progress.pages
+    numbers = (
+        pages
+        if indexes is None
+        else [number for index in indexes for number in range(index * _PAGES, (index + 1) * _PAGES) if number in pages]
+    )
+    for number in numbers:
         below = max(0, floor - number * PAGE_OFFSETS)
-        above = bytes(page[below:])
+        above = bytes(pages[number][below:])
         if any(above):
             content(number // _PAGES).pages[number] = bytes(below) + above
-    for offset, made in progress.many.items():
+    for offset, made in of_these(progress.many):
         content(offset // INDEX_OFFSETS).many[offset] = made
-    for offset, due_ns in progress.deferred.items():
+    for offset, due_ns in of_these(progress.deferred):
         content(offset // INDEX_OFFSETS).deferred[offset] = due_ns
-    for offset, quarantined in progress.quarantined.items():
+    for offset, quarantined in of_these(progress.quarantined):
         content(offset // INDEX_OFFSETS).quarantined[offset] = quarantined
     return contents
 

@@ -1,5 +1,6 @@
 """Faults made on purpose above the log: each breaks a rule of progress, of due times or of space."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -182,8 +183,8 @@ def _finished_by_hand_and_still_deferred(patch: Patch) -> None:
 def _merged_without_the_quarantined(patch: Patch) -> None:
     made = merge.index_contents
 
-    def without(progress: ChannelProgress) -> Any:
-        return {index: replace(one, quarantined={}) for index, one in made(progress).items()}
+    def without(progress: ChannelProgress, indexes: Collection[int]) -> Any:
+        return {index: replace(one, quarantined={}) for index, one in made(progress, indexes).items()}
 
     patch.setattr(merge, "index_contents", without)
 

@@ -143,7 +143,9 @@ def test_a_merge_looks_at_messages_on_the_worker_and_has_what_was_there_when_it_
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[ChannelProgress] = []
-    monkeypatch.setattr(merge, "index_contents", lambda one: looked.append(one) or index_contents(one))
+    monkeypatch.setattr(
+        merge, "index_contents", lambda one, changed: looked.append(one) or index_contents(one, changed)
+    )
     bench.deliver(1, 0, 10)
     bench.ack(1, 0, 9)
     expected = bench.channels[1].copy()
