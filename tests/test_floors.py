@@ -37,8 +37,8 @@ MAY_IMPORT = {
     "messages": "vocabulary vocabulary.flow commit_log log_store fetch disk_queue delivery",
     "topology": "vocabulary vocabulary.flow disk commit_log",
     "samples": "vocabulary vocabulary.options disk commit_log progress log_store fetch delivery",
-    "identity": "vocabulary vocabulary.options disk",
     "tls": "vocabulary vocabulary.options",
+    "identity": "vocabulary vocabulary.options disk tls",
     "catalog": (
         "vocabulary vocabulary.options disk storage commit_log consume_queue progress readers log_store disk_queue "
         "delivery topology"

@@ -23,7 +23,7 @@ from queue_engine.vocabulary.options.parsing import parse_bool, parse_option
 from queue_engine.vocabulary.options.texts import BOOLEAN, engine_option_texts
 
 SECRETS = ("http_token",)
-FILES = ("tls_cert", "tls_key", "tls_root_ca_file")
+FILES = ("tls_cert", "tls_key", "tls_root_ca_file", "http_token_file")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -227,7 +227,8 @@ def _limits(service: Service) -> list[str]:
 
 def _hardening(service: Service) -> list[str]:
     options = service.options
-    files = (Path(path).absolute() for path in (options.tls_cert, options.tls_key, options.tls_root_ca_file) if path)
+    named = (options.tls_cert, options.tls_key, options.tls_root_ca_file, options.http_token_file)
+    files = (Path(path).absolute() for path in named if path)
     places = (service.data_path, *_lake_elsewhere(service), *service.installed, *files)
     addresses = (options.tcp_address, options.http_address, options.https_address)
     ports = [split_address(address)[1] for address in addresses if not is_socket_path(address)]

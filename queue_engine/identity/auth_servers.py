@@ -11,12 +11,14 @@ import asyncio
 import itertools
 import logging
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from queue_engine.identity.auth_answer import AnswerError, parse_answer
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Peer, SecretRefusedError
+from queue_engine.tls.replaceable import MadeOfFiles
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.addresses import auth_url
@@ -52,7 +54,11 @@ class AuthServers:
         self._method = method
         self._connect_s = connect_timeout_ms / 1000
         self._request_s = request_timeout_ms / 1000
-        self._tls = _trusting(root_ca_file) if root_ca_file else None
+        self._tls = (
+            MadeOfFiles([root_ca_file], partial(_trusting, root_ca_file), what="what auth servers must prove")
+            if root_ca_file
+            else None
+        )
         self._turn = itertools.count()
         self._places = asyncio.Semaphore(QUESTIONS_MAX)
         self._session: aiohttp.ClientSession | None = None
@@ -82,6 +88,11 @@ class AuthServers:
                     complaints.append(f"{url} {exc}")
         raise SecretRefusedError("; ".join(complaints))
 
+    def read_again(self) -> None:
+        """Read the authorities again, whatever their file looks like, and log how it went."""
+        if self._tls is not None:
+            self._tls.read_again()
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
@@ -94,7 +105,7 @@ class AuthServers:
 
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=QUESTIONS_MAX, ssl=self._tls or True),
+                connector=aiohttp.TCPConnector(limit=QUESTIONS_MAX),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=self._request_s, sock_connect=self._connect_s),
             )
@@ -105,6 +116,7 @@ class AuthServers:
             data=fields.encode() if is_post else None,
             headers={"Content-Type": "application/x-www-form-urlencoded"} if is_post else None,
             allow_redirects=False,
+            ssl=True if self._tls is None else self._tls.current(),
         )
         try:
             async with question as response:

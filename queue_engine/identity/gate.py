@@ -9,6 +9,7 @@ from queue_engine.identity.authorization import Allowance, Authorization
 from queue_engine.identity.guesses import Guesses
 from queue_engine.identity.known_tokens import KnownTokens
 from queue_engine.identity.permission import Permission
+from queue_engine.identity.secret_file import SecretFile
 from queue_engine.identity.token import looks_like_token
 from queue_engine.vocabulary.errors import PenstockError
 
@@ -44,6 +45,8 @@ class AskedServers(Protocol):
 
     async def ask(self, secret: bytes, peer: Peer) -> Authorization: ...
 
+    def read_again(self) -> None: ...
+
     async def close(self) -> None: ...
 
 
@@ -61,22 +64,21 @@ class Gate:
         servers: AskedServers | None = None,
         guesses: Guesses | None = None,
         http_token: str = "",
+        http_token_file: SecretFile | None = None,
         own_token: str = "",
         lets_anonymous: bool = False,
     ) -> None:
-        """own_token: of the server's own processes. lets_anonymous: a client without a secret may do everything, though
-        there are tokens or auth servers."""
+        """http_token_file: has the HTTP token instead of http_token. own_token: of the server's own processes.
+        lets_anonymous: a client without a secret may do everything, though there are tokens or auth servers."""
         self.tokens = tokens
         self.guesses = guesses
         self._servers = servers
         self._http_token = http_token.encode()
+        self._http_token_file = http_token_file
         self._own_token = own_token.encode()
         # One authorization for all who use a token: its memory is shared.
-        self._fixed = [
-            (token.encode(), Authorization(name, [_EVERYTHING]))
-            for token, name in ((http_token, HTTP_TOKEN_NAME), (own_token, OWN_TOKEN_NAME))
-            if token
-        ]
+        self._by_http_token = Authorization(HTTP_TOKEN_NAME, [_EVERYTHING])
+        self._by_own_token = Authorization(OWN_TOKEN_NAME, [_EVERYTHING])
         self._lets_anonymous = lets_anonymous
         self.is_enabled = self.is_required = self.is_required_by_http = False
         self._look()
@@ -84,27 +86,47 @@ class Gate:
     def _look(self) -> None:
         has_tokens = self.tokens is not None and self.tokens.exists
         guards = has_tokens or self._servers is not None
-        self.is_enabled = guards or bool(self._http_token)
+        has_http_token = self._http_token_file is not None or bool(self._http_token)
+        self.is_enabled = guards or has_http_token
         self.is_required = guards and not self._lets_anonymous
         # nsqd's auth servers are not asked about HTTP.
-        self.is_required_by_http = bool(self._http_token) or (has_tokens and not self._lets_anonymous)
+        self.is_required_by_http = has_http_token or (has_tokens and not self._lets_anonymous)
 
     def check(self) -> None:
-        """Take notice of tokens that were made, revoked or have expired. Called a few times a second."""
+        """Take notice of tokens that were made, revoked, replaced or have expired. Called a few times a second."""
+        if self._http_token_file is not None:
+            self._http_token_file.current()
         if self.tokens is not None:
             self.tokens.check()
             self._look()
 
-    @property
-    def complaint(self) -> str:
-        """Why the file of the tokens does not count; "" while it does."""
-        return "" if self.tokens is None else self.tokens.complaint
+    def complaints(self) -> list[str]:
+        """Why the file of the tokens, and that of the HTTP token, do not count; empty while they do."""
+        found = []
+        if self.tokens is not None and self.tokens.complaint:
+            found.append(f"tokens are as they were: {self.tokens.complaint}")
+        if self._http_token_file is not None and self._http_token_file.complaint:
+            found.append(self._http_token_file.complaint)
+        return found
+
+    def read_again(self) -> None:
+        """Read tokens and secrets from their files, whatever those look like, and log how it went."""
+        if self.tokens is not None:
+            self.tokens.read_again()
+        if self._http_token_file is not None:
+            self._http_token_file.read_again()
+        if self._servers is not None:
+            self._servers.read_again()
+        self._look()
 
     def known(self, secret: bytes) -> Authorization | None:
         """What the client with this secret may do, where that can be said at once."""
         # In constant time, so that the duration says nothing about the token.
-        for token, authorization in self._fixed:
-            if hmac.compare_digest(secret, token):
+        file = self._http_token_file
+        http_token = self._http_token if file is None else file.current()
+        fixed = ((http_token, self._by_http_token), (self._own_token, self._by_own_token))
+        for token, authorization in fixed:
+            if token and hmac.compare_digest(secret, token):
                 return authorization
         if self.tokens is None or not looks_like_token(secret):
             return None

@@ -51,7 +51,7 @@ class KnownTokens:
         self._reads_again = True
         self.check()
         if not self.complaint:
-            logger.info("%s: %d tokens are in force", self._file.path, len(self._tokens))
+            logger.info("%s was read again, tokens: %d", self._file.path, len(self._tokens))
 
     def check(self) -> None:
         """Read the file again where it has changed, and end the rights of tokens that no longer count."""

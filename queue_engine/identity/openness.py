@@ -59,7 +59,7 @@ def _open(options: Options, *, has_tokens: bool) -> Iterator[tuple[str, str]]:
     if _is_reached(options.tcp_address) and (options.allow_anonymous or not (has_tokens or options.auth_http_address)):
         yield "--tcp-address", _TCP
     # nsqd's auth servers are not asked about HTTP.
-    if not options.http_token and (options.allow_anonymous or not has_tokens):
+    if not options.has_http_token and (options.allow_anonymous or not has_tokens):
         for flag in _http_listeners(options):
             yield flag, _HTTP
 
@@ -69,7 +69,7 @@ def _plain(options: Options, *, has_tokens: bool) -> Iterator[str]:
     has_secrets = has_tokens or options.auth_http_address
     if has_secrets and _is_reached(options.tcp_address) and not options.is_tls_required:
         yield "--tcp-address"
-    if (has_tokens or options.http_token) and "--http-address" in _http_listeners(options):
+    if (has_tokens or options.has_http_token) and "--http-address" in _http_listeners(options):
         yield "--http-address"
 
 

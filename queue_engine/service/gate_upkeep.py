@@ -10,6 +10,7 @@ from queue_engine.identity.auth_servers import AuthServers
 from queue_engine.identity.gate import Gate
 from queue_engine.identity.guesses import Guesses
 from queue_engine.identity.known_tokens import KnownTokens
+from queue_engine.identity.secret_file import SecretFile
 from queue_engine.identity.token_file import TokenFile, encode_used
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.options.options import Options
@@ -29,7 +30,7 @@ class GateUpkeep:
         self, options: Options, clock: Clock, worker: Background, *, own_token: str = "", files: Files | None = None
     ) -> None:
         """own_token: of the server's own processes. worker: writes when tokens were last used. Raises StorageError for
-        a token file that can't be read."""
+        a token file that can't be read, PenstockError for another secret."""
         self._clock = clock
         files = files or Files()
         file = TokenFile(options.data_path, files)
@@ -49,6 +50,7 @@ class GateUpkeep:
             servers=servers,
             guesses=Guesses(clock),
             http_token=options.http_token,
+            http_token_file=_secret_file(options),
             own_token=own_token,
             lets_anonymous=options.allow_anonymous,
         )
@@ -69,7 +71,7 @@ class GateUpkeep:
 
     def read_again(self) -> None:
         """Read tokens and secrets again, whatever their files look like, and log how it went."""
-        self._tokens.read_again()
+        self.gate.read_again()
         self.look()
 
     async def close(self) -> None:
@@ -85,3 +87,8 @@ class GateUpkeep:
     def _compose(self) -> Composed:
         self._tokens.is_used_changed = False
         return encode_used(self._tokens.used_ms), lambda: None
+
+
+def _secret_file(options: Options) -> SecretFile | None:
+    path = options.http_token_file
+    return SecretFile("--http-token-file", path) if path else None

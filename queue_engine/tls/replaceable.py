@@ -38,6 +38,8 @@ class MadeOfFiles(Generic[T]):
         self._stamps = self._look()
         self._looked_ns = now_ns()
         self._made = make()
+        self.complaint = ""
+        """Why the files as they are can't be used; "" while they can."""
 
     def current(self) -> T:
         """Made of the files as they are, or were a second ago."""
@@ -62,7 +64,9 @@ class MadeOfFiles(Generic[T]):
         except Exception as exc:
             # A certificate may be there before its key: the next change is looked at again.
             logger.warning("%s stays as it was, since the new files can't be used: %s", self._what, exc)
+            self.complaint = f"{self._what} stays as it was: {exc}"
         else:
+            self.complaint = ""
             logger.info("%s was %s, for new connections: %s", self._what, how, ", ".join(self._paths))
 
     def _look(self) -> list[_Stamp | None]:

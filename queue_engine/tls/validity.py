@@ -63,6 +63,9 @@ def read_validity(path: str) -> Validity | None:
 class Served(Protocol):
     """What has a certificate, made of its files as they are: `MadeOfFiles` of something with a validity."""
 
+    @property
+    def complaint(self) -> str: ...
+
     def current(self) -> "HasValidity": ...
 
 
@@ -95,8 +98,12 @@ class CertificateWatch:
             self._warned_ns = now_ns
             logger.warning("TLS: %s", warning)
 
+    def warnings(self) -> list[str]:
+        """For /readyz: new files that can't be used, and `Validity.warning`."""
+        complaint = "" if self._served is None else self._served.complaint
+        return [sentence for sentence in (complaint, self.warning()) if sentence]
+
     def warning(self) -> str:
-        """As `Validity.warning`, for /readyz."""
         return "" if self._validity is None else self._validity.warning(self._clock.time_ns() / NS_PER_S)
 
     def expiries_s(self) -> Mapping[str, float]:

@@ -258,5 +258,5 @@ def test_sighup_has_it_read_certificates_and_tokens_again_and_go_on(tmp_path: Pa
         assert ssl.get_server_certificate(("127.0.0.1", port)) == renewed.certificate.read_text()
         daemon.http("POST", "/pub?topic=t", b"m")
         assert client.read_message().body == b"m", "the open connection goes on"
-        assert f"{tmp_path / 'data' / 'tokens.json'}: 0 tokens are in force" in daemon.log
+        assert f"{tmp_path / 'data' / 'tokens.json'} was read again, tokens: 0" in daemon.log
     assert "INFO: NSQ: bye" in daemon.log

@@ -1,11 +1,13 @@
 """Asking auth servers: nsqd's questions and answers, several servers, and those that are down, slow or hostile."""
 
 import asyncio
+import shutil
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from queue_engine.identity.auth_servers import ANSWER_BYTES_MAX, SECRET_BYTES_MA
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Peer, SecretRefusedError
 from queue_engine.identity.permission import Permission
+from queue_engine.tls import replaceable
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.auth_server import EVERYTHING, AuthServer, granted
 from tests.support.certificates import Certificates
@@ -180,6 +183,31 @@ async def test_a_long_secret_is_not_sent(server: AuthServer) -> None:
     with pytest.raises(SecretRefusedError, match=f"the most is {SECRET_BYTES_MAX}"):
         await ask(server.address, secret=b"x" * (SECRET_BYTES_MAX + 1))
     assert server.questions == []
+
+
+async def test_other_authorities_count_once_their_file_is_replaced(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaceable, "LOOK_INTERVAL_NS", 0)
+    authorities = tmp_path / "authorities.pem"
+    shutil.copy(certificates.stranger.certificate, authorities)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificates.server.certificate, certificates.server.key)
+    with AuthServer(tls=tls) as server:
+        servers = AuthServers(
+            (f"https://localhost:{server.port}/auth",),
+            ManualClock(),
+            connect_timeout_ms=5_000,
+            request_timeout_ms=20_000,
+            root_ca_file=str(authorities),
+        )
+        try:
+            with pytest.raises(SecretRefusedError, match=r"did not answer|can't be reached"):
+                await servers.ask(b"secret", PEER)
+            shutil.copy(certificates.authority.certificate, authorities)
+            assert (await servers.ask(b"secret", PEER)).identity == "deploy"
+        finally:
+            await servers.close()
 
 
 async def test_https_wants_a_certificate_of_the_authority(certificates: Certificates) -> None:

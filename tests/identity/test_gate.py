@@ -9,9 +9,11 @@ from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.identity.guesses import ADDRESSES_MAX, DELAY_S_MAX, FREE_GUESSES, Guesses
 from queue_engine.identity.known_tokens import KnownTokens
 from queue_engine.identity.permission import Permission
+from queue_engine.identity.secret_file import SecretFile
 from queue_engine.identity.token_file import TokenFile
+from queue_engine.tls import replaceable
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.errors import PenstockError, StorageError
 from tests.support.auth_server import AuthServer
 from tests.support.clock import ManualClock
 
@@ -173,3 +175,56 @@ def test_a_network_of_ipv6_is_one_address_and_memory_is_bounded() -> None:
     for number in range(ADDRESSES_MAX + 10):
         guesses.note(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "tcp")
     assert len(guesses._of) == ADDRESSES_MAX
+
+
+# The HTTP token's file.
+
+
+def test_a_replaced_http_token_counts_and_the_old_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(replaceable, "LOOK_INTERVAL_NS", 0)
+    path = tmp_path / "token"
+    path.write_text("first \nsecond line\n")
+    path.chmod(0o600)
+    gate = Gate(http_token_file=SecretFile("--http-token-file", str(path)))
+    assert gate.is_required_by_http
+    found = gate.known(b"first")
+    assert found is not None
+    assert found.identity == "http-token"
+    assert gate.known(b"second line") is None
+    path.write_text("newer\n")
+    assert (gate.known(b"first"), gate.known(b"newer")) == (None, found)
+    assert gate.complaints() == []
+    path.write_text("\n")
+    assert gate.known(b"newer") is found, "a broken file neither lets in nor throws out"
+    assert gate.known(b"") is None
+    assert gate.complaints() == [
+        f"the secret of --http-token-file stays as it was: --http-token-file {path}: its first line is empty"
+    ]
+    path.unlink()
+    assert gate.known(b"newer") is found
+    path.write_text("again")
+    path.chmod(0o644)
+    assert gate.known(b"newer") is None
+    assert gate.known(b"again") is found
+    assert gate.complaints() == []
+    assert f"--http-token-file {path} can be read or written by other accounts: chmod 600" in caplog.text
+    assert "again" not in caplog.text.replace("read again", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "can't be read: No such file"),
+        ("", ": its first line is empty"),
+        ("x" * 5_000, "has more than 4096 bytes"),
+    ],
+    ids=["none", "empty", "long"],
+)
+def test_a_file_without_a_secret_stops_the_start(tmp_path: Path, content: str | None, sentence: str) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(PenstockError, match=f"^--http-token-file {path}.*{sentence}"):
+        SecretFile("--http-token-file", str(path))

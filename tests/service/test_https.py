@@ -216,6 +216,17 @@ def test_a_renewed_file_is_taken_by_itself_without_a_connection(
     assert client.read_message().body == b"m", "the open connection goes on"
 
 
+def test_new_files_that_can_not_be_used_are_named_by_readyz(
+    start_engine: StartEngine, certificates: Certificates, tmp_path: Path
+) -> None:
+    engine = start_engine(**copied(certificates.server, tmp_path), https_address="127.0.0.1:0")
+    shutil.copy(certificates.stranger_client.key, tmp_path / "tls_key")
+    sentence = "the certificate of TLS stays as it was: "
+    wait_for("the look", lambda: sentence in plainly(engine, "/readyz")[1].decode())
+    shutil.copy(certificates.server.key, tmp_path / "tls_key")
+    wait_for("the mended file", lambda: sentence not in plainly(engine, "/readyz")[1].decode())
+
+
 def test_without_tls_no_certificate_expires(start_engine: StartEngine) -> None:
     assert expiries(start_engine()) == {}
 
@@ -225,6 +236,7 @@ def test_a_warning_comes_once_a_day_and_again_for_another_certificate(caplog: py
     now_s = clock.time_ns() / 1e9
 
     class Served:
+        complaint = ""
         validity = Validity("cert.pem", now_s - 86_400, now_s + 5 * 86_400)
 
         def current(self) -> "Served":

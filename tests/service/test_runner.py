@@ -15,6 +15,7 @@ from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.engine import Engine
 from queue_engine.engine_stats import EngineStats
+from queue_engine.identity.token_file import TokenFile
 from queue_engine.samples.sample_format import Sample, decode_sample
 from queue_engine.service import runner as runner_module
 from queue_engine.service.http.api import HttpApi
@@ -251,3 +252,39 @@ def test_samples_come_by_themselves_and_go_on_after_a_restart(tmp_path: Path) ->
     assert sum(sum(flat[1::2]) for one in taken for flat in one["channels"]["latency"]) == 4
     assert len({one["started_ms"] for one in taken}) == 2
     assert all(one["engine"]["rss_bytes"] > 10 << 20 for one in taken)
+
+
+def test_tokens_and_secrets_are_read_again_by_itself_and_when_that_is_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    secret = tmp_path / "secret"
+    secret.write_text("first")
+    secret.chmod(0o600)
+    with RunningEngine(tmp_path / "data", http_token_file=str(secret)) as engine:
+
+        def publishes(token: str) -> bool:
+            with closing(HTTPConnection("127.0.0.1", engine.http_port, timeout=30)) as connection:
+                connection.request("POST", "/pub?topic=t", b"m", {"Authorization": f"Bearer {token}"})
+                return {200: True, 403: False}[connection.getresponse().status]
+
+        assert publishes("first")
+        opened = engine.client()
+        secret.write_text("second")
+        wait_for("the new one by itself", lambda: publishes("second"))
+        assert not publishes("first")
+        secret.write_text("third")
+        token = TokenFile(tmp_path / "data").create("ci", ["publish"], [], expires_ms=0, by="", now_ms=1)[1]
+        engine.read_secrets_again()
+        wait_for("the reload", lambda: "the secret of --http-token-file was read again" in caplog.text)
+        assert "tokens.json was read again, tokens: 1" in caplog.text
+        assert publishes("third")
+        assert publishes(token)
+        assert not publishes("second")
+        assert opened.identify()  # an open connection goes on
+        secret.unlink()
+        wait_for(
+            "a line of /readyz",
+            lambda: f"--http-token-file {secret} can't be read" in engine.http("GET", "/readyz").decode(),
+        )
+        assert publishes("third")

@@ -283,10 +283,8 @@ class HttpApi:
             return
         health = self._engine.stats.health
         lines = ["OK", *([] if health == HEALTHY else [health])]
-        if self._gate.complaint:
-            lines.append(f"tokens are as they were: {self._gate.complaint}")
-        if warning := self._certificates.warning():
-            lines.append(warning)
+        lines += self._gate.complaints()
+        lines += self._certificates.warnings()
         if self._bodies.notice:
             lines.append(self._bodies.notice)
         lines += (*self._engine.warnings, *self.console.notices())

@@ -70,7 +70,20 @@ class AccessOptions(OptionGroup):
     http_token: str = option(
         "", "HTTP requests that read bodies, publish or change anything need Authorization: Bearer TOKEN"
     )
+    # A file can be replaced while the server runs; the environment and the command line can't.
+    http_token_file: str = option(
+        "", "the token of --http-token is the first line of FILE; a new one counts within a second, and after SIGHUP"
+    )
 
     stop_timeout_ms: int = option(
         60_000, "how long a stop goes on trying while the disk refuses and nothing advances", low=0
     )
+
+    @property
+    def has_http_token(self) -> bool:
+        """Whether there is one, in the options or in a file."""
+        return bool(self.http_token or self.http_token_file)
+
+    def complaints(self) -> Iterator[str]:
+        if self.http_token and self.http_token_file:
+            yield "--http-token and --http-token-file are both given: the token is one or the other"

@@ -68,7 +68,7 @@ def _value(spec: Field[Any]) -> str:
         return "BYTES" if _is_bytes(spec) else "PERCENT" if spec.name.endswith("_percent") else "N"
     if spec.type == tuple[float, ...]:
         return "FLOAT"
-    if spec.name in ("tls_cert", "tls_key", "tls_root_ca_file"):
+    if spec.name in ("tls_cert", "tls_key", "tls_root_ca_file", "http_token_file"):
         return "FILE"
     return {
         "data_path": "DIR",

@@ -44,6 +44,10 @@ class RunningEngine(EngineApi):
         """The token of the server's own processes."""
         return self._runner.own_token
 
+    def read_secrets_again(self) -> None:
+        """As SIGHUP has a server do it."""
+        self._runner.read_secrets_again()
+
     @property
     def snapshot(self) -> EngineSnapshot | None:
         """The newest."""
