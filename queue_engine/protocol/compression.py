@@ -1,5 +1,6 @@
 """What the two compressions of a connection have in common: they pass bytes on in bounded pieces, and refuse others."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 
@@ -10,8 +11,9 @@ class CompressionError(Exception):
 class Encoder(Protocol):
     """Compresses what is sent."""
 
-    def encode(self, data: bytes) -> bytes:
-        """Bytes from which the peer can decode all of `data` at once."""
+    def encode(self, data: bytes) -> Iterable[bytes]:
+        """Pieces from which the peer can decode all of `data`, each for a write of its own: a peer that gets a whole
+        piece can decode a part of `data`. They have to be taken to the end, in order."""
         ...
 
 

@@ -15,8 +15,8 @@ class DeflateEncoder:
     def __init__(self, level: int) -> None:
         self._stream = zlib.compressobj(level, zlib.DEFLATED, _RAW_WBITS)
 
-    def encode(self, data: bytes) -> bytes:
-        return self._stream.compress(data) + self._stream.flush(zlib.Z_SYNC_FLUSH)
+    def encode(self, data: bytes) -> tuple[bytes]:
+        return (self._stream.compress(data) + self._stream.flush(zlib.Z_SYNC_FLUSH),)
 
 
 class DeflateDecoder:

@@ -14,6 +14,7 @@ before it costs memory.
 """
 
 import struct
+from collections.abc import Iterator
 
 import cramjam
 from crc32c import crc32c
@@ -32,29 +33,31 @@ _FIRST_SKIPPED = 0x80
 _STREAM = 0xFF
 _HEADER_BYTES = 4
 _CHECKSUM_BYTES = 4
+# Of what is sent. pynsq loses its connection when a read ends in the chunk in which it began, so chunks are small, each
+# is written alone, and each fits into one record of TLS. nsqd cuts at 16 KiB, too, but for larger bodies.
+_SENT_BLOCK_BYTES = (16 << 10) - len(_IDENTIFIER) - _HEADER_BYTES - _CHECKSUM_BYTES
 
 _pack_checksum = struct.Struct("<I").pack
 _unpack_checksum = struct.Struct("<I").unpack_from
 
 
 class SnappyEncoder:
-    """Makes chunks of what is sent."""
+    """Makes chunks of what is sent, a piece of each."""
 
     def __init__(self) -> None:
         self._start = _IDENTIFIER  # before the first chunk
 
-    def encode(self, data: bytes) -> bytes:
-        parts = [self._start]
-        self._start = b""
-        for at in range(0, len(data), BLOCK_BYTES_MAX):
-            block = data[at : at + BLOCK_BYTES_MAX] if len(data) > BLOCK_BYTES_MAX else data
+    def encode(self, data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), _SENT_BLOCK_BYTES):
+            block = data[at : at + _SENT_BLOCK_BYTES]
             packed = bytes(cramjam.snappy.compress_raw(block))
             kind = _COMPRESSED
             if len(packed) >= len(block):
                 packed, kind = block, _RAW
             length = len(packed) + _CHECKSUM_BYTES
-            parts += (bytes((kind,)), length.to_bytes(3, "little"), _pack_checksum(_masked(block)), packed)
-        return b"".join(parts)
+            start, self._start = self._start, b""
+            header = bytes((kind,)) + length.to_bytes(3, "little") + _pack_checksum(_masked(block))
+            yield b"".join((start, header, packed))
 
 
 class SnappyDecoder:

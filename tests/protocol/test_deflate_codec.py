@@ -15,7 +15,7 @@ BODIES = [b"a", b"FIN 0123456789abcdef\n" * 100, random.Random(1).randbytes(50_0
 def test_each_write_can_be_read_at_once(level: int) -> None:
     encoder, theirs = DeflateEncoder(level), zlib.decompressobj(-zlib.MAX_WBITS)
     for body in BODIES:
-        assert theirs.decompress(encoder.encode(body)) == body
+        assert theirs.decompress(b"".join(encoder.encode(body))) == body
 
 
 @pytest.mark.parametrize("piece", [1, 1_000, 1 << 20])
@@ -31,7 +31,7 @@ def test_what_a_client_sends_is_read_in_pieces(piece: int) -> None:
 
 def test_a_bomb_comes_in_steps() -> None:
     decoder, total = DeflateDecoder(), 0
-    bomb = DeflateEncoder(9).encode(bytes(64 << 20))
+    bomb = b"".join(DeflateEncoder(9).encode(bytes(64 << 20)))
     assert len(bomb) < 70_000
     decoder.feed(bomb)
     while part := decoder.decode(1 << 18):

@@ -6,6 +6,7 @@ import struct
 import cramjam
 import pytest
 import snappy
+from nsq.snappy_socket import SnappySocket
 
 from queue_engine.protocol.compression import CompressionError
 from queue_engine.protocol.snappy_codec import BLOCK_BYTES_MAX, SnappyDecoder, SnappyEncoder, _masked
@@ -33,7 +34,46 @@ def decoded(data: bytes, piece: int = 1 << 20) -> bytes:
 def test_the_clients_library_reads_what_is_sent() -> None:
     encoder, theirs = SnappyEncoder(), snappy.StreamDecompressor()
     for body in BODIES:
-        assert theirs.decompress(encoder.encode(body)) == body
+        assert theirs.decompress(b"".join(encoder.encode(body))) == body
+
+
+RECORD_BYTES = 16 << 10  # of TLS
+LARGE = [random.Random(3).randbytes(900_000), b"some words that become smaller " * 30_000]
+
+
+@pytest.mark.parametrize("body", LARGE, ids=["noise", "words"])
+def test_each_piece_is_a_whole_chunk_that_fits_into_a_record_of_tls(body: bytes) -> None:
+    encoder, theirs = SnappyEncoder(), snappy.StreamDecompressor()
+    found = b""
+    for piece in encoder.encode(body):
+        assert len(piece) <= RECORD_BYTES
+        part = theirs.decompress(piece)
+        assert part
+        found += part
+    assert found == body
+
+
+class Reads:
+    """In the place of a socket: one read after the other, of so many bytes at most."""
+
+    def __init__(self, data: bytes, read_bytes: int) -> None:
+        self.reads = [data[at : at + read_bytes] for at in range(0, len(data), read_bytes)]
+
+    def recv(self, size: int) -> bytes:
+        assert len(self.reads[0]) <= size
+        return self.reads.pop(0)
+
+
+@pytest.mark.parametrize("body", LARGE, ids=["noise", "words"])
+@pytest.mark.parametrize("read_bytes", [65_536, 65_483, 40_960, 16_426])  # pynsq's; a segment of loopback's; two seen
+def test_pynsq_gets_something_with_each_read_of_16_kib(body: bytes, read_bytes: int) -> None:
+    """It takes a read that gives it nothing for the end of the connection."""
+    reads = Reads(b"".join(SnappyEncoder().encode(body)), read_bytes)
+    pynsq = SnappySocket(reads)
+    found = b""
+    while reads.reads:
+        found += pynsq.recv(65_536)
+    assert found == body
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
@@ -47,7 +87,7 @@ def test_what_the_clients_library_sends_is_read(piece: int) -> None:
 
 def test_what_does_not_become_smaller_is_sent_as_it_is() -> None:
     noise = random.Random(2).randbytes(5_000)
-    assert SnappyEncoder().encode(noise) == IDENTIFIER + chunk(1, noise)
+    assert b"".join(SnappyEncoder().encode(noise)) == IDENTIFIER + chunk(1, noise)
 
 
 def test_padding_is_skipped() -> None:
@@ -56,7 +96,7 @@ def test_padding_is_skipped() -> None:
 
 def test_a_step_is_bounded_whatever_the_bytes_stand_for() -> None:
     decoder = SnappyDecoder()
-    decoder.feed(SnappyEncoder().encode(bytes(4 << 20)))
+    decoder.feed(b"".join(SnappyEncoder().encode(bytes(4 << 20))))
     parts = []
     while part := decoder.decode(1 << 18):
         parts.append(len(part))
@@ -89,7 +129,7 @@ def test_what_is_no_stream_is_refused(data: bytes, text: str) -> None:
 
 @pytest.mark.parametrize("empty", [IDENTIFIER, b"\xfe\x00\x00\x00", b"\x80\x02\x00\x00ab"])
 def test_chunks_that_stand_for_nothing_are_few_in_a_row(empty: bytes) -> None:
-    some = empty * 900 + SnappyEncoder().encode(b"x")
+    some = empty * 900 + b"".join(SnappyEncoder().encode(b"x"))
     assert decoded(IDENTIFIER + some * 3) == b"xxx"
     with pytest.raises(CompressionError, match="more than 1000 snappy chunks in a row"):
         decoded(IDENTIFIER + empty * 2_000)

@@ -21,7 +21,7 @@ _LARGE_READ_BYTES = 64 << 10
 
 
 class CompressionLayer(Layer):
-    """Compresses what goes, one flushed piece for each write. Call `insert`, then `data_received` with what was read
+    """Compresses what goes: each piece is a write below. Call `insert`, then `data_received` with what was read
     before."""
 
     def __init__(
@@ -47,7 +47,8 @@ class CompressionLayer(Layer):
 
     def write(self, data: Any) -> None:
         if not self._is_closing:
-            self._below.write(self._encoder.encode(data))
+            for piece in self._encoder.encode(data):
+                self._below.write(piece)
 
     def pause_reading(self) -> None:
         self._is_paused = True

@@ -1,7 +1,9 @@
 """The layer of a compression: what a peer's bytes stand for comes in steps, and no faster than the session reads."""
 
 import asyncio
+import random
 import socket
+from typing import Any
 
 import pytest
 
@@ -38,12 +40,12 @@ async def parts(request: pytest.FixtureRequest) -> tuple[MemoryTransport, Above,
     transport, above = MemoryTransport(), Above()
     if request.param == "snappy":
         above.layer = CompressionLayer(transport, above, SnappyEncoder(), SnappyDecoder(), asyncio.get_running_loop())
-        bomb = SnappyEncoder().encode(bytes(4 << 20))
+        bomb = b"".join(SnappyEncoder().encode(bytes(4 << 20)))
     else:
         above.layer = CompressionLayer(
             transport, above, DeflateEncoder(6), DeflateDecoder(), asyncio.get_running_loop()
         )
-        bomb = DeflateEncoder(9).encode(bytes(4 << 20))
+        bomb = b"".join(DeflateEncoder(9).encode(bytes(4 << 20)))
     above.layer.insert()
     return transport, above, bomb
 
@@ -143,8 +145,27 @@ async def test_a_large_read_of_what_stands_for_nothing_gives_others_a_turn(
 ) -> None:
     transport, above, _ = parts
     one_byte = SnappyEncoder() if isinstance(above.layer._decoder, SnappyDecoder) else DeflateEncoder(6)
-    transport.session.data_received(b"".join(one_byte.encode(b"x") for _ in range(10_000)))
+    transport.session.data_received(b"".join(b"".join(one_byte.encode(b"x")) for _ in range(10_000)))
     assert not transport.is_reading
     await turns(2)
     assert transport.is_reading
     assert sum(above.reads) == 10_000
+
+
+class Writes(MemoryTransport):
+    """Keeps each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.writes.append(bytes(data))
+
+
+async def test_each_chunk_of_snappy_is_a_write_of_its_own() -> None:
+    transport, body = Writes(), random.Random(1).randbytes(100_000)
+    layer = CompressionLayer(transport, Above(), SnappyEncoder(), SnappyDecoder(), asyncio.get_running_loop())
+    layer.write(body)
+    assert transport.writes == list(SnappyEncoder().encode(body))
+    assert len(transport.writes) == 7
