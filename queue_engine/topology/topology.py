@@ -434,23 +434,12 @@ def _check_format(document: Mapping[str, Any], its_format: int, file_name: str) 
             f"{file_name} has format {its_format}, and this version of Penstock, {VERSION}, knows formats up to "
             f"{FORMAT}; it was left as it is. {_who_wrote(version)}"
         )
-    if not file_name.endswith("nsqd.dat") and _version_key(version) > _version_key(VERSION):
-        raise NewerTopologyError(
-            f"{file_name} was written by version {version}, and this is version {VERSION}; it was left as it is. "
-            "Start the newer version"
-        )
 
 
 def _who_wrote(version: str) -> str:
     if version in ("", VERSION):
         return f"Start the newer build of Penstock{version and f' {version}'} that wrote it"
     return f"Start version {version}, which wrote it"
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    """What decides which of two versions is newer: a change of the last number changes no file."""
-    parts = version.split(".")[:2]
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
 
 
 def _topology_of(document: Mapping[str, Any], file_name: str) -> Topology:

@@ -1,7 +1,7 @@
 """Penstock's version, and the one that NSQ's programs read. pyproject.toml reads the first here.
 
-Files have Penstock's own, by which a later start decides what it may do with them. NSQ's programs compare versions, so
-what they read (`/info`, `/stats`, IDENTIFY, registrations, `--version`) names that of NSQ.
+Files name Penstock's own, for people: whether a start may read them, their formats decide. NSQ's programs compare
+versions, so what they read (`/info`, `/stats`, IDENTIFY, registrations, `--version`) names that of NSQ.
 """
 
 import platform
