@@ -49,6 +49,7 @@ from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.pieces import WorkInPieces
+from queue_engine.vocabulary.start_progress import StartProgress
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket, after
 
@@ -71,7 +72,8 @@ class Engine:
     message_search: finds a text in their bodies. trash: restores what was deleted or emptied.
     stats: snapshots of all counts, and the health. config: the options as they are now.
 
-    on_work: called when `turn` has something to do and had nothing before. sync_place: chooses which of the log's syncs
+    on_work: called when `turn` has something to do and had nothing before. progress: `open` says there where it is.
+    sync_place: chooses which of the log's syncs
     run on the engine's thread; None: none of them. open_store: makes a topic's store; the default is by storage
     kind in the data directory.
     """
@@ -85,6 +87,7 @@ class Engine:
         backgrounds: Backgrounds,
         sync_place: SyncPlace | None = None,
         on_work: Callable[[], None] = lambda: None,
+        progress: StartProgress | None = None,
         open_store: Callable[[str], TopicStore] | None = None,
     ) -> None:
         self.options = options
@@ -98,6 +101,7 @@ class Engine:
         self.faults = Faults(clock)
         self._fences = Fences(clock.time_ns)
         self._next_turn = NextTurn(on_work)
+        progress = progress or StartProgress()
         self._workload = Workload(clock, self._next_turn)
         self._pieces = WorkInPieces(clock, self._next_turn)
         self._stores = Stores(
@@ -107,6 +111,7 @@ class Engine:
             backgrounds=backgrounds,
             sync_place=sync_place,
             next_turn=self._next_turn,
+            progress=progress,
         )
         self._formats = DataFormats(options.data_path, files)
         self._sampler = Sampler(options, clock=clock, files=files, background=backgrounds.disk)
@@ -119,6 +124,7 @@ class Engine:
             workload=self._workload,
             fences=self._fences,
             pieces=self._pieces,
+            progress=progress,
             open_store=open_store,
         )
         self.topics = self.catalog.topics

@@ -2,16 +2,14 @@
 
 import asyncio
 import importlib
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from daphne.endpoints import build_endpoint_description_strings
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet import defer
-from twisted.internet.error import CannotListenError
 from twisted.internet.task import LoopingCall
-from twisted.python.failure import Failure
 
 from admin_console.management.console_tls import ConsoleCertificate, inside_tls
 from admin_console.management.guarded_connection import ConnectionLimits, GuardedConnections
@@ -25,26 +23,27 @@ WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
 
 
 class ConsoleServer(Server):
-    """Serves one ASGI application on one address. After `run`, `failure` is why it never listened, else ""."""
+    """Serves one ASGI application on sockets that listen already."""
 
     def __init__(
         self,
         application: Any,
-        host: str,
-        port: int,
+        sockets: Sequence[socket.socket],
         *,
         limits: ConnectionLimits,
         on_listening: Callable[[str, int], None],
         tls: Options | None = None,
     ) -> None:
-        """tls: the options with the certificate, for a console that speaks TLS itself."""
+        """on_listening: gets host and port of the first socket. tls: the options with the certificate, for a console
+        that speaks TLS itself."""
         self._limits = limits
         self._certificate = None if tls is None else ConsoleCertificate(tls)
         self._listens_with: Any = None
         self._guarded: GuardedConnections | None = None  # made by `run`
         super().__init__(
             application,
-            endpoints=build_endpoint_description_strings(host=host, port=port),
+            endpoints=["sockets"],  # Daphne wants one
+            ready_callable=self._listen,
             signal_handlers=False,
             verbosity=0,
             server_name="",
@@ -53,8 +52,8 @@ class ConsoleServer(Server):
             ping_interval=10,
             ping_timeout=15,
         )
-        self.failure = ""
-        self._address = f"{host}:{port}"
+        self.endpoints: list[str] = []
+        self._sockets = sockets
         self._on_listening = on_listening
         self._ports: list[Any] = []
 
@@ -94,21 +93,21 @@ class ConsoleServer(Server):
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)
         self._ports.append(port)
-        self._look_at_certificate()
-        host = port.getHost()
-        self._on_listening(host.host, host.port)
 
-    def listen_error(self, failure: Failure) -> None:
-        error = failure.value
-        reason = error.socketError if isinstance(error, CannotListenError) else error
-        text = getattr(reason, "strerror", None) or str(reason)
-        self.failure = f"can't listen on {self._address} for the console: {text}"
-        self.stop()
+    def _listen(self) -> None:
+        """Have the reactor accept connections. It works on copies of the sockets."""
+        reactor: Any = importlib.import_module("twisted.internet.reactor")
+        for one in self._sockets:
+            self.listen_success(reactor.adoptStreamPort(one.fileno(), one.family, self.http_factory))
+        self._look_at_certificate()
+        self._on_listening(*self._sockets[0].getsockname()[:2])
 
     def kill_all_applications(self) -> Any:
         """Before the reactor ends: accept no more, end sockets, let requests finish for a moment, cancel the rest."""
         for port in self._ports:
             port.stopListening()
+        for one in self._sockets:
+            one.close()
         return defer.Deferred.fromFuture(asyncio.ensure_future(self._drain()))
 
     async def _drain(self) -> None:

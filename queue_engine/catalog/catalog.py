@@ -56,6 +56,7 @@ from queue_engine.vocabulary.errors import (
 from queue_engine.vocabulary.names import is_ephemeral, is_reserved, is_valid_name
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.pieces import WorkInPieces, whole
+from queue_engine.vocabulary.start_progress import StartProgress
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, all_done, or_unknown
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Catalog:
     """The topics of one engine, and their channels.
 
     topics: by name. trash: those without one. is_closing: publishes and acts are refused. pieces: does what takes long.
-    open_store: makes a topic's store; None: by storage kind.
+    open_store: makes a topic's store; None: by storage kind. progress: of the start.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Catalog:
         workload: Workload,
         fences: Fences,
         pieces: WorkInPieces,
+        progress: StartProgress,
         open_store: Callable[[str], TopicStore] | None,
     ) -> None:
         self.topics: dict[str, Topic] = {}
@@ -96,6 +98,7 @@ class Catalog:
         self._workload = workload
         self._fences = fences
         self._pieces = pieces
+        self._progress = progress
         self._open_store = open_store
         self._changes = ChangeLog(options.data_path, files, background)
         self._guard = LogGuard(options.data_path, files)
@@ -155,19 +158,24 @@ class Catalog:
         self._promises.check(state, source)
         self._stores.disk_queues.set_largest_msg_size(max(self._options.max_msg_size, state.largest_msg_size))
         self._stores.open(list(state.topics.values()), on_reserve=self._promises.reserve_offsets)
+        total, opened = sum(1 + len(entry.channels) for entry in state.topics.values()), 0
         for entry in state.topics.values():
+            self._progress.at(f"topic {entry.name}", opened, total)
+            opened += 1 + len(entry.channels)
             if entry.trash is not None:
                 self.trash.open_topic(entry, self._stores.make(entry.name, entry.number, entry.storage))
                 continue
             topic = self._make_topic(entry.name, entry.number, entry.storage)
             self.trash.open_channels(entry, topic.store)
-            self._open_topic(topic, entry)
+            self._open_topic(topic, entry, opened - len(entry.channels), total)
 
-    def _open_topic(self, topic: Topic, entry: TopicEntry) -> None:
+    def _open_topic(self, topic: Topic, entry: TopicEntry, opened: int = 0, total: int = 0) -> None:
+        """opened, total: how many topics and channels are open at a start, and how many there are."""
         self._add(topic)
-        for channel_entry in entry.channels.values():
+        for place, channel_entry in enumerate(entry.channels.values(), opened):
             if channel_entry.trash is not None:
                 continue
+            self._progress.at(f"channel {entry.name}/{channel_entry.name}", place, total)
             channel = topic.open_channel(channel_entry.name, channel_entry.number)
             if channel_entry.paused:
                 channel.set_paused(channel_entry.pause)

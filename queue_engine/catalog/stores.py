@@ -32,6 +32,7 @@ from queue_engine.vocabulary.errors import LeaseNotFoundError, StorageError
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.start_progress import StartProgress
 from queue_engine.vocabulary.stop_progress import StopProgress
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Stores:
     """Makes the stores of topics. Belongs to the engine's thread.
 
     sync_place: as of CommitLog. next_turn: the log requests it when it has something to write at a turn's end.
+    progress: of the start.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Stores:
         backgrounds: Backgrounds,
         sync_place: SyncPlace | None,
         next_turn: NextTurn,
+        progress: StartProgress,
     ) -> None:
         self.budgets = MemoryBudgets(options)
         self.disk_queues = DiskQueueFolder(options.data_path, options, files, backgrounds.disk, clock, self.budgets)
@@ -66,6 +69,7 @@ class Stores:
         self._backgrounds = backgrounds
         self._sync_place = sync_place
         self._next_turn = next_turn
+        self._progress = progress
         self._directory = os.path.join(options.data_path, LOG_DIRECTORY)
         self._opened: LogOpening | None = None
 
@@ -117,7 +121,8 @@ class Stores:
             deferred_budget=self.budgets.deferred,
             sync_place=self._sync_place,
         )
-        opened = log.open([_opening(entry) for entry in entries], on_reserve=self._on_reserve)
+        openings = [_opening(entry) for entry in entries]
+        opened = log.open(openings, on_reserve=self._on_reserve, start=self._progress)
         self.log, self._opened = log, opened
         self.report = _report(opened, self._clock.time_ns(), self._clock.monotonic_ns() - began_ns)
         for sentence in self.report.sentences():

@@ -68,9 +68,9 @@ class Serving:
         self._runner = EngineRunner(options, has_console=False, given=self._options.given)
         self._runner.on_death = self._on_engine_death
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
-        self._manager.starting("Starting: the engine reads its files")
         try:
-            with StartReport(self._manager, self._runner.cpu_s):
+            self._runner.bind()
+            with StartReport(self._manager, self._runner.cpu_s, self._runner.start_progress.sentence):
                 self._runner.start()
         except DirectoryLockedError as exc:
             logger.critical("failed to instantiate nsqd - failed to lock data-path: %s", exc)

@@ -41,6 +41,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.faults import describe
 from queue_engine.vocabulary.next_turn import NextTurn
+from queue_engine.vocabulary.start_progress import StartProgress
 
 logger = logging.getLogger(__name__)
 
@@ -127,13 +128,21 @@ class LogStore:
 
     # Start and stop.
 
-    def open(self, topics: Sequence[TopicOpening], *, on_reserve: Callable[[], None] = lambda: None) -> LogOpening:
+    def open(
+        self,
+        topics: Sequence[TopicOpening],
+        *,
+        on_reserve: Callable[[], None] = lambda: None,
+        start: StartProgress | None = None,
+    ) -> LogOpening:
         """Recover the log and go on behind its end. topics: all that exist, with their channels. on_reserve: called
         when topology.json is to be written because a topic needs more offsets; `reserved` reports that it was written.
+        start: where it is meanwhile.
 
         Raises StorageError; then nothing may be published.
         """
         names = {opening.number: opening.name for opening in topics}
+        start = start or StartProgress()
         try:
             self._make_room()
             self.segments.load()
@@ -142,12 +151,13 @@ class LogStore:
             damaged_holes = self.holes.open()
             self.holes.keep([segment.position for segment in self.segments.list])
             self._parts.key_indexes.open()
-            found = QueueRecovery(self._parts).run(names, damaged_holes)
+            found = QueueRecovery(self._parts, start).run(names, damaged_holes)
             wanted: dict[int, tuple[int, int]] = {}
             for opening in topics:
                 end_offset = found.queues[opening.number].end_offset
-                wanted |= {number: (start, end_offset) for number, start in opening.channels.items()}
+                wanted |= {number: (first, end_offset) for number, first in opening.channels.items()}
             self._wanted = wanted
+            start.at("reading what the channels have done")
             progress = progress_or_error(self._parts.progress_directory, self._files, wanted)
             places = {
                 number: ChannelPlace(

@@ -19,8 +19,12 @@ from queue_engine.log_store.batch_keys import UNKNOWN_DIGEST, KeyedRecord, diges
 from queue_engine.log_store.log_files import LogFiles
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.errors import NewerFormatError, SegmentUnreadableError, StorageError
+from queue_engine.vocabulary.start_progress import StartProgress
 
 logger = logging.getLogger(__name__)
+
+# How often the progress of reading the log is noted.
+_PROGRESS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +39,10 @@ class RecoveredQueues:
 
 
 class QueueRecovery:
-    """Makes the consume queues of one log's topics, once."""
+    """Makes the consume queues of one log's topics, once. start: where it is meanwhile."""
 
-    def __init__(self, log_files: LogFiles) -> None:
+    def __init__(self, log_files: LogFiles, start: StartProgress) -> None:
+        self._start = start
         self._log_directory = log_files.directory
         self._directory = log_files.queues_directory
         self._files = log_files.files
@@ -58,8 +63,14 @@ class QueueRecovery:
         counts = {"unknown": 0}
         jumps: list[OffsetJump] = []
         last_positions: dict[int, int] = {}
+        listed = self._segments.list
+        began_at, ends_at, tell_at = 0, listed[-1].next_position if listed else 0, 0
 
         def on_record(header: RecordHeader, position: int, dues_ns: Sequence[int] | None) -> None:
+            nonlocal tell_at
+            if position >= tell_at:
+                tell_at = position + _PROGRESS_BYTES
+                self._start.at("reading the log", position - began_at, ends_at - began_at)
             number = header.topic_number
             if number not in names:
                 counts["unknown"] += 1  # of a deleted topic
@@ -101,6 +112,7 @@ class QueueRecovery:
                 known = self._set_aside(found, names)
             else:
                 self._queue_files.remove_tree(self._directory)
+        began_at = checkpoint.position if checkpoint is not None else listed[0].position if listed else 0
         recovered = recover_log(
             self._segments,
             files=self._files,
@@ -203,9 +215,10 @@ class QueueRecovery:
         first = next((number for number in used if number in names), None)
         if first is not None and self._queue_files.has_aside(self._directory_of(first)):
             return False  # a start was making all of them anew: it sets the first aside first, and brings it back last
-        for number, state in checkpoint.queues.items():
+        for place, (number, state) in enumerate(checkpoint.queues.items()):
             if number not in names:
                 continue
+            self._start.at(f"consume queue of topic {names[number]}", place, len(checkpoint.queues))
             queue = queues[number] = self._queue_of(number, state)
             if queue.first_missing() is not None:
                 return False

@@ -6,9 +6,11 @@ import contextlib
 import gc
 import logging
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -31,23 +33,26 @@ from queue_engine.service.admission.refused_connections import RefusedConnection
 from queue_engine.service.gate_upkeep import GateUpkeep
 from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.listeners import Listeners
+from queue_engine.service.listeners import HTTP_ADDRESS, HTTPS_ADDRESS, Listeners, bound
 from queue_engine.service.lookup_client.client import LookupClient
 from queue_engine.service.loop import freed_memory
 from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
 from queue_engine.service.loop.worker import BackgroundThread
 from queue_engine.service.monitoring.console_figures import Console
+from queue_engine.service.start_probes import StartProbes
 from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
-from queue_engine.tls.server_context import server_contexts
+from queue_engine.tls.replaceable import MadeOfFiles
+from queue_engine.tls.server_context import ServedCertificate, server_context, server_contexts
 from queue_engine.tls.validity import CertificateWatch
 from queue_engine.vocabulary.client_key import ClientKeys, TrustedAddresses
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.start_progress import StartProgress
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket
 
@@ -82,6 +87,10 @@ class EngineRunner:
         self.own_token = secrets.token_hex(32)  # of the server's own processes; lets do everything, in this run
         self.descriptors = DescriptorShares.of(current_limit(), options.max_connections, has_console=has_console)
         self.listeners = Listeners()
+        self.start_progress = StartProgress()
+        self.probes = StartProbes(self.start_progress.sentence)
+        self._lock: DirectoryLock | None = None
+        self._contexts: MadeOfFiles[ServedCertificate] | None = None
         self.snapshot: EngineSnapshot | None = None
         self.stop_progress: StopProgress | None = None
         """The progress of the stop; None before it writes."""
@@ -116,16 +125,55 @@ class EngineRunner:
     def http_address(self) -> tuple[str, int]:
         return self.listeners.http
 
+    def bind(self) -> None:
+        """Lock the data directory and bind all addresses; from then on the HTTP addresses answer probes. Raises
+        PenstockError, with all free again, and nothing has been changed. `start` calls it where it was not called."""
+        self._lock = DirectoryLock(self.options.data_path)
+        try:
+            self.listeners.bind(self.options)
+            self._contexts = server_contexts(self.options)
+            for option, sockets in self.listeners.bound.items():
+                if option == HTTP_ADDRESS:
+                    self.probes.answer(sockets, option)
+                elif option == HTTPS_ADDRESS and self._contexts is not None:
+                    self.probes.answer(sockets, option, self._contexts.current().context)
+        except BaseException:
+            self.unbind()
+            raise
+
+    def bind_beside(self, address: str, option: str, *, is_tls: bool) -> list[socket.socket]:
+        """Bind HOST:PORT of another server of this process, after `bind`, and answer probes there until
+        `probes.release`. option: names the address on the command line. is_tls: inside TLS, without certificates of
+        clients. Raises PenstockError, with all free again."""
+        try:
+            sockets = bound(address, option)
+            tls = server_context(replace(self.options, tls_client_auth_policy="")) if is_tls else None
+            self.probes.answer(sockets, option, tls)
+        except PenstockError:
+            self.unbind()
+            raise
+        return sockets
+
+    def unbind(self) -> None:
+        """Free what `bind` took."""
+        self.probes.close()
+        self.listeners.close()
+        if self._lock is not None:
+            self._lock.release()
+
     def start(self) -> None:
-        """Start the thread; returns once both sockets listen, however long the engine reads its files before.
+        """Start the thread; returns once all sockets listen, however long the engine reads its files before.
 
         Raises the start's error, with all closed again.
         """
+        if self._lock is None:
+            self.bind()
         self._thread = threading.Thread(target=self._run, name="penstock-engine", daemon=True)
         self._thread.start()
         self._started.wait()
         if self.error is not None:
             self._thread.join()
+            self.unbind()
             raise self.error
 
     def stop(self) -> None:
@@ -247,7 +295,8 @@ class EngineRunner:
     async def _main(self) -> None:
         loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
-        with DirectoryLock(self.options.data_path):
+        assert self._lock is not None
+        with self._lock:
             clock = SystemClock()
             background = BackgroundThread(loop, "penstock-disk")
             sync_background = BackgroundThread(loop, "penstock-sync")
@@ -260,6 +309,7 @@ class EngineRunner:
                 backgrounds=Backgrounds(background, sync_background, progress_background),
                 sync_place=SyncPlace(),
                 on_work=turns.soon,
+                progress=self.start_progress,
             )
             if self.on_act is None and self.act_gate is None:
                 self._own_acts = ActWriter(ActFile(self.options.data_path, Files()), background, clock)
@@ -311,7 +361,7 @@ class EngineRunner:
         if gate_upkeep.gate.guesses is not None:
             engine.stats.refused_secrets = gate_upkeep.gate.guesses.counts
         bodies = PendingBodies(self.options.max_pending_body_bytes, self.options.command_timeout_ms)
-        contexts = server_contexts(self.options)
+        contexts = self._contexts
         tls = None if contexts is None else lambda: contexts.current().context
         certificates = CertificateWatch(contexts, ("tcp", "https"), clock)
         certificates.look()
@@ -338,12 +388,12 @@ class EngineRunner:
         lookups = LookupClient(engine, clock, lambda: (self.listeners.tcp[1], self.listeners.http[1]))
         tasks: list[asyncio.Task[None]] = []
         try:
-            await self.listeners.open_tcp(
-                tcp_server.make_session, self.options.tcp_address, tcp_server.unsent_bytes_max
-            )
-            await self.listeners.open_http(http_api.protocol_factory, self.options.http_address)
+            await self.listeners.open_tcp(tcp_server.make_session, tcp_server.unsent_bytes_max)
+            self.probes.release(self.listeners.bound[HTTP_ADDRESS])
+            await self.listeners.open_http(http_api.protocol_factory)
             if tls is not None:
-                await self.listeners.open_https(http_api.protocol_factory, self.options.https_address, tls)
+                self.probes.release(self.listeners.bound[HTTPS_ADDRESS])
+                await self.listeners.open_https(http_api.protocol_factory, tls)
             lookups.set_addresses(self.options.lookupd_tcp_address)
             self.snapshot = engine.stats.now(include_clients=False)
             loops = self._loops(engine, tcp_server, clock, lookups)

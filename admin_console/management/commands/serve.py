@@ -14,6 +14,7 @@ import ipaddress
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -71,6 +72,7 @@ logger = logging.getLogger(__name__)
 CONSOLE_STOP_TIMEOUT_S = 4.0
 # How long a thread that still computes a page may delay the exit after everything is closed.
 EXIT_TIMEOUT_S = 1.0
+CONSOLE_ADDRESS = "--console-address"
 # Who did, in the audit list, what the engine does by itself.
 ENGINE_ACTOR = "penstock"
 
@@ -159,25 +161,30 @@ class Serving:
             raise CommandError("--console-tls needs a certificate: give --tls-cert and --tls-key.")
         self._refuse_what_is_open()
         is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
-        self._manager.starting("Starting: the engine reads its files")
         try:
-            with StartReport(self._manager, self._runner.cpu_s):
+            self._runner.bind()
+            console = joined(settings.CONSOLE.host, settings.CONSOLE.port)
+            console_sockets = self._runner.bind_beside(console, CONSOLE_ADDRESS, is_tls=settings.CONSOLE.speaks_tls)
+            with StartReport(self._manager, self._runner.cpu_s, self._runner.start_progress.sentence):
                 self._runner.start()
         except (PenstockError, OSError) as exc:
             raise CommandError(str(exc)) from exc
+        self._runner.start_progress.at("the console opens its database")
         self._manager.starting("Starting: the console opens its database")
         self._tell_of_upgrade(is_new)
         self._doing = "the console finishes what it has begun"
-        failure = ""
         try:
             if not self._is_told_to_stop:
                 self._prepare_demo()
                 self._prepare_database()
                 self._audit_writer.start()
                 self._audit_upkeep.start()
-                failure = self._serve_console()
+                self._serve_console(console_sockets)
         finally:
             self._console_ended = True
+            self._runner.probes.close()
+            for one in console_sockets:  # open where the console was not begun
+                one.close()
             self._tell_of_stop(self._how_far())
             set_gateway(None)
             if self._demo is not None:
@@ -193,8 +200,6 @@ class Serving:
             self._audit_upkeep.stop()
             self._database.close()
             _heed_no_more_signals()
-        if failure:
-            raise CommandError(failure)
         if stopped_well:
             logger.info("stopped: everything is on the disk")
         status = 0 if stopped_well else 1
@@ -239,8 +244,8 @@ class Serving:
             raise CommandError(str(exc)) from exc
         self._database.watch()
 
-    def _serve_console(self) -> str:
-        """Serve pages and sockets until the end; what kept the console from listening, else ""."""
+    def _serve_console(self, sockets: list[socket.socket]) -> None:
+        """Serve pages and sockets until the end. sockets: they listen already."""
         # Before the handler is made, which lists the static files once.
         try:
             plotly_asset.prepare(settings.DATA_PATH)
@@ -264,8 +269,7 @@ class Serving:
         self._report.pipeline = self._pipeline
         server = ConsoleServer(
             application,
-            settings.CONSOLE.host,
-            settings.CONSOLE.port,
+            sockets,
             limits=ConnectionLimits(
                 connections_max=min(settings.CONSOLE.connections_max, self._runner.descriptors.console),
                 request_s=settings.CONSOLE.request_timeout_s,
@@ -277,11 +281,11 @@ class Serving:
         )
         self._report.server = server
         if self._is_told_to_stop or self._engine_died:
-            return ""
+            return
         reactor.callWhenRunning(self._attach_hub)
         PACE.switch_on(self._runner.cpu_s)
+        self._runner.probes.release(sockets)
         server.run()
-        return server.failure
 
     def _make_pipeline(self) -> Pipeline:
         host, port = self._runner.http_address

@@ -222,9 +222,11 @@ def test_taken_port_is_named_and_everything_else_closed(tmp_path: Path) -> None:
                 out, errors = process.communicate(timeout=START_TIMEOUT_S)
                 assert process.returncode == 2, flag
                 assert "listening" not in out
-                assert address in errors
-                assert "ddress already in use" in errors
+                assert f"can't listen on {address}: Address already in use. Give another address with {flag}" in errors
                 assert "Traceback" not in errors
+                # Found before anything else: no topic could be made, and no message published.
+                assert not (tmp_path / "topology.json").exists()
+                assert not (tmp_path / "console.sqlite3").exists()
     # The lock is free again each time and the data is whole: it starts.
     with serving(tmp_path) as process:
         read_until(process, "Console:")

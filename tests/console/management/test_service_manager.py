@@ -15,6 +15,7 @@ import pytest
 from queue_engine.process.service_manager import START_LIMIT_S, ServiceManager, stop_limit_s
 from queue_engine.process.start_report import StartReport
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.start_progress import StartProgress
 from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.server import ServerProcess
 from tests.support.storage_kinds import engine_options
@@ -68,7 +69,9 @@ def test_the_watchdog_of_a_stop_is_fed_whether_it_advances_or_not(manager_of: Ma
         assert notified.values("EXTEND_TIMEOUT_USEC") == ["660000000"]
 
 
-def test_a_start_gets_more_time_only_while_the_engine_works(manager_of: ManagerOf, tmp_path: Path) -> None:
+def test_a_start_is_logged_and_gets_more_time_only_while_the_engine_works(
+    manager_of: ManagerOf, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     used_s = [0.0, 1.0, 1.0, 1.0, 2.0]
     looked = threading.Event()
 
@@ -78,10 +81,22 @@ def test_a_start_gets_more_time_only_while_the_engine_works(manager_of: ManagerO
             return used_s[0]
         return used_s.pop(0)
 
+    progress = StartProgress()
+    progress.at("channel orders/billing", 2, 5)
+    caplog.set_level("INFO")
     with NotifySocket(tmp_path / "notify") as notified:
-        with StartReport(manager_of({"NOTIFY_SOCKET": notified.address}), cpu_s, interval_s=0.001):
+        manager = manager_of({"NOTIFY_SOCKET": notified.address})
+        with StartReport(manager, cpu_s, progress.sentence, interval_s=0.001):
             assert looked.wait(60)
-        assert len(notified.values("EXTEND_TIMEOUT_USEC")) == 2
+        # The first is of the beginning.
+        assert len(notified.values("EXTEND_TIMEOUT_USEC")) == 3
+        assert notified.values("STATUS")[:2] == [
+            "Starting: channel orders/billing, 40 %",
+            "Starting: channel orders/billing, 40 % (0 s)",
+        ]
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) >= 5
+    assert set(lines) == {"starting: channel orders/billing, 40 % (0 s)"}
 
 
 def test_the_watchdog_is_fed_four_times_in_its_time_and_no_child_inherits_the_variables(manager_of: ManagerOf) -> None:

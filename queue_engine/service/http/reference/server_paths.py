@@ -15,8 +15,11 @@ SERVER = {
     ),
     "/livez": Endpoint("For a probe that restarts the process when no answer comes.", (Success("OK"),)),
     "/readyz": Endpoint(
-        "For a probe that keeps clients away from a server that stops.",
-        (Success("OK, and a line for each problem"), Success("STOPPING", status=503)),
+        "For a probe that keeps clients away from a server that starts or stops.",
+        (
+            Success("OK, and a line for each problem"),
+            Success("STOPPING; or starting, and where the start is", status=503),
+        ),
     ),
     "/info": Endpoint(
         "Version, addresses and limits.", (Success("The server's own facts.", JSON, shapes.ref("Info")),)
