@@ -17,6 +17,7 @@ from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.storage.changes import Changes
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError, RequestError
+from queue_engine.vocabulary.heap_order import in_order
 from queue_engine.vocabulary.run import Run
 
 # The heap is rebuilt when at least this many of its entries are finished deliveries, and more than half of them.
@@ -60,12 +61,27 @@ class Delivery:
         self.in_order = 0  # so many from the start of the run were finished in the order they were sent
 
 
+Entry = tuple[int, int, Delivery]
+"""(deadline, order of sending, delivery)."""
+
+
 class InFlightTable:
     """All messages of one channel that are in flight. latency: counts each that is finished. budget: counts the bytes
     of their frames, of all channels. changes: the topic's; what leaves is noted there, and TOUCH, while `Channel._send`
     notes what comes. keeps_ages: whether `oldest_ns` will be called."""
 
-    __slots__ = ("_ages", "_budget", "_changes", "_delivery_of", "_heap", "_keeps_ages", "_order", "_stale", "latency")
+    __slots__ = (
+        "_ages",
+        "_budget",
+        "_changes",
+        "_delivery_of",
+        "_heap",
+        "_held",
+        "_keeps_ages",
+        "_order",
+        "_stale",
+        "latency",
+    )
 
     def __init__(
         self, latency: LatencyHistogram, budget: ByteBudget, changes: Changes, *, keeps_ages: bool = True
@@ -75,7 +91,10 @@ class InFlightTable:
         self._keeps_ages = keeps_ages
         self._budget = budget
         self._delivery_of: dict[bytes, Delivery] = {}
-        self._heap: list[tuple[int, int, Delivery]] = []
+        self._heap: list[Entry] = []
+        # The entries of deliveries with messages in flight, by who holds them: thousands of consumers may leave at
+        # once, and each looks at its own alone.
+        self._held: dict[Consumer, dict[Delivery, Entry]] = {}
         self._order = 0
         self._stale = 0  # entries of the heap whose delivery has nothing outstanding
         # By each delivery's oldest publish time when it was pushed; as messages are finished, the real one gets later.
@@ -127,7 +146,9 @@ class InFlightTable:
 
     def _push(self, delivery: Delivery) -> None:
         self._order += 1
-        heappush(self._heap, (delivery.deadline_ns, self._order, delivery))
+        entry = delivery.deadline_ns, self._order, delivery
+        heappush(self._heap, entry)
+        self._held.setdefault(delivery.consumer, {})[delivery] = entry
         if self._keeps_ages:
             self._push_age(delivery)
 
@@ -293,7 +314,15 @@ class InFlightTable:
                 self._budget.free(delivery.bytes)
                 delivery.bytes = 0
             self._stale += 1
+            self._let_go(delivery)
             self._compact()
+
+    def _let_go(self, delivery: Delivery) -> None:
+        """Nothing of it is in flight."""
+        held = self._held.get(delivery.consumer, {})
+        held.pop(delivery, None)
+        if not held:
+            self._held.pop(delivery.consumer, None)
 
     def _compact(self) -> None:
         """Rebuild the heap when most of it is finished deliveries."""
@@ -334,6 +363,7 @@ class InFlightTable:
         for message_id in ids:
             del self._delivery_of[message_id]
         delivery.outstanding = 0
+        self._let_go(delivery)
         if delivery.bytes:
             # The caller gives the run back to the channel's backlog, which counts its bytes.
             self._budget.free(delivery.bytes)
@@ -353,9 +383,9 @@ class InFlightTable:
                 delivery.ids = ids
                 delivery.in_order = 0
 
-    def deliveries(self) -> list[Delivery]:
-        """Deliveries with messages in flight, earliest deadline first."""
-        return [entry[2] for entry in sorted(entry for entry in self._heap if entry[2].outstanding)]
+    def deliveries(self) -> Iterator[Delivery]:
+        """Deliveries with messages in flight, earliest deadline first; nothing may move meanwhile."""
+        return (delivery for _, _, delivery in in_order(self._heap) if delivery.outstanding)
 
     def take_apart(self) -> list[tuple[Run, list[bytes]]]:
         """Remove everything when deliveries and map may disagree after an error: the map decides what is in flight. A
@@ -369,6 +399,7 @@ class InFlightTable:
             delivery.bytes = 0
         self._delivery_of = {}
         self._heap = []
+        self._held = {}
         self._ages = []
         self._stale = 0
         parts = [(one.run, [id_ for id_ in ids if id_ in one.run.index()]) for one, ids in held.items()]
@@ -381,9 +412,8 @@ class InFlightTable:
         # A message that its consumer touches meanwhile gets a delivery of its own, with the time when it was sent.
         while chosen := [
             entry
-            for entry in self._heap
+            for entry in (self._heap if consumer is None else self._held.get(consumer, {}).values())
             if entry[2].outstanding
-            and (consumer is None or entry[2].consumer is consumer)
             and (not order or (entry[1] > order and entry[2].touches and entry[2].sent_ns <= newest_ns))
         ]:
             newest_ns = newest_ns or max(entry[2].sent_ns for entry in chosen)
@@ -413,5 +443,5 @@ class InFlightTable:
                     self._budget.free(delivery.bytes)
                     delivery.bytes = 0
         dropped = self._heap, self._delivery_of
-        self._heap, self._delivery_of, self._ages, self._stale = [], {}, [], 0
+        self._heap, self._delivery_of, self._held, self._ages, self._stale = [], {}, {}, [], 0
         return dropped

@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from queue_engine.disk_queue.run_line import cost_of
 from queue_engine.vocabulary.byte_budget import ByteBudget
+from queue_engine.vocabulary.heap_order import in_order
 from queue_engine.vocabulary.run import Run
 
 
@@ -60,14 +61,7 @@ class DeferredMessages:
 
     def earliest(self) -> Iterator[tuple[int, Run]]:
         """(due_ns, message), the earliest first; they stay here. Each costs the logarithm of those before it."""
-        heap = self._heap
-        front = [(heap[0][:2], 0)] if heap else []
-        while front:
-            index = heappop(front)[1]
-            for child in (2 * index + 1, 2 * index + 2):
-                if child < len(heap):
-                    heappush(front, (heap[child][:2], child))
-            yield heap[index][0], heap[index][2]
+        return ((due_ns, run) for due_ns, _, run in in_order(self._heap))
 
     def remove(self, ids: Container[bytes]) -> list[tuple[int, Run]]:
         """Remove and return these messages, as far as they are here: (due_ns, message). Costs a look at all."""

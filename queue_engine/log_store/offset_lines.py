@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 
 from queue_engine.vocabulary.byte_budget import ByteBudget
+from queue_engine.vocabulary.heap_order import in_order
 
 Range = tuple[int, int]
 """(first offset, count), the count above 0."""
@@ -171,13 +172,8 @@ class DueOffsets:
 
     def earliest(self) -> Iterator[tuple[int, int]]:
         """(offset, due_ns), the earliest first; nothing moves. Each costs the logarithm of those before it."""
-        heap, withdrawn = self._heap, self._withdrawn
-        front = [(heap[0], 0)] if heap else []
-        while front:
-            (due_ns, first, count), index = heappop(front)
-            for child in (2 * index + 1, 2 * index + 2):
-                if child < len(heap):
-                    heappush(front, (heap[child], child))
+        withdrawn = self._withdrawn
+        for due_ns, first, count in in_order(self._heap):
             yield from ((offset, due_ns) for offset in range(first, first + count) if offset not in withdrawn)
 
     def next_due_ns(self) -> int | None:

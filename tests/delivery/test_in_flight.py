@@ -1,5 +1,8 @@
 """What consumers hold: map and deadlines agree, and what is finished costs nothing."""
 
+import time
+from random import Random
+
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
@@ -95,3 +98,41 @@ def test_a_series_of_nothing_finishes_nothing() -> None:
     table.add(owner, run_of(0, 2), 0)
     assert table.finish(owner, []) == ([], [])
     assert len(table) == 2
+
+
+def test_deliveries_come_by_their_deadlines_whoever_holds_them() -> None:
+    table, owners = table_of(), [consumer(1, timeout_s=60), consumer(2, timeout_s=10)]
+    rng = Random(5)
+    for number in range(300):
+        table.add(rng.choice(owners), run_of(10 * number, 2), number)
+    for number in rng.sample(range(300), 200):
+        held = table.owned(None, b"%016x" % (10 * number))
+        if number % 2:
+            table.touch(held.consumer, held.ids[0], 1_000 + number)
+        else:
+            table.finish(held.consumer, list(held.ids))
+    deadlines_ns = [delivery.deadline_ns for delivery in table.deliveries()]
+    assert deadlines_ns == sorted(deadlines_ns)
+    assert outstanding(table) == len(table)
+
+
+def first_and_last_s(count: int) -> tuple[float, float]:
+    """The processor's time of a look at the first delivery, and of a consumer of one message that leaves, while so many
+    consumers hold one each."""
+    table = table_of()
+    owners = [consumer(key) for key in range(count)]
+    for number, owner in enumerate(owners):
+        table.add(owner, run_of(number, 1), number)
+    began_s = time.process_time()
+    for _ in range(300):
+        assert next(table.deliveries()).consumer is owners[0]
+    looked_s = time.process_time()
+    for owner in owners[-300:]:
+        assert len(table.pop_all(owner)) == 1
+    return looked_s - began_s, time.process_time() - looked_s
+
+
+def test_a_consumer_that_leaves_and_a_page_cost_the_same_however_many_others_hold_messages() -> None:
+    small = [min(times) for times in zip(*(first_and_last_s(1_000) for _ in range(3)), strict=True)]
+    great = first_and_last_s(12_000)
+    assert [greater <= 6 * less for less, greater in zip(small, great, strict=True)] == [True, True], (small, great)

@@ -96,7 +96,7 @@ def test_one_message_held_of_each_run_does_not_keep_the_runs(tmp_path: Path) -> 
         worker.channel.finish(worker.consumer, ids[1:])
     for _ in range(3):
         pass_time(engine, clock, 6_000)
-    found = worker.channel._in_flight.deliveries()
+    found = list(worker.channel._in_flight.deliveries())
     assert [delivery.ids for delivery in found] == [[one] for one in held]
     assert all(delivery.run.ids == delivery.ids for delivery in found)
     held_bytes = sum(len(delivery.run.frames) for delivery in found)
