@@ -128,13 +128,15 @@ def stats_of_topic(topic: Topic) -> tuple[CursorStats, ...]:
     if not isinstance(topic.store, LogTopicStore):
         return ()
     store = topic.store
-    cursors = store.readers.cursors.of_topic(store.number)
+    cursors = [
+        one for one in store.readers.cursors.of_topic(store.number) if not store.readers.cursors.has_expired(one)
+    ]
     return tuple(_stats(store, one) for one in sorted(cursors, key=lambda one: one.name)) if cursors else ()
 
 
 def _cursor(store: LogTopicStore, name: str) -> Cursor:
     cursor = store.readers.cursors.get(store.number, name)
-    if cursor is None:
+    if cursor is None or store.readers.cursors.has_expired(cursor):
         raise CursorNotFoundError(f"cursor {store.name}/{name} does not exist")
     return cursor
 

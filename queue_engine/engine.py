@@ -47,9 +47,11 @@ from queue_engine.vocabulary.errors import (
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.vocabulary.next_turn import NextTurn
+from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.pieces import WorkInPieces
 from queue_engine.vocabulary.start_progress import StartProgress
+from queue_engine.vocabulary.steady_time import SteadyTime
 from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket, after
 
@@ -97,6 +99,7 @@ class Engine:
         self._is_open = False
         self.clock = clock
         self.started_at_ns = clock.time_ns()
+        self._steady = SteadyTime(clock)
         self.turned_at_ns = clock.monotonic_ns()  # the last turn
         self.faults = Faults(clock)
         self._fences = Fences(clock.time_ns)
@@ -129,7 +132,7 @@ class Engine:
         )
         self.topics = self.catalog.topics
         self.pauses = Pauses(self.catalog, clock)
-        self.quarantine = QuarantineActs(self.catalog, clock)
+        self.quarantine = QuarantineActs(self.catalog, clock, self._steady)
         self.acts = TopicActs(self.catalog, self._workload, self.pauses, self.quarantine, self._pieces)
         self.log = LogActs(self.catalog, self._stores, self._sampler)
         self.cursors = CursorActs(self.catalog, self._stores)
@@ -357,6 +360,7 @@ class Engine:
         """Start the syncs that are due, and try again what the disk refused."""
         now_ns = self.clock.monotonic_ns()
         for what, step in (
+            ("looking at the clock", self._look_at_clock),
             ("looking after the stores", self._stores.tick),
             ("looking after topology.json", self.catalog.tick),
             ("looking after the trash", self.trash.tick),
@@ -376,6 +380,17 @@ class Engine:
                 self.faults.note(what, exc)
             else:
                 self.faults.ended(what)
+
+    def _look_at_clock(self, now_ns: int) -> None:
+        jump = self._steady.look()
+        if jump is not None:
+            self.stats.clock_jump = jump
+            logger.warning(
+                "the wall clock was set %s by %s: pauses, ramps, the trash, leases and the age in quarantine go on by "
+                "the time that passes; times that are shown are the new clock's",
+                "forward" if jump.step_ms > 0 else "back",
+                format_duration(abs(jump.step_ms)),
+            )
 
     def _tidy(self, now_ns: int) -> None:
         """Tidy every channel once per TIDY_INTERVAL_NS, a few at a time."""

@@ -38,6 +38,7 @@ from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.faults import Faults
 from queue_engine.vocabulary.pieces import whole
+from queue_engine.vocabulary.steady_time import ClockJump
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
 
@@ -66,7 +67,7 @@ class EngineStats:
     clients: those that are connected, by key; the engine adds and removes them. refused_connections,
     refused_publishes, refused_requests: the listeners count into them, the first by listener and reason, the others by
     reason. refused_secrets: wrong secrets by listener; the gate counts them. read_bodies: makes the figures of
-    unfinished bodies.
+    unfinished bodies. clock_jump: the engine notes it.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class EngineStats:
         self.refused_publishes: Counter[str] = Counter()
         self.refused_requests: Counter[str] = Counter()
         self.refused_secrets: Mapping[str, int] = {}
+        self.clock_jump: ClockJump | None = None
         self.read_bodies: Callable[[], PendingBodiesStats] = PendingBodiesStats
 
     def note_aside(self, found: AsideStats) -> None:
@@ -195,6 +197,7 @@ class EngineStats:
             percentiles=self._catalog.latency_percentiles,
             disk=self._disk,
             lookupds=self._lookupds,
+            clock_jump=self.clock_jump,
         )
 
     def now(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> EngineSnapshot:

@@ -4,9 +4,10 @@ A pause knows who made it, why, since when, until when, and how much waited then
 what is paused changes the reason and the end that are given, and notes who did that; who paused it first, and since
 when, stays. What is not given stays as it is, so nsqd's plain call changes nothing of a pause that is there.
 
-A pause with an end is resumed by `tick` when the wall clock has passed the end, through the same durable change as an
-act. After a start that is the first tick. What the disk refuses is tried again, at growing intervals, and shown as
-`resume_refused`; the topic or channel stays paused meanwhile.
+A pause with an end is resumed by `tick`, through the same durable change as an act, when as much time has passed as was
+left when the end was given, or at the start (`vocabulary/steady_time.py`): a clock that is set ends none early. What
+the disk refuses is tried again, at growing intervals, and shown as `resume_refused`; the topic or channel stays paused
+meanwhile.
 """
 
 import logging
@@ -45,9 +46,11 @@ class PauseAsked:
 
 @dataclass(slots=True)
 class _End:
-    """The end of one pause. retry_ns: monotonic time before which it is not tried. is_under_way: it is being tried."""
+    """The end of one pause. until_ms: Unix, as it was given; due_ns: when that is, monotonic. retry_ns: monotonic time
+    before which it is not tried. is_under_way: it is being tried."""
 
     until_ms: int
+    due_ns: int
     retry_ns: int = 0
     wait_ns: int = RETRY_NS_MIN
     is_under_way: bool = False
@@ -209,22 +212,23 @@ class Pauses:
     def note(self, one: Topic | Channel) -> None:
         """Note or forget when the pause of `one` ends."""
         until_ms = one.pause.until_ms if one.paused and one.pause is not None else 0
-        if until_ms:
-            self._ends[one] = _End(until_ms)
-        else:
+        known = self._ends.get(one)
+        if not until_ms:
             self._ends.pop(one, None)
+        elif known is None or known.until_ms != until_ms:
+            due_ns = self._clock.monotonic_ns() + until_ms * NS_PER_MS - self._clock.time_ns()
+            self._ends[one] = _End(until_ms, due_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Resume what is due. now_ns: monotonic, for the tries after a refusal; ends go by the wall clock."""
+        """Resume what is due. now_ns: monotonic."""
         if not self._ends or self._catalog.is_closing:
             return
-        now_ms = self._now_ms()
         # An end may be a year away, and what was deleted takes memory until it is forgotten.
         self._ends = {one: end for one, end in self._ends.items() if not one.is_deleted}
         due = [
             (one, end)
             for one, end in self._ends.items()
-            if end.until_ms <= now_ms and now_ns >= end.retry_ns and not end.is_under_way
+            if end.due_ns <= now_ns and now_ns >= end.retry_ns and not end.is_under_way
         ]
         for one, end in due:
             self._end(one, end, now_ns)

@@ -19,6 +19,7 @@ from queue_engine.topology.topology import channel_redriven, max_attempts_set
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, QuarantineError
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX, Redrive, RedriveState
+from queue_engine.vocabulary.steady_time import SteadyTime
 from queue_engine.vocabulary.ticket import DONE, Ticket, after
 
 logger = logging.getLogger(__name__)
@@ -44,10 +45,11 @@ class _Job:
 class QuarantineActs:
     """The quarantines of one engine. Belongs to the engine's thread."""
 
-    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, catalog: Catalog, clock: Clock, steady: SteadyTime) -> None:
         self.topics = catalog.topics
         self._catalog = catalog
         self._clock = clock
+        self._steady = steady
         self._jobs: dict[Channel, _Job] = {}
         self._age_at_ns = 0
 
@@ -210,7 +212,7 @@ class QuarantineActs:
 
     def _look_around(self) -> None:
         """Let wait again what is too old, and go on with redrives of topics that were restored."""
-        now_ns = self._clock.time_ns()
+        now_ns = self._steady.never_early_ns()
         for topic in self._catalog.topics.values():
             for channel in topic.channels.values():
                 backlog = channel.backlog

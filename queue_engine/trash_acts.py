@@ -72,12 +72,12 @@ class TrashActs:
     def list(self) -> tuple[TrashStats, ...]:
         """All entries, newest first."""
         held = self._held()
-        return tuple(self._stats_of(item, held) for item in reversed(self._trash.oldest_first()))
+        return tuple(self._stats_of(item, held) for item in reversed(self._trash.lasting()))
 
     def page(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
         """The newest entries; or those older than the one with this time (Unix ms) and id, which may be gone."""
         held = self._held()
-        items = self._trash.oldest_first()
+        items = self._trash.lasting()
         end = len(items) if before is None else bisect_left(items, before, key=time_and_id)
         shown = items[max(0, end - count_max) : end]
         entries = tuple(self._stats_of(item, held) for item in reversed(shown))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from admin_console.diagnosis import falling_behind, filling, poison
+from admin_console.diagnosis import clock_set, falling_behind, filling, poison
 from admin_console.diagnosis.finding import CALM, TONES, Finding, Kind
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.states import State, advance, in_force
@@ -71,8 +71,8 @@ def diagnose_all(
     earlier = earlier or {}
     turns = min(-(-len(earlier) // LOOKS_MAX), TURNS_MAX) if takes_turns else 1
     turn = round(now_s)
-    found = filling.find_broker(snapshot)
-    if engine := advance(before.get(ENGINE, ()), () if found is None else (found,), now_s):
+    found = [one for one in (filling.find_broker(snapshot), clock_set.find_broker(snapshot)) if one is not None]
+    if engine := advance(before.get(ENGINE, ()), found, now_s):
         states[ENGINE] = engine
     for topic in snapshot.topics:
         for channel in topic.channels:

@@ -430,7 +430,7 @@ class Catalog:
             store,
             budgets=self._stores.budgets,
             workload=self._workload,
-            time_ns=self._clock.time_ns,
+            clock=self._clock,
             fences=self._fences,
         )
         topic.on_channels = lambda: self.on_names(name)

@@ -59,12 +59,13 @@ LEAST_MS = 10 * 60_000
 @dataclass(slots=True)
 class TrashItem:
     """What one act put into the trash. store: of its topic, which may have a name. channels: the numbers of its
-    channels; of a topic that was deleted, none. not_before_ns: monotonic; it does not expire earlier."""
+    channels; of a topic that was deleted, none. ends_ns: monotonic. was_over: a start found it over."""
 
     entry: TrashEntry
     store: LogTopicStore
     channels: list[int] = field(default_factory=list)
-    not_before_ns: int = 0
+    ends_ns: int = 0
+    was_over: bool = False
 
     @property
     def is_topic(self) -> bool:
@@ -122,18 +123,19 @@ class Trash:
     def _note_channel(self, entry: TrashEntry, store: LogTopicStore, number: int) -> None:
         item = self.items.get(entry.id)
         if item is None:
-            item = self.items[entry.id] = TrashItem(entry, store, not_before_ns=self._not_before_ns(entry))
+            item = self.items[entry.id] = self._item(entry, store)
         item.channels.append(number)
 
     def _note_topic(self, entry: TrashEntry, store: LogTopicStore) -> None:
         store.set_in_trash(True)
         self.topics[store.number] = store
-        self.items[entry.id] = TrashItem(entry, store, not_before_ns=self._not_before_ns(entry))
+        self.items[entry.id] = self._item(entry, store)
 
-    def _not_before_ns(self, entry: TrashEntry) -> int:
+    def _item(self, entry: TrashEntry, store: LogTopicStore) -> TrashItem:
         left_ms = entry.until_ms - self._clock.time_ns() // NS_PER_MS
         least_ms = min(LEAST_MS, entry.until_ms - entry.at_ms)
-        return self._clock.monotonic_ns() + max(left_ms, least_ms) * NS_PER_MS
+        ends_ns = self._clock.monotonic_ns() + max(left_ms, least_ms) * NS_PER_MS
+        return TrashItem(entry, store, ends_ns=ends_ns, was_over=left_ms < least_ms)
 
     # What goes into it.
 
@@ -373,10 +375,18 @@ class Trash:
         return TrashTotals(len(self.items), self.bytes, self.given_up_count)
 
     def expired(self) -> list[TrashItem]:
-        """Those whose time is over by the wall clock, and by the time that passed since they were put here, or since
-        the start: a clock that is set forward while the server runs ends none of them early."""
-        now_ms, now_ns = self._clock.time_ns() // NS_PER_MS, self._clock.monotonic_ns()
-        return [item for item in self.items.values() if item.entry.until_ms <= now_ms and item.not_before_ns <= now_ns]
+        """Those whose time has passed since they were put here, or since the start (`vocabulary/steady_time.py`)."""
+        return [item for item in self.items.values() if self._has_ended(item)]
+
+    def _has_ended(self, item: TrashItem) -> bool:
+        if item.ends_ns > self._clock.monotonic_ns():
+            return False
+        # Where a start found it over by a clock that was wrong, and has been set right since, it is not.
+        return not item.was_over or item.entry.until_ms <= self._clock.time_ns() // NS_PER_MS
+
+    def lasting(self) -> list[TrashItem]:
+        """All but those whose time has passed, and that the next tick deletes; oldest first."""
+        return [item for item in self.oldest_first() if not self._has_ended(item)]
 
     def surplus(self) -> list[TrashItem]:
         """The oldest items, as many as there are too many."""

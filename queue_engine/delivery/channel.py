@@ -6,7 +6,7 @@ A call that fails unexpectedly fences the channel (`fences.py`): it sends nothin
 Fences in queue_engine/README.md lists what each command does then.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, Protocol
 
 from queue_engine.delivery.channel_figures import ChannelFigures
@@ -23,7 +23,7 @@ from queue_engine.delivery.stats import (
 from queue_engine.storage.changes import Changes
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
-from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import RequestError, StorageError
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import Redrive, RedriveState
@@ -63,13 +63,14 @@ class ChannelWork(Protocol):
 class Channel:
     """One channel of one topic. Synchronous; the caller passes the time (monotonic ns).
 
-    time_ns: the wall clock, for latencies. fences: stops the channel when something in here fails unexpectedly.
+    fences: stops the channel when something in here fails unexpectedly.
     """
 
     # Stats read thousands of channels, and wait for memory more than for the processor: so one takes fewer cache lines.
     __slots__ = (
         "_budgets",
         "_changes",
+        "_clock",
         "_fences",
         "_forgotten",
         "_in_flight",
@@ -77,7 +78,6 @@ class Channel:
         "_pace",
         "_redrive",
         "_stranded",
-        "_time_ns",
         "_turn",
         "_workload",
         "backlog",
@@ -108,7 +108,7 @@ class Channel:
         *,
         budgets: MemoryBudgets,
         workload: ChannelWork,
-        time_ns: Callable[[], int],
+        clock: Clock,
         fences: Fences,
         changes: Changes,
     ) -> None:
@@ -121,14 +121,14 @@ class Channel:
         self.pause: Pause | None = None  # of the pause there is, as far as it is known
         self.resume_refused = ""  # why a pause whose end has come goes on
         self.ramp: Ramp | None = None
-        self._pace: RampPace | None = None  # of the ramp, from the first delivery on
+        self._pace: RampPace | None = None  # of the ramp
         self.is_deleted = False
         self.fence: Fence | None = None
         self._redrive: RedriveState | None = None
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
-        self._time_ns = time_ns
-        latency = LatencyHistogram(time_ns)
+        self._clock = clock
+        latency = LatencyHistogram(clock.time_ns)
         self._budgets = budgets
         self._in_flight = InFlightTable(latency, budgets.in_flight, changes, keeps_ages=not backlog.can_reread)
         self._limits = SendLimits(backlog, self._in_flight, budgets)
@@ -144,7 +144,7 @@ class Channel:
         self.requeue_count = 0
         self.timeout_count = 0
         self.disconnect_count = 0
-        self.figures = ChannelFigures(self, self._in_flight, latency, self._limits, time_ns)
+        self.figures = ChannelFigures(self, self._in_flight, latency, self._limits, clock.time_ns)
         backlog.watch(self.stop)
 
     @property
@@ -267,7 +267,7 @@ class Channel:
         consumers = [c for c in self.consumers.values() if c.ready_count > c.in_flight_count and c.sink.is_writable]
         if not consumers:
             return False
-        if self.ramp is not None and (pace := self._pace_now(self.ramp, now_ns)) is not None:
+        if self._pace is not None and (pace := self._pace_at(now_ns)) is not None:
             return self._deliver_slowly(pace, consumers, now_ns)
         self._turn += 1
         if len(consumers) > 1:
@@ -294,11 +294,15 @@ class Channel:
             self._workload.schedule(self)
         return bool(consumers) and is_more
 
-    def _pace_now(self, ramp: Ramp, now_ns: int) -> RampPace | None:
+    def ramp_now(self) -> Ramp | None:
+        """The ramp that still lasts. The first look behind its end ends it: no delivery may come for long."""
+        if self._pace is not None:
+            self._pace_at(self._clock.monotonic_ns())
+        return self.ramp
+
+    def _pace_at(self, now_ns: int) -> RampPace | None:
         """The pace of the ramp; None when it is over."""
-        if self._pace is None:
-            self._pace = RampPace(ramp, self._time_ns() // NS_PER_MS, now_ns)
-        if self._pace.is_over(now_ns):
+        if self._pace is not None and self._pace.is_over(now_ns):
             self.ramp = self._pace = None
         return self._pace
 
@@ -502,6 +506,11 @@ class Channel:
         self._changes.note()
         self.paused, self.pause, self.resume_refused = False, None, ""
         self.ramp, self._pace = ramp, None
+        if ramp is not None:
+            # From here on the time that passes counts, and no clock that is set.
+            now_ns = self._clock.monotonic_ns()
+            self._pace = RampPace(ramp, self._clock.time_ns() // NS_PER_MS, now_ns)
+            self._pace_at(now_ns)  # it may have ended while the server was stopped
         self._workload.wake(self)
 
     @property

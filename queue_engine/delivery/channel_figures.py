@@ -43,6 +43,9 @@ class Counted(Protocol):
 
     def stop(self, doing: str, error: Exception) -> object: ...
 
+    def ramp_now(self) -> Ramp | None:
+        """The ramp that still lasts."""
+
 
 class ChannelFigures:
     """Of one channel. Reading never fails: a value that can't be read now is the last known one, or None.
@@ -134,7 +137,7 @@ class ChannelFigures:
             channel.paused,
             channel.pause,
             channel.resume_refused,
-            channel.ramp,
+            channel.ramp_now(),
             channel.backlog.dropped_count,
             held_back,
             fenced,
@@ -162,7 +165,7 @@ class ChannelFigures:
             paused=channel.paused,
             pause=channel.pause,
             resume_refused=channel.resume_refused,
-            ramp=channel.ramp,
+            ramp=channel.ramp_now(),
             oldest_ns=stored.oldest_ns,
             next_due_ns=stored.next_due_ns,
             latest_due_ns=stored.latest_due_ns,
@@ -267,7 +270,7 @@ class ChannelFigures:
             channel.backlog.dropped_count,
             channel.pause,
             channel.resume_refused,
-            channel.ramp,
+            channel.ramp_now(),
             quarantine,
             channel.redrive,
         )

@@ -17,6 +17,7 @@ from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.latency.histogram import NO_MESSAGES, HistogramCounts
 from queue_engine.vocabulary.quickly_made import quickly_made
+from queue_engine.vocabulary.steady_time import ClockJump
 from queue_engine.wire.cursor import CursorStats
 
 HEALTHY = "OK"
@@ -273,6 +274,7 @@ class EngineSnapshot:
     latency_window_ms: int = 0  # messages finished in the last half to whole of it are in the windows of latencies
     percentiles: tuple[float, ...] = ()  # of latencies, that are asked for; the largest first
     lookupds: tuple[LookupdStats, ...] = ()  # in the order of --lookupd-tcp-address
+    clock_jump: ClockJump | None = None  # the newest since the start; None for none
     disk: DiskSpace | None = None  # by a look in the last seconds; None before the first, and while none succeeds
 
 

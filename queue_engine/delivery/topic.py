@@ -16,6 +16,7 @@ from queue_engine.delivery.readings import ChannelReading, TopicReading, TopicSt
 from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
 from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
+from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
 from queue_engine.vocabulary.flow.pause import Pause
 from queue_engine.vocabulary.options.options import MPUB_SIZE_BYTES
@@ -47,7 +48,7 @@ class TopicWork(ChannelWork, Protocol):
 class Topic:
     """One topic. Synchronous; belongs to the engine.
 
-    time_ns: the wall clock. fences: stops the topic or a channel when something in it fails unexpectedly.
+    fences: stops the topic or a channel when something in it fails unexpectedly.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Topic:
         *,
         budgets: MemoryBudgets,
         workload: TopicWork,
-        time_ns: Callable[[], int],
+        clock: Clock,
         fences: Fences,
     ) -> None:
         self.name = name
@@ -74,7 +75,7 @@ class Topic:
         self._budgets = budgets
         self._gathered_bytes_max = budgets.gathered_bytes_max
         self._workload = workload
-        self._time_ns = time_ns
+        self._clock = clock
         self._fences = fences
         self._gathered: list[bytes] | None = None  # bodies of this turn
         self._gathered_bytes = 0
@@ -267,7 +268,7 @@ class Topic:
             self.store.open_channel(name, number, start),
             budgets=self._budgets,
             workload=self._workload,
-            time_ns=self._time_ns,
+            clock=self._clock,
             fences=self._fences,
             changes=self.changes,
         )

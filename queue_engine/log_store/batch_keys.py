@@ -39,6 +39,7 @@ from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import BatchKeyConflictError, NewerFormatError
+from queue_engine.vocabulary.steady_time import SteadyTime
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
 logger = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class BatchKeys:
     def __init__(self, directory: str, *, files: Files, clock: Clock, keys_max: int = KEYS_MAX) -> None:
         self.path = os.path.join(directory, BATCH_KEYS_NAME)
         self._files = files
-        self._clock = clock
+        self._time = SteadyTime(clock)
         self._keys_max = keys_max
         # Topic number and key → first offset, count, time and digest; both packed, the oldest first.
         self._known: dict[bytes, bytes] = {}
@@ -196,7 +197,7 @@ class BatchKeys:
         self._under_way = {place: one for place, one in self._under_way.items() if place[:4] != of_topic}
 
     def _forget_old(self) -> None:
-        until_ns = self._clock.time_ns() - KEYS_AGE_NS
+        until_ns = self._time.never_early_ns() - KEYS_AGE_NS
         old: list[bytes] = []
         for place, content in self._known.items():
             if _content.unpack(content)[2] >= until_ns:

@@ -397,7 +397,7 @@ class LogStore:
             key_index_error=self._parts.key_indexes.error,
             leases=tuple(
                 LeaseStats(one.name, self._topics[one.topic_number].name, one.offset, one.expires_ms)
-                for one in self.leases.all()[:LEASES_SHOWN_MAX]
+                for one in self.leases.living()[:LEASES_SHOWN_MAX]
                 if one.topic_number in self._topics
             ),
         )

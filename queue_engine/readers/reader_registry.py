@@ -20,6 +20,7 @@ from queue_engine.disk.files import Files, is_no_fault_of_disk
 from queue_engine.disk.replaced_file import Composed, ReplacedFile
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import NotOwnReaderError, StorageError
+from queue_engine.vocabulary.steady_time import SteadyTime
 from queue_engine.vocabulary.ticket import Ticket
 
 FILE_BYTES_MAX = 1 << 28
@@ -76,7 +77,7 @@ class ReaderRegistry(ABC, Generic[R]):
     def __init__(self, path: str, *, files: Files, clock: Clock, worker: Background) -> None:
         self._files = files
         self._clock = clock
-        self._wall_ahead_ns = clock.time_ns() - clock.monotonic_ns()
+        self._time = SteadyTime(clock)
         self._file = ReplacedFile(path, self._composed, files=files, worker=worker, on_refused=self._undo_all)
         # How to undo the acts that may not be on the disk: those in the write under way, and those since.
         self._undos_begun: list[Undo] = []
@@ -139,6 +140,14 @@ class ReaderRegistry(ABC, Generic[R]):
     def all(self) -> list[R]:
         return _all_of(self._current)
 
+    def living(self) -> list[R]:
+        """All but those that have expired."""
+        return [reader for reader in self.all() if not self.has_expired(reader)]
+
+    def has_expired(self, reader: R) -> bool:
+        """Whether the next tick ends it."""
+        return reader.expires_ms <= self._expiry_clock_ms()
+
     def count_of(self, maker: Maker) -> int:
         """How many readers of this kind a maker has."""
         return sum(reader.maker == maker.name for readers in self._current.values() for reader in readers.values())
@@ -188,7 +197,7 @@ class ReaderRegistry(ABC, Generic[R]):
 
     def _expiry_clock_ms(self) -> int:
         """Unix ms by the clock of the start: setting the clock since then ends no reader and prolongs none."""
-        return (self._clock.monotonic_ns() + self._wall_ahead_ns) // NS_PER_MS
+        return self._time.now_ns() // NS_PER_MS
 
     def _end_expired(self) -> None:
         now_ms = self._expiry_clock_ms()

@@ -177,7 +177,7 @@ class SamplesLog:
             self._store,
             budgets=MemoryBudgets(Options()),
             workload=Workload(self._clock, NextTurn()),
-            time_ns=self._clock.time_ns,
+            clock=self._clock,
             fences=Fences(self._clock.time_ns),  # no operator is needed: each sample tries again
         )
 

@@ -153,15 +153,70 @@ def test_a_pause_that_ended_while_the_server_was_down_ends_at_the_start_and_says
     assert [record.details["was_down"] for record in told] == [True]
 
 
-def test_an_end_goes_by_the_wall_clock_which_may_be_set(tmp_path: Path, clock: ManualClock) -> None:
+@pytest.mark.parametrize("step_ms", [120 * MINUTE_MS, -120 * MINUTE_MS])
+def test_an_end_goes_by_the_time_that_passes_whatever_the_clock_is_set_to(
+    tmp_path: Path, clock: ManualClock, step_ms: int
+) -> None:
     engine, _ = made(tmp_path, clock)
     do(engine, "pause_channel", "orders", "billing", for_ms=MINUTE_MS)
-    clock.set_back(ms=MINUTE_MS)
-    pass_time(engine, clock, MINUTE_MS)
-    assert channel_of(engine).paused, "it is as early as it was"
-    clock.set_back(ms=-MINUTE_MS)
+    clock.set_back(ms=-step_ms)
+    pass_time(engine, clock, MINUTE_MS // 2)
+    do(engine, "pause_channel", "orders", "billing", reason="another reason is no other end")
+    pass_time(engine, clock, MINUTE_MS // 2 - 1)
+    assert channel_of(engine).paused
     pass_time(engine, clock, 1)
     assert not channel_of(engine).paused
+
+
+def test_an_end_that_is_given_behind_a_jump_is_meant_by_the_new_clock(tmp_path: Path, clock: ManualClock) -> None:
+    engine, _ = made(tmp_path, clock)
+    clock.set_back(ms=-120 * MINUTE_MS)
+    do(engine, "pause_channel", "orders", "billing", until_ms=ms(clock) + MINUTE_MS)
+    pass_time(engine, clock, MINUTE_MS - 1)
+    assert channel_of(engine).paused
+    pass_time(engine, clock, 1)
+    assert not channel_of(engine).paused
+
+
+def test_across_a_stop_the_wall_clock_counts(tmp_path: Path, clock: ManualClock) -> None:
+    engine, _ = made(tmp_path, clock)
+    do(engine, "pause_channel", "orders", "billing", for_ms=MINUTE_MS)
+    engine.close()
+    clock.set_back(ms=-MINUTE_MS)
+    again, _ = reopened(tmp_path, clock)
+    pass_time(again, clock, 1)
+    assert not channel_of(again).paused
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_ramp_is_over_for_who_reads_it_though_nothing_is_delivered(
+    tmp_path: Path, clock: ManualClock, restarts: bool
+) -> None:
+    engine, _ = made(tmp_path, clock)
+    do(engine, "pause_channel", "orders", "billing")
+    do(engine, "unpause_channel", "orders", "billing", ramp_ms=MINUTE_MS)
+    clock.advance(ms=MINUTE_MS - 1)
+    assert channel_of(engine).ramp is not None
+    if restarts:
+        engine.close()
+    clock.advance(ms=1)
+    if restarts:
+        engine, _ = reopened(tmp_path, clock)
+    assert channel_of(engine).ramp is None
+
+
+@pytest.mark.parametrize("step_ms", [120 * MINUTE_MS, -120 * MINUTE_MS])
+def test_a_ramp_goes_by_the_time_that_passes_before_its_first_delivery_too(
+    tmp_path: Path, clock: ManualClock, step_ms: int
+) -> None:
+    engine, _ = made(tmp_path, clock)
+    do(engine, "pause_channel", "orders", "billing")
+    do(engine, "unpause_channel", "orders", "billing", ramp_ms=MINUTE_MS)
+    clock.set_back(ms=-step_ms)
+    clock.advance(ms=MINUTE_MS - 1)
+    assert channel_of(engine).ramp is not None
+    clock.advance(ms=1)
+    assert channel_of(engine).ramp is None
 
 
 def test_an_end_that_the_disk_refuses_is_tried_again_and_shown(tmp_path: Path, clock: ManualClock) -> None:

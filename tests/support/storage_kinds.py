@@ -62,6 +62,7 @@ ONLY: dict[str, tuple[str, str]] = {
         "a disk queue has no trash",
     ),
     "engine/trash/test_restore_in_steps.py": (LOG, "a disk queue has no trash"),
+    "engine/test_ends.py": (LOG, "a disk queue has no trash, leases, cursors or quarantine"),
     "engine/trash/test_topics.py": (LOG, "a disk queue has no trash"),
     "test_the_oldest_age_goes_on_behind_a_quarantined_message": (LOG, "a disk queue has no quarantine"),
     "browser/test_scenes.py": (LOG, "the scenes have topics of the log"),

@@ -1,0 +1,33 @@
+"""The server's clock was set: times on the pages jump, and what ends by itself goes by the time that passes."""
+
+from typing import TYPE_CHECKING
+
+from admin_console.diagnosis.finding import HELD, Finding, Kind, Sentences
+from admin_console.vocabulary import units
+
+if TYPE_CHECKING:
+    from admin_console.gateway.gateway import EngineSnapshot
+
+CLOCK_SET = Kind("clock set")
+# The graphs of an hour show the step; then it is no news.
+SHOWN_NS = 3_600 * 1_000_000_000
+
+
+def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
+    """None from an hour after it on."""
+    jump = snapshot.clock_jump
+    if jump is None or snapshot.monotonic_ns - jump.at_ns > SHOWN_NS:
+        return None
+    size = units.about(abs(jump.step_ms) / 1000)
+    way = "forward" if jump.step_ms > 0 else "back"
+    return Finding(
+        CLOCK_SET,
+        HELD,
+        lambda: Sentences(
+            "◷ clock set",
+            f"The server's clock was set {way} by {size}.",
+            "Pauses, ramps, the trash and leases that began before go on by the time that passes: they end at another "
+            "time than their pages show. Later ones end at theirs. If the clock is wrong now, mend it.",
+            f"the clock was set {way} by {size}",
+        ),
+    )
