@@ -368,6 +368,38 @@ def test_a_pause_by_an_operator_during_an_import_stays(
     assert server.channel_stats("held-by-hand", "c")["pause"]["reason"] == "repair"
 
 
+def test_channels_that_stay_paused_since_the_server_is_gone_are_named_and_the_next_run_resumes_them(
+    tmp_path: Path, server: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_metadata(tmp_path, {"cut-off": ["c", "d"]})
+    write_queue(tmp_path, "cut-off:c", [messages(2)])
+    lines: list[str] = []
+
+    def gone(*given: Any, **named: Any) -> Any:
+        raise EngineUnreachableError("it was not answered")
+
+    def write(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(ImportClient, "_ask", gone)
+        return gone()
+
+    with (
+        monkeypatch.context() as patched,
+        ImportClient(url_of(server)) as client,
+        NsqdImport(str(tmp_path), client, lines.append) as nsqd_import,
+    ):
+        patched.setattr(ImportClient, "write", write)
+        with pytest.raises(EngineUnreachableError):
+            nsqd_import.run()
+    monkeypatch.undo()
+    sentence = "topic cut-off: channel {} may stay paused until the topic is imported: it was not answered"
+    assert lines == [sentence.format("c"), sentence.format("d")]
+    assert [one["paused"] for one in server.topic_stats("cut-off")["channels"]] == [True, True]
+    assert run_import(tmp_path, server)[0]
+    assert [one["paused"] for one in server.topic_stats("cut-off")["channels"]] == [False, False]
+    assert has_exactly(server, "cut-off", "c", [b"m0", b"m1"])
+    assert has_exactly(server, "cut-off", "d", [])
+
+
 @pytest.mark.parametrize("kind", [ValueError, OSError])
 def test_an_error_of_any_kind_costs_the_one_topic_and_leaves_nothing_paused(
     tmp_path: Path, server: RunningEngine, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
