@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy  # noqa: F401 - see below
@@ -169,14 +170,14 @@ class Serving:
                 self._runner.start()
         except (PenstockError, OSError) as exc:
             raise CommandError(str(exc)) from exc
-        self._runner.start_progress.at("the console opens its database")
-        self._manager.starting("Starting: the console opens its database")
         self._tell_of_upgrade(is_new)
         self._doing = "the console finishes what it has begun"
         try:
             if not self._is_told_to_stop:
                 self._prepare_demo()
-                self._prepare_database()
+                self._runner.start_progress.at("the console opens its database")
+                with StartReport(self._manager, _cpu_s_of_this_thread(), self._runner.start_progress.sentence):
+                    self._prepare_database()
                 self._audit_writer.start()
                 self._audit_upkeep.start()
                 self._serve_console(console_sockets)
@@ -246,6 +247,7 @@ class Serving:
 
     def _serve_console(self, sockets: list[socket.socket]) -> None:
         """Serve pages and sockets until the end. sockets: they listen already."""
+        self._runner.start_progress.at("the console loads its pages")
         # Before the handler is made, which lists the static files once.
         try:
             plotly_asset.prepare(settings.DATA_PATH)
@@ -399,6 +401,11 @@ class Serving:
         reactor = self._reactor
         if reactor is not None:
             reactor.callFromThread(lambda: reactor.stop() if reactor.running else None)
+
+
+def _cpu_s_of_this_thread() -> Callable[[], float]:
+    """Reads the processor time of the calling thread, for others."""
+    return partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
 
 
 def _is_read_by_a_person() -> bool:
