@@ -4,10 +4,14 @@ import http.client
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from queue_engine.identity.permission import Permission
+from queue_engine.identity.token_file import TokenFile
 from tests.benchmarks.dripping_peers import OWN_ADDRESS, dripping
+from tests.support.exposition import read_exposition
 from tests.support.nsq_socket import NsqSocket, sized
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for
@@ -108,3 +112,33 @@ def test_idle_http_connections_of_one_address_give_way_to_its_own_and_others_get
         with pytest.raises(AssertionError, match="503"):
             asks(OTHER_ADDRESS)
         asks("127.0.0.9")
+
+
+def engine_cpu_s(engine: RunningEngine) -> float:
+    return read_exposition(engine.http("GET", "/metrics"))["penstock_engine_cpu_seconds_total"]
+
+
+def test_compressed_nops_before_auth_leave_the_engine_to_others(start_engine: StartEngine, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    permissions = [Permission.PUBLISH]
+    _, secret = TokenFile(tmp_path / "data").create("orders", permissions, [], expires_ms=0, by="", now_ms=1)
+    engine = start_engine()
+    publisher = engine.client()
+    publisher.send(b"AUTH\n" + sized(secret.encode()))
+    assert b"orders" in publisher.read_frame()[1]
+
+    def cpu_s_of_publishes() -> float:
+        before_s = engine_cpu_s(engine)
+        for _ in range(50):
+            publisher.publish("t", b"x")
+        return engine_cpu_s(engine) - before_s
+
+    cpu_s_of_publishes()
+    alone_s = cpu_s_of_publishes()
+    for _ in range(20):
+        flood = engine.layered()
+        flood.negotiate(deflate=True)
+        flood.send(b"NOP\n" * (1 << 20))
+    # Each connection alone had a millisecond of each turn before, and there are a hundred turns at least.
+    beside_s = cpu_s_of_publishes()
+    assert beside_s < 15 * alone_s, f"{beside_s:.3f} s beside them, {alone_s:.3f} s alone"

@@ -10,6 +10,7 @@ from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.session import Session, SessionOwner
+from queue_engine.service.tcp.stranger_turns import StrangerTurns
 from queue_engine.vocabulary.client_key import ClientKeys
 from tests.support.clock import ManualClock
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_MESSAGE
@@ -105,6 +106,7 @@ class MemorySession:
         self.pubs = turns.pubs
         self.gate = gate or Gate()
         self.client_keys = ClientKeys()
+        self.strangers = StrangerTurns()
         self.tls = tls
         self.bodies = bodies or PendingBodies(engine.options.max_pending_body_bytes, engine.options.command_timeout_ms)
         self.transport = MemoryTransport()

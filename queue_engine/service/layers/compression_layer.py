@@ -7,7 +7,8 @@ one step, whatever its bytes stand for, and what is above refuses too large a co
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from queue_engine.protocol.compression import CompressionError, Decoder, Encoder
 from queue_engine.service.layers.layer import Layer
@@ -20,6 +21,17 @@ STEP_BYTES = 256 << 10
 _LARGE_READ_BYTES = 64 << 10
 
 
+class Pace(Protocol):
+    """How fast a connection's layer may work. step_bytes: at once, STEP_BYTES at most; a larger read waits."""
+
+    @property
+    def step_bytes(self) -> int: ...
+
+    def soon(self, piece: Callable[[], object]) -> None:
+        """Call `piece` when other connections had their turn."""
+        ...
+
+
 class CompressionLayer(Layer):
     """Compresses what goes: each piece is a write below. Call `insert`, then `data_received` with what was read
     before."""
@@ -30,12 +42,12 @@ class CompressionLayer(Layer):
         above: asyncio.Protocol,
         encoder: Encoder,
         decoder: Decoder,
-        loop: asyncio.AbstractEventLoop,
+        pace: Pace,
     ) -> None:
         super().__init__(below, above)
         self._encoder = encoder
         self._decoder = decoder
-        self._loop = loop
+        self._pace = pace
         self._is_paused = False  # who is above has paused reading
         self._has_more = False  # fed bytes wait to be decompressed
         self._is_below_paused = False
@@ -75,7 +87,11 @@ class CompressionLayer(Layer):
             self._decoder.feed(data)
             self._has_more = True
             self._is_large_read = len(data) >= _LARGE_READ_BYTES
-            self._step()
+            if len(data) <= self._pace.step_bytes:
+                self._step()
+            else:
+                self._settle_reading()
+                self._step_soon()
 
     def eof_received(self) -> bool | None:
         if self._has_more:
@@ -87,13 +103,14 @@ class CompressionLayer(Layer):
         self._is_step_due = False
         if self._is_closing or self._is_paused:
             return
+        step_bytes = self._pace.step_bytes
         try:
-            data = self._decoder.decode(STEP_BYTES)
+            data = self._decoder.decode(step_bytes)
         except CompressionError as exc:
             logger.info("client cut remote=%s reason=%r", _shown(self.get_extra_info("peername")), str(exc))
             self.abort()
             return
-        self._has_more = len(data) >= STEP_BYTES or self._is_large_read
+        self._has_more = len(data) >= step_bytes or self._is_large_read
         self._is_large_read = False
         self._settle_reading()
         if data:
@@ -118,7 +135,7 @@ class CompressionLayer(Layer):
     def _step_soon(self) -> None:
         if not self._is_step_due:
             self._is_step_due = True
-            self._loop.call_soon(self._step)
+            self._pace.soon(self._step)
 
 
 def _shown(peer: Any) -> str:

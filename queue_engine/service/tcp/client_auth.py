@@ -151,6 +151,16 @@ class ClientAuth:
         return (ends_ns is None or now_ns < ends_ns) and authorization.may(Permission.PUBLISH, topic)
 
     @property
+    def identity(self) -> str:
+        """The name that its secret has; "" without one."""
+        return "" if self.authorization is None else self.authorization.identity
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has given no secret, and needs one."""
+        return self.authorization is None and self._gate.is_required
+
+    @property
     def is_asking(self) -> bool:
         """Whether the connection waits for an answer about its secret."""
         return self._question is not None

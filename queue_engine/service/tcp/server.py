@@ -12,6 +12,7 @@ from queue_engine.service.admission.refused_connections import Reason, RefusedCo
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.session import Session
+from queue_engine.service.tcp.stranger_turns import StrangerTurns
 from queue_engine.service.tcp.write_room import UNSENT_BYTES_MAX
 from queue_engine.vocabulary.client_key import ClientKeys
 from queue_engine.vocabulary.clock import Clock
@@ -48,6 +49,7 @@ class TcpServer:
         self.bodies = bodies
         self.gate = gate or Gate()
         self.client_keys = client_keys or ClientKeys()
+        self.strangers = StrangerTurns()
         self._tls = tls
         bodies.on_crowded.append(self._hold_reading)
         refused = RefusedConnections("tcp", connections_max, clock, engine.stats.refused_connections)

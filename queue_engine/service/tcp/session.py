@@ -19,10 +19,12 @@ from queue_engine.protocol.identify import Identity
 from queue_engine.protocol.parser import Parser
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_publishes import reason_of_answer
-from queue_engine.service.admission.unread_bytes import has_unread_bytes, unread_bytes
+from queue_engine.service.admission.unread_bytes import has_unread_bytes
+from queue_engine.service.layers.compression_layer import STEP_BYTES
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS
 from queue_engine.service.tcp import reading
 from queue_engine.service.tcp.answers import Answers, failed_command
+from queue_engine.service.tcp.body_in_progress import BodyInProgress
 from queue_engine.service.tcp.connected_client import ConnectedClient
 from queue_engine.service.tcp.deadlines import Deadlines
 from queue_engine.service.tcp.heartbeat import Heartbeat
@@ -30,6 +32,7 @@ from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.output_buffer import OutputBuffer
 from queue_engine.service.tcp.pub_groups import PubGroup, PubGroups
 from queue_engine.service.tcp.reading import Reading
+from queue_engine.service.tcp.stranger_turns import STRANGER_COMMANDS, STRANGER_STEP_BYTES, StrangerTurns
 from queue_engine.service.tcp.upgrade import Upgrade
 from queue_engine.service.tcp.write_room import WriteRoom
 from queue_engine.tls.server_context import TlsState
@@ -58,12 +61,14 @@ CLOSE_TIMEOUT_NS = 5 * NS_PER_S
 
 class SessionOwner(Protocol):
     """Counts the connections. heartbeats: calls `beat`. pubs: takes PUBs of clients that wait for each OK. bodies:
-    limits those being read. gate: decides on rights. client_keys: who a limit counts. tls: None without one."""
+    limits those being read. gate: decides on rights. strangers: the work of clients without one. client_keys: who a
+    limit counts. tls: None without one."""
 
     heartbeats: HeartbeatTimer
     pubs: PubGroups
     bodies: PendingBodies
     gate: Gate
+    strangers: StrangerTurns
     client_keys: ClientKeys
 
     @property
@@ -94,8 +99,6 @@ class Session(asyncio.Protocol):
         self._owner = owner
         self._flush_soon = owner.flush_soon
         self._pubs = owner.pubs
-        self._bodies = owner.bodies
-        self._has_asked_for_body = False  # for room to read one: it is being read, or waits
         self._pub_group: PubGroup | None = None  # that this client's PUB waits in; it waits for no other answer
         self._transport: asyncio.Transport | None = None  # of the socket, or the topmost layer
         self._upgrade: Upgrade | None = None  # until the layers are complete
@@ -120,6 +123,7 @@ class Session(asyncio.Protocol):
         self._handlers = self._client.handlers
         self._pub_counts = self._client.pub_counts
         self._reading = Reading(self._note_resumed)
+        self._body = BodyInProgress(owner.bodies, self._parser, self._reading, self._refuse_slow)
         self._is_turn_due = False
         self._ends_after_waiting = False
         self._has_ended = False  # the client's side has, while commands before that waited
@@ -156,7 +160,7 @@ class Session(asyncio.Protocol):
         self._pub_group = None
         try:
             self._parser.end()  # frees its buffers; the collector may free the session much later
-            self._leave_body()
+            self._body.leave()
             self._client.leave_channel()
         finally:
             self._client.disconnected()
@@ -169,7 +173,7 @@ class Session(asyncio.Protocol):
         """Close once all written bytes are sent; bytes that come in meanwhile are not read."""
         if self._closing_ns is None:
             self._closing_ns = self._clock.monotonic_ns()
-            self._leave_body()
+            self._body.leave()
             # Its messages are given back now, not when the peer has read the rest.
             self._client.leave_channel()
             self._reading.transport = None
@@ -244,7 +248,7 @@ class Session(asyncio.Protocol):
         handlers = self._handlers
         began_ns = self._command_began_ns
         fins = 0
-        for count in range(COMMANDS_PER_TURN):
+        for count in range(STRANGER_COMMANDS if self._client.auth.is_stranger else COMMANDS_PER_TURN):
             command = parser.next()
             if command is None:
                 if count + fins > _MANY_COMMANDS and len(data) >= _LARGE_READ_BYTES:
@@ -256,26 +260,35 @@ class Session(asyncio.Protocol):
             began_ns = None  # an unfinished command now began in this read
         else:
             self._give_turn()
-        if self._has_asked_for_body and began_ns is None:
-            self._leave_body()  # the body is complete
+        if self._body.is_begun and began_ns is None:
+            self._body.leave()  # it is complete
         if not parser.in_progress:
             self._command_began_ns = None
             return
         if began_ns is None:
             self._command_began_ns = now_ns
-        if not self._has_asked_for_body:
-            body_bytes = parser.awaited_body_bytes
-            if body_bytes:
-                self._has_asked_for_body = True
-                if not self._bodies.ask(self, self.client_key, body_bytes, parser.buffered_bytes):
-                    self._reading.pause(reading.BODY)
+        if not self._body.is_begun and (body_bytes := parser.awaited_body_bytes):
+            self._body.begin(self.client_key, body_bytes, now_ns)
 
     def _give_turn(self) -> None:
         """Take the next commands after other connections had their turn."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self._reading.pause(reading.TURN)
-            asyncio.get_running_loop().call_soon(self._take_turn)
+            self.soon(self._take_turn)
+
+    # The pace of its work, and of its layers: `Pace`.
+
+    @property
+    def step_bytes(self) -> int:
+        return STRANGER_STEP_BYTES if self._client.auth.is_stranger else STEP_BYTES
+
+    def soon(self, piece: Callable[[], object]) -> None:
+        """Call `piece` when other connections had their turn. Clients that owe a secret share one turn."""
+        if self._client.auth.is_stranger:
+            self._owner.strangers.soon(piece)
+        else:
+            asyncio.get_running_loop().call_soon(piece)
 
     def _take_turn(self) -> None:
         self._is_turn_due = False
@@ -290,38 +303,15 @@ class Session(asyncio.Protocol):
             self._has_ended = False
             self.eof_received()
 
-    def _leave_body(self) -> None:
-        if self._has_asked_for_body:
-            self._has_asked_for_body = False
-            self._bodies.leave(self)
-
     @property
     def client_key(self) -> ClientKey:
         """Who a limit counts: by the address until AUTH, then by the identity, too."""
-        return self._owner.client_keys.of(self._remote_ip or UNIX, self._identity)
+        return self._owner.client_keys.of(self._remote_ip or UNIX, self._client.auth.identity)
 
     @property
     def connection_key(self) -> ClientKey:
         """Who the limit on connections counts."""
-        return self._owner.client_keys.of_connection(self._remote_ip or UNIX, self._identity)
-
-    @property
-    def _identity(self) -> str:
-        authorization = self._client.auth.authorization
-        return "" if authorization is None else authorization.identity
-
-    @property
-    def received_bytes(self) -> int:
-        """Of the body that has begun: `BodyReader`."""
-        return self._parser.buffered_bytes
-
-    def unread_bytes(self) -> int:
-        """That the kernel or a layer holds: `BodyReader`."""
-        return unread_bytes(self._transport)
-
-    def body_granted(self) -> None:
-        """Read on, since there is room for the body that has begun: `BodyReader`."""
-        self._reading.resume(reading.BODY)
+        return self._owner.client_keys.of_connection(self._remote_ip or UNIX, self._client.auth.identity)
 
     def hold_reading(self, is_crowded: bool) -> None:
         """Pause reading while bodies are crowded, but not from consumers, whose FINs make room, nor within a body."""
@@ -331,16 +321,8 @@ class Session(asyncio.Protocol):
             if has_unread_bytes(self._transport):
                 self._deadlines.begin_anew(self._clock.monotonic_ns())  # its magic could not be read meanwhile
             self._reading.resume(reading.CROWDED)
-        elif self._client.consumer is None and not self._has_asked_for_body and self._upgrade is None:
+        elif self._client.consumer is None and not self._body.is_begun and self._upgrade is None:
             self._reading.pause(reading.CROWDED)
-
-    def body_stalled(self, bytes_per_s: int) -> None:
-        """End the connection, whose body comes too slowly while others wait: `BodyReader`."""
-        if not self._reading.waits_for_server():  # else it may send nothing
-            self._refuse_slow(
-                f"the body comes at less than {bytes_per_s} bytes a second (a MiB in each --command-timeout), and "
-                "others wait for room (--max-pending-body-bytes)"
-            )
 
     def _take_magic(self, data: bytes) -> bytes:
         """Read the first four bytes; returns the bytes behind them. Raises ProtocolError for other magic."""
@@ -494,7 +476,7 @@ class Session(asyncio.Protocol):
             logger.info("client refused remote=%s error=%s", self._client.remote_address, error)
             self._ends_after_waiting = True
             self._command_began_ns = None
-            self._leave_body()
+            self._body.leave()
 
     def _count_refusal(self, error: ProtocolError) -> None:
         reason = reason_of_answer(error)

@@ -14,14 +14,14 @@ from queue_engine.protocol import frames
 from queue_engine.protocol.compression import Decoder, Encoder
 from queue_engine.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
 from queue_engine.protocol.features import Features
-from queue_engine.service.layers.compression_layer import CompressionLayer
+from queue_engine.service.layers.compression_layer import CompressionLayer, Pace
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS, TlsLayer
 from queue_engine.tls.server_context import TlsState
 from queue_engine.vocabulary.clock import NS_PER_MS
 
 
-class LayeredConnection(Protocol):
-    """The session, which gets another transport."""
+class LayeredConnection(Pace, Protocol):
+    """The session, which gets another transport, and paces its layers."""
 
     def upgraded(self, transport: asyncio.Transport, tls: TlsState | None) -> None:
         """Read and write through `transport` from now on; its layers are complete, and each OK is written."""
@@ -91,7 +91,7 @@ class Upgrade:
             encoder, decoder = SnappyEncoder(), SnappyDecoder()
         else:
             encoder, decoder = DeflateEncoder(features.deflate_level), DeflateDecoder()
-        layer = CompressionLayer(below, self._session, encoder, decoder, asyncio.get_running_loop())
+        layer = CompressionLayer(below, self._session, encoder, decoder, self._connection)
         layer.insert()
         layer.write(frames.OK)
         self._connection.upgraded(layer, tls)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,17 +35,24 @@ class Above(asyncio.Protocol):
         return False
 
 
+class OwnPace:
+    """As a session's whose client has said who it is."""
+
+    step_bytes = STEP_BYTES
+
+    def soon(self, piece: Callable[[], object]) -> None:
+        asyncio.get_running_loop().call_soon(piece)
+
+
 @pytest.fixture(params=["snappy", "deflate"])
 async def parts(request: pytest.FixtureRequest) -> tuple[MemoryTransport, Above, bytes]:
     """A socket's transport below, a session above, and a bomb of 4 MiB."""
     transport, above = MemoryTransport(), Above()
     if request.param == "snappy":
-        above.layer = CompressionLayer(transport, above, SnappyEncoder(), SnappyDecoder(), asyncio.get_running_loop())
+        above.layer = CompressionLayer(transport, above, SnappyEncoder(), SnappyDecoder(), OwnPace())
         bomb = b"".join(SnappyEncoder().encode(bytes(4 << 20)))
     else:
-        above.layer = CompressionLayer(
-            transport, above, DeflateEncoder(6), DeflateDecoder(), asyncio.get_running_loop()
-        )
+        above.layer = CompressionLayer(transport, above, DeflateEncoder(6), DeflateDecoder(), OwnPace())
         bomb = b"".join(DeflateEncoder(9).encode(bytes(4 << 20)))
     above.layer.insert()
     return transport, above, bomb
@@ -165,7 +173,7 @@ class Writes(MemoryTransport):
 
 async def test_each_chunk_of_snappy_is_a_write_of_its_own() -> None:
     transport, body = Writes(), random.Random(1).randbytes(100_000)
-    layer = CompressionLayer(transport, Above(), SnappyEncoder(), SnappyDecoder(), asyncio.get_running_loop())
+    layer = CompressionLayer(transport, Above(), SnappyEncoder(), SnappyDecoder(), OwnPace())
     layer.write(body)
     assert transport.writes == list(SnappyEncoder().encode(body))
     assert len(transport.writes) == 7
