@@ -134,6 +134,11 @@ class ChannelPlaces:
         self.cursor.insert_aside(offset)
         self.due.put(offset, 1, self.topic.monotonic_of(due_ns))
 
+    def note_all_deferred(self, dues: Sequence[tuple[int, int]]) -> None:
+        """The same of many (offset, due Unix ns), ascending, that are not due and that the cursor would hand out."""
+        self.cursor.put_all_aside([offset for offset, _ in dues])
+        self._wait_or_return(dues)
+
     def return_all(self, ranges: list[Range]) -> int:
         total = 0
         for first, count in ranges:

@@ -588,9 +588,8 @@ class LogBacklog:
         self._journaled.sought(offset)
         self._cursor.start_at(offset)
         now_ns = topic.time_ns()
-        for one, due_ns in topic.deferred_between(offset, topic.released):
-            if due_ns > now_ns:
-                self.places.note_deferred(one, due_ns)
+        published = topic.deferred_between(offset, topic.released)
+        self.places.note_all_deferred([one for one in published if one[1] > now_ns])
         self._ages.begin(now_ns)
         topic.next_turn.request_log_work()
 

@@ -13,14 +13,6 @@ Range = tuple[int, int]
 """(first offset, count), the count above 0."""
 
 
-def within(wanted: Sequence[int], ranges: Iterable[Range]) -> set[int]:
-    """Those of `wanted`, ascending, that lie in one of the ranges."""
-    found = set[int]()
-    for first, count in ranges:
-        found.update(wanted[bisect_left(wanted, first) : bisect_left(wanted, first + count)])
-    return found
-
-
 class OffsetLine:
     """A line of offsets, front to back."""
 
@@ -67,17 +59,36 @@ class OffsetLine:
 
     def those_in(self, wanted: Sequence[int]) -> set[int]:
         """Those of `wanted`, ascending, that stand here. Costs a look at each range."""
-        return within(wanted, self._ranges)
+        found = set[int]()
+        for _, first, count in self._ranges_with(wanted):
+            found.update(wanted[bisect_left(wanted, first) : bisect_left(wanted, first + count)])
+        return found
+
+    def _ranges_with(self, wanted: Sequence[int]) -> list[tuple[int, int, int]]:
+        """(place among the ranges, first, count) of those that may have some of `wanted`."""
+        # There may be a million ranges, nearly all of them single offsets that came back: a look must cost little.
+        chosen = set(wanted)
+        return [
+            (place, *one) for place, one in enumerate(self._ranges if chosen else ()) if one[0] in chosen or one[1] > 1
+        ]
 
     def remove(self, wanted: Sequence[int]) -> list[int]:
         """Take out those of `wanted`, ascending, that stand here; returns their places in the line before that,
         ascending. Costs a look at each range."""
         places: list[int] = []
-        kept: deque[Range] = deque()
-        at = 0
-        for first, count in self._ranges:
+        kept: list[Range] = []
+        ranges = list(self._ranges)
+        at = copied = 0
+        for place, first, count in self._ranges_with(wanted):
             end = first + count
-            for offset in wanted[bisect_left(wanted, first) : bisect_left(wanted, end)]:
+            found = wanted[bisect_left(wanted, first) : bisect_left(wanted, end)]
+            if not found:
+                continue
+            passed = ranges[copied:place]
+            kept += passed
+            at += sum([length for _, length in passed])
+            copied = place + 1
+            for offset in found:
                 places.append(at + count - (end - offset))
                 if offset > first:
                     kept.append((first, offset - first))
@@ -86,7 +97,8 @@ class OffsetLine:
                 kept.append((first, end - first))
             at += count
         if places:
-            self._ranges = kept
+            kept += ranges[copied:]
+            self._ranges = deque(kept)
             self.count -= len(places)
         return places
 
