@@ -9,6 +9,12 @@ from admin_console.diagnosis.vitals import Vitals
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import EngineSnapshot
 
+_TITLES = {
+    (False, False): "The engine reports a problem.",
+    (True, False): "The disk is full: publishes are refused.",
+    (False, True): "The disk is full: finished messages may come again.",
+    (True, True): "The disk is full: publishes are refused, and finished messages may come again.",
+}
 REFUSING = Kind("refusing", act="retry_topic")
 
 
@@ -36,12 +42,13 @@ def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
         return None
     reason = snapshot.health.removeprefix("NOK - ")
     is_full = snapshot.log is not None and snapshot.log.is_full
+    comes_again = snapshot.log is not None and snapshot.log.is_progress_out_of_room
     return Finding(
         REFUSING,
         DANGER,
         lambda: Sentences(
             "■ publishes refused" if is_full else "▲ engine",
-            "The disk is full: publishes are refused." if is_full else "The engine reports a problem.",
+            _TITLES[is_full, comes_again],
             f"{words.sentence(reason)} "
             + (
                 "Consuming goes on. Free space; publishing resumes by itself."

@@ -62,6 +62,8 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
     if log.damaged_count:
         lost = f"{units.plural(log.damaged_count, 'message')} passed over: their bodies are lost"
         rows.append(("damaged", Cell("Damage"), Cell(lost, tone="danger")))
+    if log.is_progress_out_of_room:
+        rows.append(("room", Cell("Channels' progress"), Cell("▲ in memory alone, the disk is full", tone="danger")))
     if log.progress_fault_count:
         rows.append(("progress", Cell("Channels' progress"), _progress_faults(log)))
     if log.key_index_missing or log.key_index_error:

@@ -390,6 +390,7 @@ class LogStore:
             sync_times=counts.times.counts(),
             failed_group_count=counts.failed_groups,
             recovery=recovery,
+            is_progress_out_of_room=self.journal.is_out_of_room,
             progress_fault_count=self.journal.faults.count,
             progress_fault=self.journal.faults.last_error,
             progress_fault_ms=self.journal.faults.last_ns // NS_PER_MS,

@@ -107,6 +107,7 @@ class ProgressJournal:
         self._renew_at_ns = 0
         self._renew_wait_ns = RETRY_NS
         self._reserve_at_ns = 0
+        self._is_full = False  # whether `error` is for want of room
         self._awaiting: list[Ticket] = []
         self.reserve = Reserve(os.path.join(directory, RESERVE_NAME), reserve_bytes, files=files, worker=worker)
         self.error: StorageError | None = None
@@ -534,8 +535,22 @@ class ProgressJournal:
 
     # Errors of the disk: a new journal from memory.
 
+    @property
+    def is_out_of_room(self) -> bool:
+        """Whether the disk is too full for what channels did: it is in memory alone, and after a kill finished messages
+        come again."""
+        is_in_memory = self._file is None or bool(self.entries.waiting)
+        return self.error is not None and self._is_full and is_in_memory
+
     def _failure(self, error: Exception | None) -> StorageError:
-        return StorageError(f"the progress of channels in {self._directory} can't be written: {error}")
+        self._is_full = isinstance(error, OSError) and error.errno in _FULL
+        text = f"the progress of channels in {self._directory} can't be written: {error}"
+        if self._is_full:
+            text += (
+                ". Consumers are served, but messages that they finish now come again if the server is killed or "
+                "stopped before there is room. Free space: progress is written by itself then"
+            )
+        return StorageError(text)
 
     def _break(self, error: Exception) -> None:
         """After an error of the disk the bytes of the journal there are unknown: nothing more is written to it."""

@@ -23,9 +23,10 @@ class LogStats:
     are. damaged_count: messages passed over because their bodies are lost. Counts are since the start; syncs are
     counted by what began them under `interval`. inline_sync_count: those made on the engine's thread.
     sync_times: how long each sync took, of one file or of those that a group filled.
-    progress_fault_count: errors of the disk that the progress journal met; progress_fault, progress_fault_ms: the
-    newest and its time, Unix ms, "" and 0 for none. key_index_missing: messages that are not in the key index yet;
-    key_index_error: why it can't be written now, "" when it can."""
+    is_progress_out_of_room: whether the disk is too full for what channels did, so that finished messages come again
+    after a kill. progress_fault_count: errors of the disk that the progress journal met; progress_fault,
+    progress_fault_ms: the newest and its time, Unix ms, "" and 0 for none. key_index_missing: messages that are not in
+    the key index yet; key_index_error: why it can't be written now, "" when it can."""
 
     sync: str
     segment_count: int
@@ -48,6 +49,7 @@ class LogStats:
     failed_group_count: int
     recovery: RecoveryReport | None
     sync_times: HistogramCounts = NO_SYNCS
+    is_progress_out_of_room: bool = False
     progress_fault_count: int = 0
     progress_fault: str = ""
     progress_fault_ms: int = 0

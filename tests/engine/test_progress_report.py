@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from admin_console.diagnosis import refusing
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
@@ -98,6 +99,46 @@ def test_of_many_damaged_channels_the_worst_are_named(tmp_path: Path, clock: Man
     assert "channel orders/c14 delivers 19 finished messages again" in told[1]
     assert told[-1] == "Damaged progress: 5 more channels deliver at most 35 finished messages again."
     engine.close()
+
+
+def test_finishes_that_a_full_disk_has_no_room_for_are_served_and_said_to_be_in_memory_alone(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    files = FaultyFiles()
+    engine = make_engine(tmp_path, clock, files=files)
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    engine.publish("orders", [b"%d" % number for number in range(200)])
+    settle(engine)
+    pass_time(engine, clock, 3_000)
+    finish_every_second(engine, "billing", 100)
+    pass_time(engine, clock, 1_000)
+    assert not log_stats(engine)["is_progress_out_of_room"]
+    (tmp_path / "log" / "progress" / "reserve").unlink(missing_ok=True)
+    files.bytes_free = 0  # another program took that room, too
+    for _ in range(3):
+        finish_every_second(engine, "billing", 20)  # consumers are served
+        pass_time(engine, clock, 1_000)
+        assert "come again if the server is killed or stopped before there is room" in engine.stats.health
+        assert log_stats(engine)["is_progress_out_of_room"]
+        assert page(engine)["room"] == ("▲ in memory alone, the disk is full", "danger")
+        metrics = Exposition()
+        add_engine(metrics, engine.stats.now())
+        assert b"penstock_progress_out_of_room 1" in metrics.text()
+    found = refusing.find_broker(engine.stats.now())
+    assert found is not None
+    assert "finished messages may come again" in found.title
+    left = 200 - 50 - 30
+    assert engine.catalog.channel("orders", "billing").backlog.depth == left
+    files.bytes_free = None
+    pass_time(engine, clock, 1_000)
+    pass_time(engine, clock, 1_000)
+    assert engine.stats.health == "OK"
+    assert not log_stats(engine)["is_progress_out_of_room"]
+    assert "room" not in page(engine)
+    files.abandon()  # kill -9
+    again = make_engine(tmp_path, clock)
+    assert again.catalog.channel("orders", "billing").backlog.depth == left
 
 
 def test_a_passing_error_of_the_progress_journal_heals_and_stays_visible(tmp_path: Path, clock: ManualClock) -> None:

@@ -56,6 +56,7 @@ _LOG = {
     "penstock_log_full": "is_full",
     "penstock_log_failed": "error",
     "penstock_log_damaged_messages_total": "damaged_count",
+    "penstock_progress_out_of_room": "is_progress_out_of_room",
     "penstock_progress_faults_total": "progress_fault_count",
     "penstock_log_written_bytes_total": "written_bytes",
     "penstock_log_writes_total": "group_count",

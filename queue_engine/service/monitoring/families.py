@@ -334,6 +334,12 @@ _TABLE = (
     Family("penstock_log_sync_seconds", HISTOGRAM, "Time that a sync of the log took", "seconds"),
     Family("penstock_log_oldest_unsynced_seconds", GAUGE, "Age of the oldest byte that is not synced", "seconds"),
     Family(
+        "penstock_progress_out_of_room",
+        GAUGE,
+        "1 while the disk is too full for what channels did: messages finished meanwhile come again after a kill",
+        "0 or 1",
+    ),
+    Family(
         "penstock_progress_faults_total",
         COUNTER,
         "Errors of the disk that the journal of channels' progress met",

@@ -96,6 +96,14 @@ CASES = (
         "queue:4151: the disk is full and publishes are refused",
     ),
     AlertCase(
+        "PenstockFinishedMayComeAgain",
+        1,
+        *_flag("penstock_progress_out_of_room"),
+        "critical",
+        {},
+        "queue:4151: the disk is full, and messages that are finished now come again after a kill",
+    ),
+    AlertCase(
         "PenstockDiskFillsUp",
         60,
         {"penstock_disk_free_bytes": "20000-100x90", "penstock_disk_size_bytes": "100000x90"},
