@@ -260,18 +260,18 @@ async def test_a_topic_does_not_wait_for_ever(stack: ExitStack) -> None:
 def test_a_name_server_that_does_not_answer_holds_up_neither_a_topic_nor_the_stop(
     stack: ExitStack, lookup: RunningLookup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hosts = {f"host-{number}.example" for number in range(8)}
     answers, asked = threading.Event(), set()
     look_up = socket.getaddrinfo
 
-    def wait(host: str, *rest: Any, **named: Any) -> Any:
-        if host.endswith(".example"):
+    def wait(host: str | bytes, *rest: Any, **named: Any) -> Any:
+        if host in hosts:
             asked.add(host)
             answers.wait()
         return look_up(host, *rest, **named)
 
     stack.callback(answers.set)
     monkeypatch.setattr(socket, "getaddrinfo", wait)
-    hosts = {f"host-{number}.example" for number in range(8)}
     with RunningEngine(
         tmp_path, lookupd_tcp_address=[lookup.tcp_address, *(f"{host}:4160" for host in hosts)]
     ) as running:
