@@ -103,7 +103,7 @@ class Catalog:
         self._changes = ChangeLog(options.data_path, files, background)
         self._guard = LogGuard(options.data_path, files)
         self._promises = TopologyPromises(options, clock, stores, self._changes, self._guard)
-        self.trash = Trash(options, clock, self._changes, self._promises)
+        self.trash = Trash(options, clock, self._changes, self._promises, pieces)
         self._acts = ActsInTurn()
         self._creating = 0  # new topics whose change is not on the disk yet
         self._sorted_names: list[str] | None = None

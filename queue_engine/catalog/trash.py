@@ -45,6 +45,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.pieces import WorkInPieces
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,9 @@ class Trash:
     """Belongs to the engine's thread. items: by id, oldest first. topics: the stores of topics in the trash, by number.
     given_up_count: items that were deleted because the disk was full, or the trash too large, since the start."""
 
-    def __init__(self, options: Options, clock: Clock, changes: ChangeLog, promises: TopologyPromises) -> None:
+    def __init__(
+        self, options: Options, clock: Clock, changes: ChangeLog, promises: TopologyPromises, pieces: WorkInPieces
+    ) -> None:
         self.items: dict[int, TrashItem] = {}
         self.topics: dict[int, LogTopicStore] = {}
         self.bytes = 0  # of the log that the trash alone keeps, by the last tick
@@ -97,6 +100,7 @@ class Trash:
         self._clock = clock
         self._changes = changes
         self._promises = promises
+        self._pieces = pieces
         self._unsure: list[tuple[LogTopicStore, int]] = []  # channels of acts that failed: to be deleted
 
     # Start.
@@ -256,7 +260,7 @@ class Trash:
             try:
                 if copied:
                     whole = [(copy, living) for copy, living in backlogs if living is not None]
-                    ticket = store.trash.prepare_empty(whole, upto)
+                    ticket = self._pieces.start(store.trash.preparing_empty(whole, upto))
                 else:
                     ticket = store.trash.prepare_range(backlogs, first, upto)
             except BaseException:
@@ -269,8 +273,10 @@ class Trash:
 
         def in_force() -> Ticket:
             for copy, living in backlogs:
-                store.trash.note_again(copy, living if copied else None)
-                if copied and living is not None:
+                if not copied or living is None:
+                    store.trash.note_range(copy)
+                else:
+                    store.trash.untap(living.number)
                     store.quarantines.copy(living.number, copy.number)
                 if made is not None:
                     self._note_channel(made, store, copy.number)

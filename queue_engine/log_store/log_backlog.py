@@ -584,8 +584,9 @@ class LogBacklog:
         taken back what was in flight."""
         topic = self._topic
         self._forget_all()
-        offset = self._clamped(offset)
+        offset, deferred = self._clamped(offset), self.progress.deferred
         self._journaled.sought(offset)
+        topic.next_turn.free(deferred)
         self._cursor.start_at(offset)
         now_ns = topic.time_ns()
         published = topic.deferred_between(offset, topic.released)

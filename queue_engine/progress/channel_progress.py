@@ -109,7 +109,11 @@ class ChannelProgress:
 
     def emptied(self, upto: int) -> None:
         """Settle all below `upto`."""
-        if upto > self.floor:
+        if upto > self.floor and self.is_all_below(upto):
+            # Whoever has a share of the old containers keeps it: a copy for the trash costs nothing.
+            self.floor = self.cursor = upto
+            self.pages, self.many, self.deferred, self.quarantined = {}, {}, {}, {}
+        elif upto > self.floor:
             self.cursor = max(self.cursor, upto)
             self.many = {offset: made for offset, made in self.many.items() if offset >= upto}
             self.deferred = {offset: due_ns for offset, due_ns in self.deferred.items() if offset >= upto}
@@ -120,10 +124,7 @@ class ChannelProgress:
         """Rewind: settle all below `target`, and forget all that is known from there on."""
         self.floor = self.cursor = target
         self.epoch = epoch
-        self.pages.clear()
-        self.many.clear()
-        self.deferred.clear()
-        self.quarantined.clear()
+        self.pages, self.many, self.deferred, self.quarantined = {}, {}, {}, {}
 
     def cut(self, end: int) -> bool:
         """Forget all at or beyond `end`, where the topic ends; returns whether there was anything."""
@@ -214,6 +215,11 @@ class ChannelProgress:
         self.quarantined = other.quarantined
 
     # Questions.
+
+    def is_all_below(self, upto: int) -> bool:
+        """Whether nothing at or beyond `upto` was delivered, settled, deferred or quarantined."""
+        known = (self.many, self.deferred, self.quarantined)
+        return self.cursor <= upto and all(max(one, default=-1) < upto for one in known)
 
     def copy(self) -> "ChannelProgress":
         """The same progress, for another thread to read."""

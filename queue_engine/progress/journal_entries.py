@@ -11,11 +11,13 @@ from queue_engine.progress.journal_format import (
     REDRIVE,
     REQUEUE,
     SEEK,
+    apply,
     of_channel,
     pack_entry,
     pack_progress,
     pack_quarantine,
     places_of,
+    unpack_entry,
 )
 from queue_engine.progress.progress_files import Indexes
 from queue_engine.progress.queue_index import INDEX_OFFSETS, possible_indexes
@@ -71,10 +73,11 @@ class JournalEntries:
         self.note_dirty(channel, possible_indexes(progress))
         self.waiting += packed
 
-    def mirror(self, channel: int, copy: int) -> None:
-        """Write what the channel does from here on for its copy, too, until the tap goes."""
+    def mirror(self, channel: int, copy: int, progress: ChannelProgress) -> None:
+        """Write what the channel does from here on for its copy, too, which has this progress, until the tap goes."""
 
         def note(packed: bytes) -> None:
+            apply(unpack_entry(packed), progress)
             self.waiting.append(of_channel(packed, copy))
             first, count = places_of(packed)
             self.note_dirty(copy, range(first // INDEX_OFFSETS, (first + max(count, 1) - 1) // INDEX_OFFSETS + 1))

@@ -12,6 +12,7 @@ import pytest
 from queue_engine.delivery import channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
+from queue_engine.progress import trashed_channels
 from queue_engine.vocabulary import next_turn, pieces
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.ticket import Ticket
@@ -200,11 +201,14 @@ def test_a_release_ends_where_the_channel_is_emptied_meanwhile(engine: Engine, m
     _, released = engine.acts.release_deferred("t", "c")
     engine.turn()
     assert not released.done
-    emptied = done(engine.acts.empty_channel("t", "c"))
+    begun = engine.acts.empty_channel("t", "c")
+    while not begun[1].done:
+        engine.turn()
+    emptied = done(begun)
     engine.publish("t", [b"deferred since"], defer_ms=1)
     settle(engine)
     assert released.done
-    assert emptied.deferred > 0
+    assert emptied.depth + emptied.deferred == 30
     assert client.channel.backlog.deferred_count == 1
 
 
@@ -212,12 +216,40 @@ def test_acts_that_drop_what_is_in_flight_meet_none_that_is_still_to_be_requeued
     client = holding(engine)
     requeued = engine.acts.requeue_channel("t", "c")
     engine.turn()
-    emptied = done(engine.acts.empty_channel("t", "c"))
+    begun = engine.acts.empty_channel("t", "c")
     settle(engine)
+    emptied = done(begun)
     assert emptied.depth + emptied.in_flight == DELIVERIES
     assert done(requeued).in_flight == emptied.depth
     stats = client.channel.figures.stats()
     assert (stats.depth, stats.in_flight_count, client.consumer.in_flight_count) == (0, 0, 0)
+
+
+def test_what_goes_on_while_a_channel_is_emptied_is_in_the_trash_too(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trashed_channels, "PACKED_AT_ONCE", 1)
+    beside = Beside(engine)
+    client = holding(engine)
+    ids = [one.id for one in client.sink.received]
+    assert client.channel.finish(client.consumer, ids[::2]) == []
+    settle(engine)
+    begun = engine.acts.empty_channel("t", "c")
+    for number in range(1, DELIVERIES - 1, 4):
+        assert not begun[1].done
+        assert client.channel.finish(client.consumer, [ids[number]]) == []
+        beside.until(lambda: True)
+        engine.turn()
+    beside.until(lambda: begun[1].done)
+    left = done(begun).in_flight
+    assert 0 < left < DELIVERIES // 2
+    again = make_engine(tmp_path, ManualClock())
+    (entry,) = again.trash.list()
+    _, restored = again.trash.restore_trash("t", trash=entry.id)
+    settle(again)
+    assert restored.done
+    assert again.topics["t"].channels["c"].figures.stats().depth == left
+    again.close()
 
 
 def test_a_deletion_of_the_channel_ends_what_goes_on_there(engine: Engine) -> None:
@@ -235,6 +267,7 @@ def test_large_containers_are_freed_in_parts_by_turns(engine: Engine, monkeypatc
     monkeypatch.setattr(next_turn, "FREED_ENTRIES_MAX", 2)
     beside = Beside(engine)
     client = holding(engine)
-    done(engine.acts.empty_channel("t", "c"))
+    _, emptied = engine.acts.empty_channel("t", "c")
+    beside.until(lambda: emptied.done)
     assert client.channel.in_flight_count == 0
     assert beside.until(lambda: not engine.has_work) >= DELIVERIES // 2
