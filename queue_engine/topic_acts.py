@@ -4,7 +4,7 @@ Each returns its outcome, and a ticket that is done when it is durable. Raises C
 ChannelNotFoundError. An unexpected error fences the topic or channel (`fence_on_failure.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.catalog.stores import KINDS
@@ -140,7 +140,7 @@ class TopicActs:
 
             # A journal that can't be written refuses the act before anything is dropped.
             ready = after(after(store.synced(), written), prepared)
-            return after(ready, lambda: _emptied(owner, upto, outcome, channels))
+            return after(ready, lambda: self._pieces.start(_emptying(owner, upto, outcome, channels)))
 
         return self._catalog.act(topic, act)
 
@@ -304,11 +304,14 @@ def check_counts(counts: Outcome, expected: int | None, name: str) -> None:
         )
 
 
-def _emptied(owner: Topic, upto: int | None, outcome: Outcome, channels: Sequence[Channel]) -> Ticket:
-    dropped = owner.store.empty(upto)
-    outcome.depth += dropped.depth
+def _emptying(
+    owner: Topic, upto: int | None, outcome: Outcome, channels: Sequence[Channel]
+) -> Generator[None, None, Ticket]:
+    """A channel with each step."""
+    outcome.depth += owner.store.empty(upto).depth
     for channel in channels:
         if not channel.is_deleted:
             outcome.add(channel.empty())
             outcome.channels += 1
+        yield
     return or_unknown(owner.store.synced(), "messages were dropped, and syncing that failed")

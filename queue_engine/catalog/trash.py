@@ -15,7 +15,7 @@ A crash between two steps leaves an entry that a restore or its end deals with; 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -271,28 +271,31 @@ class Trash:
                 return ticket
             return or_unknown(ticket, "topology.json was written, the channels' progress was not")
 
-        def in_force() -> Ticket:
-            for copy, living in backlogs:
-                if not copied or living is None:
-                    store.trash.note_range(copy)
-                else:
-                    store.trash.untap(living.number)
-                    store.quarantines.copy(living.number, copy.number)
+        def in_force() -> Generator[None, None, Ticket]:
+            copy_of = {living.number: copy for copy, living in backlogs if copied and living is not None}
+            for copy, _ in () if copied else backlogs:
+                store.trash.note_range(copy)
                 if made is not None:
                     self._note_channel(made, store, copy.number)
-            if own_too:
-                outcome.depth += store.empty(upto).depth
             for one in channels:
+                if (own := copy_of.get(one.number)) is not None and made is not None:
+                    store.trash.untap(one.number)
+                    store.quarantines.copy(one.number, own.number)
+                    self._note_channel(made, store, own.number)
                 if not one.is_deleted:
                     outcome.add(one.empty())
                     outcome.channels += own_too
+                yield
+            if own_too:
+                # Behind the channels, whose copies have what waits here.
+                outcome.depth += store.empty(upto).depth
             outcome.trash = 0 if made is None else made.id
             return or_unknown(store.synced(), "messages were dropped, and syncing that failed")
 
         def begin() -> Ticket:
             # A journal that can't be written refuses the act before anything is dropped.
             ready = after(store.synced(), lambda: self._changes.append(*changes) if changes else DONE)
-            return after(after(ready, prepare) if copies else ready, in_force)
+            return after(after(ready, prepare) if copies else ready, lambda: self._pieces.start(in_force()))
 
         return _resuming(topic, begin)
 
