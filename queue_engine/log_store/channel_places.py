@@ -26,6 +26,9 @@ from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import without
 from queue_engine.storage.return_order import ReturnOrder
 
+# So many messages are placed in one step.
+PLACED_AT_ONCE = 500
+
 
 class ChannelPlaces:
     """The places of one channel. Belongs to the engine's thread. `LogBacklog` takes messages out of them and puts them
@@ -172,16 +175,19 @@ class ChannelPlaces:
         dues: list[Range] = []
         for first, count in () if joined.has_settled else joined.returned:
             # Acts may have settled some of them since.
-            for start, length in unsettled_ranges(self.journaled.progress, first, first + count):
-                dues += self._place_joined(start, length)
-            self.topic.next_turn.request_log_work()
+            for start, end in _parts(unsettled_ranges(self.journaled.progress, first, first + count)):
+                dues += self._place_joined(start, end - start)
+                self.topic.next_turn.request_log_work()
+                yield
+                if self._forgot_count != forgot_count:
+                    return
+        for at in range(0, len(dues), PLACED_AT_ONCE):
+            self._wait_or_return(dues[at : at + PLACED_AT_ONCE])
             yield
             if self._forgot_count != forgot_count:
                 return
-        if dues:
-            self._wait_or_return(dues)
         if dues or not joined.has_settled:
-            self.journaled.ages.begin(self.topic.time_ns())
+            yield from self.journaled.ages.beginning(self.topic.time_ns)
         self.topic.next_turn.request_log_work()
 
     def _place_joined(self, first: int, count: int) -> list[tuple[int, int]]:
@@ -197,3 +203,10 @@ class ChannelPlaces:
         aside = set(offsets_between(progress.quarantined, first, count))
         self._return_rest(first, count, sorted(dues.keys() | aside))
         return sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in aside)
+
+
+def _parts(ranges: Iterable[Range]) -> Iterator[tuple[int, int]]:
+    """Ranges (first, end) of these that are short enough for a step each."""
+    for first, count in ranges:
+        for start in range(first, first + count, PLACED_AT_ONCE):
+            yield start, min(start + PLACED_AT_ONCE, first + count)

@@ -10,7 +10,7 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.joining import Joined, joining
-from queue_engine.progress.journal_format import apply, pack_progress, unpack_entry
+from queue_engine.progress.journal_format import apply, pack_in_parts, unpack_entry
 from queue_engine.progress.trashed_channels import TrashedChannel, TrashedCounts, counting_unsettled
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.ticket import Ticket
@@ -49,8 +49,8 @@ class ChannelRestore:
             one.progress, self.living.progress, upto, oldest=store.oldest_offset, gaps=gaps
         )
         self.counted = yield from counting_unsettled(one.progress, store.queue, upto, store.time_ns())
-        for entry in pack_progress(self.living.number, self.joined.progress):
-            self._packed.append(entry)
+        for part in pack_in_parts(self.living.number, self.joined.progress):
+            self._packed.append(part)
             yield
         while self._applied < len(self._tap):
             self._apply_one()

@@ -19,6 +19,8 @@ from queue_engine.vocabulary.pieces import whole
 
 # Settled in one step: 256 pages, well below a millisecond.
 PIECE_OFFSETS = PAGE_OFFSETS * 256
+SPAN_OFFSETS_MIN = 2_048
+SPANS_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -153,6 +155,13 @@ def _bring_back(result: Joined, trashed: ChannelProgress, first: int, count: int
     for offset in offsets_between(trashed.deferred, first, count):
         joined.deferred[offset] = max(trashed.deferred[offset], joined.deferred.get(offset, 0))
     yield
+
+
+def spans(first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The range as ranges (first, end), a thousand at most, for a look at single messages of each in a step."""
+    step = max(SPAN_OFFSETS_MIN, (end - first) // SPANS_MAX)
+    for start in range(first, end, step):
+        yield start, min(start + step, end)
 
 
 def offsets_between(known: Collection[int], first: int, count: int) -> list[int]:

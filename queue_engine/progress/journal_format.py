@@ -34,6 +34,7 @@ older version for ever. An unknown version stops the start.
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -47,6 +48,7 @@ _MAGIC = b"PJRN"
 HEADER_BYTES = 32
 BLOCK_HEADER_BYTES = 8
 ENTRY_BYTES = 32
+PART_ENTRIES = 200
 
 DELIVER = 1
 ACK = 2
@@ -197,6 +199,14 @@ def pack_progress(channel: int, progress: ChannelProgress) -> Iterator[bytes]:
         yield pack_entry(DEFER, 0, channel, offset, 1, due_ns)
     for offset, quarantined in progress.quarantined.items():
         yield pack_quarantine(channel, offset, 0, quarantined)
+
+
+def pack_in_parts(channel: int, progress: ChannelProgress) -> Iterator[bytes]:
+    """The same, some entries at a time: a step of an act packs a part, and joins it, since joining millions of entries
+    takes as long as packing them."""
+    entries = pack_progress(channel, progress)
+    while part := list(islice(entries, PART_ENTRIES)):
+        yield b"".join(part)
 
 
 def unpack_entry(packed: bytes) -> Entry:

@@ -6,10 +6,13 @@ Each look goes on where the last one ended, so it costs as much as was finished 
 """
 
 from collections import deque
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.joining import spans
 from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.pieces import whole
 
 # Offsets that follow each other and became due within this time share an entry.
 JOINED_NS = NS_PER_S
@@ -19,6 +22,8 @@ PASSED_MAX = 10_000
 # entry that comes.
 LINE_MIN = 1_024
 _LOOKED_AT = 4
+# `beginning` ends within this time.
+BEGINNING_NS_MAX = 60 * NS_PER_S
 
 
 class Offsets(Protocol):
@@ -61,16 +66,37 @@ class OldestOffset:
 
     def begin(self, now_ns: int) -> None:
         """Start over, for a channel that was opened or rewound, with what was deferred before. now_ns: Unix."""
+        whole(self.beginning(lambda: now_ns))
+
+    def beginning(self, time_ns: Callable[[], int]) -> Generator[None, None, None]:
+        """The same in steps, between which the channel goes on. time_ns: the wall clock."""
+        topic, progress = self._topic, self._progress
+        now_ns = time_ns()
+        # What becomes due until the last step has joined the line by then, which is forgotten.
+        soon_ns = now_ns + BEGINNING_NS_MAX
+        since: dict[int, int] = {}
+        due: list[tuple[int, int]] = []
+        for first, end in spans(progress.floor, topic.released):
+            for offset, due_ns in topic.deferred_between(first, end):
+                if offset in progress.deferred:
+                    continue
+                if 0 < due_ns <= soon_ns:
+                    due.append((due_ns, offset))
+                if due_ns > now_ns and progress.made_at(offset):
+                    since[offset] = 0  # delivered before its due time: an operator released it
+            yield
+        moved = list(progress.deferred)
+        for first, end in spans(0, len(moved)):
+            for offset in moved[first:end]:
+                due_ns = progress.deferred.get(offset, 0)
+                if 0 < due_ns <= soon_ns and offset >= progress.floor:
+                    due.append((due_ns, offset))
+            yield
         self.forget_all()
-        progress = self._progress
-        known = dict(self._topic.deferred_between(progress.floor, self._topic.released))
-        # Delivered before its due time: an operator released it.
-        early = [offset for offset, due_ns in known.items() if due_ns > now_ns and progress.made_at(offset)]
-        self.since.update(dict.fromkeys((offset for offset in early if offset not in progress.deferred), 0))
-        known |= {offset: due_ns for offset, due_ns in progress.deferred.items() if offset >= progress.floor}
-        due = [(due_ns, offset) for offset, due_ns in known.items() if 0 < due_ns <= now_ns]
+        self.since.update(since)
+        now_ns = time_ns()
         for due_ns, offset in sorted(due):
-            if not progress.is_settled(offset):
+            if due_ns <= now_ns and not progress.is_settled(offset):
                 self.became_due(offset, 1, due_ns)
 
     # Changes.

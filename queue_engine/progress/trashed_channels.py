@@ -9,14 +9,12 @@ from typing import NamedTuple, Protocol
 
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.progress.channel_progress import ChannelProgress
+from queue_engine.progress.joining import spans
 from queue_engine.progress.journal import ProgressJournal
-from queue_engine.progress.journal_format import apply, of_channel, pack_progress, unpack_entry
+from queue_engine.progress.journal_format import apply, of_channel, pack_in_parts, unpack_entry
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.ticket import Ticket
-
-# So many entries are packed in one step: half a millisecond.
-PACKED_AT_ONCE = 200
 
 
 class TrashedCounts(NamedTuple):
@@ -128,10 +126,9 @@ class TrashedChannels:
                 copy.progress = living.progress.copy()
                 entries: list[bytes] = []
                 packed.append(entries)
-                for entry in pack_progress(copy.number, copy.progress):
-                    entries.append(entry)
-                    if len(entries) % PACKED_AT_ONCE == 0:
-                        yield
+                for part in pack_in_parts(copy.number, copy.progress):
+                    entries.append(part)
+                    yield
             for (copy, _), entries, done in zip(copies, packed, tapped, strict=True):
                 while done:
                     _follow(copy, entries, done)
@@ -248,16 +245,23 @@ def counting_unsettled(
             total -= count
             yield
     aside = progress.quarantined
-    deferred = len(still_deferred(progress, queue, first, end, now_ns).keys() - aside.keys())
+    deferred = 0
+    moved = progress.deferred
+    for start, stop in spans(first, end):
+        dues = queue.deferred_between(start, stop)
+        deferred += sum(
+            due_ns > now_ns and offset not in moved and offset not in aside and progress.made_at(offset) == 0
+            for offset, due_ns in dues
+            if not progress.is_settled(offset)
+        )
+        yield
+    offsets = list(moved)
+    for start, stop in spans(0, len(offsets)):
+        deferred += sum(
+            first <= offset < end and moved[offset] > now_ns and offset not in aside
+            for offset in offsets[start:stop]
+            if not progress.is_settled(offset)
+        )
+        yield
     quarantined = len([offset for offset in aside if first <= offset < end])
     return TrashedCounts(total - deferred - quarantined, deferred, quarantined)
-
-
-def still_deferred(
-    progress: ChannelProgress, queue: ConsumeQueue, first: int, end: int, now_ns: int
-) -> Mapping[int, int]:
-    """Offset → due time (Unix ns) of what is not settled and not due, by the progress or since it was published."""
-    dues = {
-        offset: due_ns for offset, due_ns in queue.deferred_between(first, end) if progress.made_at(offset) == 0
-    } | {offset: due_ns for offset, due_ns in progress.deferred.items() if first <= offset < end}
-    return {offset: due_ns for offset, due_ns in dues.items() if due_ns > now_ns and not progress.is_settled(offset)}

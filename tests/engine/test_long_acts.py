@@ -12,7 +12,7 @@ import pytest
 from queue_engine.delivery import channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
-from queue_engine.progress import trashed_channels
+from queue_engine.progress import journal_format
 from queue_engine.vocabulary import next_turn, pieces
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.ticket import Ticket
@@ -228,7 +228,7 @@ def test_acts_that_drop_what_is_in_flight_meet_none_that_is_still_to_be_requeued
 def test_what_goes_on_while_a_channel_is_emptied_is_in_the_trash_too(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trashed_channels, "PACKED_AT_ONCE", 1)
+    monkeypatch.setattr(journal_format, "PART_ENTRIES", 1)
     beside = Beside(engine)
     client = holding(engine)
     ids = [one.id for one in client.sink.received]
