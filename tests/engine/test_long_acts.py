@@ -12,6 +12,7 @@ import pytest
 from queue_engine.delivery import channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
+from queue_engine.log_store import channel_places
 from queue_engine.progress import journal_format
 from queue_engine.vocabulary import next_turn, pieces
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -89,6 +90,16 @@ def test_a_topic_of_many_channels_is_deleted_a_channel_with_each_turn(engine: En
     assert (outcome.channels, outcome.depth) == (CHANNELS, 2 * CHANNELS)
     assert created[1].error is not None, "its turn comes behind the deletion"
     assert "t" not in engine.topics
+
+
+def test_a_topic_of_many_channels_is_emptied_a_channel_with_each_turn(engine: Engine) -> None:
+    beside = Beside(engine)
+    many_channels(engine)
+    begun = engine.acts.empty_topic("t", channels_too=True)
+    assert beside.until(lambda: begun[1].done) >= CHANNELS - 1
+    outcome = done(begun)
+    assert (outcome.channels, outcome.depth) == (CHANNELS, 2 * CHANNELS)
+    assert engine.topics["t"].counts().depth == 0
 
 
 def test_between_two_steps_of_a_deletion_all_counts_add_up(engine: Engine) -> None:
@@ -250,6 +261,24 @@ def test_what_goes_on_while_a_channel_is_emptied_is_in_the_trash_too(
     assert restored.done
     assert again.topics["t"].channels["c"].figures.stats().depth == left
     again.close()
+
+
+def test_deferred_messages_come_back_from_the_trash_some_with_each_turn(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_places, "PLACED_AT_ONCE", 2)
+    beside = Beside(engine)
+    client = deferring(engine, monkeypatch, 30)
+    begun = engine.acts.empty_channel("t", "c")
+    beside.until(lambda: begun[1].done)
+    assert done(begun).deferred == 30
+    (entry,) = engine.trash.list()
+    restored = engine.trash.restore_trash("t", trash=entry.id)
+    # 15 steps find them, 15 more give them their places.
+    assert beside.until(lambda: restored[1].done) >= 30
+    assert done(restored).deferred == client.channel.backlog.deferred_count == 30
+    due_ns = engine.turned_at_ns + 1_014 * NS_PER_MS
+    assert client.channel.backlog.release_due(due_ns, 100) == 15
 
 
 def test_a_deletion_of_the_channel_ends_what_goes_on_there(engine: Engine) -> None:

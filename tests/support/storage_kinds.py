@@ -56,6 +56,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_topic_whose_messages_were_deferred_is_read_each_time": (LOG, "a disk queue's limit is looked at each time"),
     "test_what_goes_on_in_a_kept_topic_is_told": (LOG, "a disk queue's messages are in memory first"),
     "test_a_topic_that_a_reader_or_the_trash_needs_is_read_each_time": (LOG, "a disk queue has neither"),
+    "test_deferred_messages_come_back_from_the_trash_some_with_each_turn": (LOG, "a disk queue has no trash"),
     "test_what_goes_on_while_a_channel_is_emptied_is_in_the_trash_too": (LOG, "a disk queue has no trash"),
     "engine/trash/test_bytes.py": (LOG, "a disk queue has no trash"),
     "engine/trash/test_channels.py": (
