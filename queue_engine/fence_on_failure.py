@@ -45,7 +45,9 @@ def fence_on_failure(act: ActT) -> ActT:
             raise
         except Exception as exc:
             raise refused(exc) from exc
-        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Ticket)) or result[1].done:
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Ticket)):
+            return result
+        if result[1].done and (result[1].error is None or isinstance(result[1].error, PenstockError)):
             return result
         ticket = Ticket()
         result[1].when_done(lambda done: ticket.reject(refused(done.error)) if done.error else ticket.resolve())
