@@ -21,6 +21,7 @@ from queue_engine.messages.rows import (
     PAGE_BYTES_MAX,
     QUARANTINED,
     SCANNED_MAX,
+    UNREAD,
     WAITING,
     Listed,
     MessageQuery,
@@ -246,7 +247,9 @@ class LogMessages:
         except StorageError as exc:
             return replace(row, problem=str(exc))
         if batch is None:
-            return row
+            place = self._store.queue.locate(offset)
+            is_unread = place is not None and place[1] > self._bytes_left
+            return replace(row, problem=UNREAD) if is_unread else row
         if offset in batch.damaged:
             return replace(row, problem="its body is lost: the log's record is damaged")
         index = offset - batch.first

@@ -33,6 +33,10 @@ PREVIEW_BYTES_MAX = 1_024
 SCANNED_MAX = 10_000
 # A page reads so many bytes of records: rows whose record is beyond them have neither time nor size.
 PAGE_BYTES_MAX = 8 << 20
+UNREAD = (
+    f"it was not read: a page reads {PAGE_BYTES_MAX >> 20} MiB of records, and the one that it was published in is "
+    "larger than what is left of them; ask for a page that begins with it"
+)
 
 
 class InvalidQueryError(RequestError):

@@ -14,6 +14,7 @@ from queue_engine.messages.rows import (
     FINISHED,
     IN_FLIGHT,
     QUARANTINED,
+    UNREAD,
     WAITING,
     InvalidQueryError,
     MessageNotFoundError,
@@ -462,3 +463,23 @@ def test_a_page_of_a_key_says_what_is_not_indexed_yet(engine: Engine, monkeypatc
     monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(1, 3)])
     page = listed(engine, WAITING, key=b"customer 7")
     assert page.note == "From offset 1 on, 2 messages are still to be indexed: some of those may lack here."
+
+
+def test_a_small_message_in_a_record_too_large_for_the_page_says_why_it_was_not_read(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    sizes = {"max_msg_size": 5 << 20, "max_body_size": 6 << 20}
+    engine = make_engine(tmp_path, clock, **sizes)
+    engine.acts.create_topic("orders", storage="log")
+    engine.acts.create_channel("orders", "billing")
+    for _ in range(3):
+        publish(engine, b"x" * (9 << 19), b"small")
+    engine.close()
+    engine = make_engine(tmp_path, clock, **sizes)  # nothing of them is in memory
+    rows = listed(engine, WAITING).rows
+    assert [row.body_bytes for row in rows] == [9 << 19, 5, None, None, None, None]
+    assert [row.problem for row in rows] == ["", "", UNREAD, UNREAD, UNREAD, UNREAD]
+    third = rows[3].offset
+    assert third is not None
+    (row,) = listed(engine, WAITING, first_offset=third, limit=1).rows
+    assert (row.body_bytes, row.problem) == (5, "")

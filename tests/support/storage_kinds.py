@@ -64,6 +64,10 @@ ONLY: dict[str, tuple[str, str]] = {
         "a disk queue has no trash",
     ),
     "engine/trash/test_restore_in_steps.py": (LOG, "a disk queue has no trash"),
+    "test_a_small_message_in_a_record_too_large_for_the_page_says_why_it_was_not_read": (
+        LOG,
+        "a page of a disk queue reads its file",
+    ),
     "engine/test_ends.py": (LOG, "a disk queue has no trash, leases, cursors or quarantine"),
     "engine/trash/test_topics.py": (LOG, "a disk queue has no trash"),
     "test_the_oldest_age_goes_on_behind_a_quarantined_message": (LOG, "a disk queue has no quarantine"),
