@@ -219,7 +219,7 @@ def test_kill_9_of_the_daemon_leaves_nsqd_all_that_was_made_a_second_before(tmp_
         def is_written() -> bool:
             return (tmp_path / "nsqd.dat").exists() and read_metadata(tmp_path) == ({"a": ["x"], "b": []}, ["a/x"])
 
-        wait_for("nsqd.dat to follow", is_written, timeout_s=2)
+        wait_for("nsqd.dat to follow", is_written)
         server.kill9()
     theirs = nsqd_runs(tmp_path, [("delete", "b"), ("create", "c"), ("publish", "c")])
     assert theirs["a"].shown == (False, {"x": True})
