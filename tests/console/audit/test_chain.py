@@ -240,8 +240,9 @@ def test_a_damaged_file_beside_the_database_is_a_fault(
     assert f"{data_path / 'audit-head'} is " in verify().splitlines()[1]
 
 
+@pytest.mark.slow(reason="starts a process")
 def test_a_missing_file_beside_the_database_is_a_fault_and_a_copy_of_it_proves_more(
-    data_path: Path, tmp_path: Path
+    verify: Callable[..., str], data_path: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
     head_file.path_of(data_path).rename(copy)
@@ -250,12 +251,10 @@ def test_a_missing_file_beside_the_database_is_a_fault_and_a_copy_of_it_proves_m
     assert "10 rows of the audit list that are there" in told.stderr
     assert f"{data_path / 'audit-head'} is missing, so rows may have been cut off at the end." in told.stderr
     assert "penstock audit verify --head COPY" in told.stderr
-    told = manage(data_path, "audit", "verify", "--head", str(copy))
-    assert (told.returncode, told.stdout.splitlines()[1]) == (0, f"{copy} agrees: it names row 10.")
+    assert f"{copy} agrees: it names row 10." in verify(f"--head={copy}")
     tampered(data_path, "DELETE FROM T WHERE id > 8")
-    assert manage(data_path, "audit", "verify").returncode == 1
-    told = manage(data_path, "audit", "verify", "--head", str(copy))
-    assert "Rows 9 to 10 were removed: the file beside the database names row 10." in told.stderr
+    assert "rows may have been cut off" in verify()
+    assert "Rows 9 to 10 were removed: the file beside the database names row 10." in verify(f"--head={copy}")
 
 
 def test_verify_compares_with_a_copy_of_the_file_from_elsewhere(
