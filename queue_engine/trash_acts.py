@@ -98,17 +98,10 @@ class TrashActs:
     def _stats_of(self, item: TrashItem, held: HeldSegments) -> TrashStats:
         entry, store = item.entry, item.store
         numbers = list(store.trash.all) if item.is_topic else item.channels
-        now_ns = store.time_ns()
-        end = store.released
-        try:
-            restorable = sum(
-                sum(store.trash.counts(number, store.queue, end, now_ns))
-                for number in numbers
-                if number in store.trash.all
-            )
-        except StorageError:
-            # What it had is the most that comes back; one topic's trouble hides no other entry.
-            restorable = entry.waiting + entry.in_flight + entry.deferred + entry.quarantined
+        trash = store.trash
+        restorable = sum(
+            [trash.restorable(number, store.queue, store.released) for number in numbers if number in trash.all]
+        )
         if item.is_topic:
             restorable += store.depth  # what waits at the topic itself, which has no channel or is paused
         return TrashStats(

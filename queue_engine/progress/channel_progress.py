@@ -232,12 +232,19 @@ class ChannelProgress:
 
     def settled_above_floor(self) -> int:
         """How many offsets at or above the floor are settled."""
-        floor = self.floor
-        return sum(
-            page.count(SETTLED, max(0, floor - number * PAGE_OFFSETS))
-            for number, page in self.pages.items()
-            if (number + 1) * PAGE_OFFSETS > floor
-        )
+        return self.settled_count(self.floor, self.cursor)
+
+    def settled_count(self, first: int, end: int) -> int:
+        """How many offsets at or above the floor, from `first` up to but not including `end`, are settled: a look at
+        each page, whatever lies in it."""
+        first, end = max(first, self.floor), min(end, self.cursor)
+        count, pages = 0, self.pages
+        for number in range(first // PAGE_OFFSETS, -(-end // PAGE_OFFSETS)):
+            page = pages.get(number)
+            if page is not None:
+                base = number * PAGE_OFFSETS
+                count += page.count(SETTLED, max(0, first - base), max(0, end - base))
+        return count
 
     def settled_between(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """(first, count) of offsets at or above the floor that are settled, ascending."""

@@ -209,12 +209,13 @@ class TrashedChannels:
     def _end_of(one: TrashedChannel) -> int:
         return max(one.progress.cursor, one.upto or 0)
 
-    def counts(self, number: int, queue: ConsumeQueue, released: int, now_ns: int) -> TrashedCounts:
-        """What a restore would bring back now. released: up to where the topic passed messages on. now_ns: Unix.
-        Raises StorageError."""
+    def restorable(self, number: int, queue: ConsumeQueue, released: int) -> int:
+        """How many messages a restore would bring back now, at a cost that hardly depends on them. released: up to
+        where the topic passed messages on."""
         one = self.all[number]
         end = released if one.upto is None else min(one.upto, released)
-        return count_unsettled(one.progress, queue, end, now_ns)
+        first = max(one.progress.floor, queue.oldest_offset)
+        return _unsettled_count(one.progress, queue, first, end) if first < end else 0
 
 
 def _follow(copy: TrashedChannel, packed: list[bytes], done: list[bytes]) -> None:
@@ -237,13 +238,8 @@ def counting_unsettled(
     first = max(progress.floor, queue.oldest_offset)
     if first >= end:
         return TrashedCounts(0, 0)
-    total = 0
-    # An offset gap may be millions of offsets long: its pages are not looked at.
-    for present, present_end in queue.present_between(first, end):
-        total += present_end - present
-        for _, count in progress.settled_between(present, present_end):
-            total -= count
-            yield
+    total = _unsettled_count(progress, queue, first, end)
+    yield
     aside = progress.quarantined
     deferred = 0
     moved = progress.deferred
@@ -265,3 +261,9 @@ def counting_unsettled(
         yield
     quarantined = len([offset for offset in aside if first <= offset < end])
     return TrashedCounts(total - deferred - quarantined, deferred, quarantined)
+
+
+def _unsettled_count(progress: ChannelProgress, queue: ConsumeQueue, first: int, end: int) -> int:
+    # An offset gap may be millions of offsets long: its pages are not looked at.
+    present = queue.present_between(first, end)
+    return sum([after - begin - progress.settled_count(begin, after) for begin, after in present])

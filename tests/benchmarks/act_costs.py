@@ -23,6 +23,7 @@ from queue_engine.log_acts import Target
 from queue_engine.messages.rows import BY_AGE, BY_ATTEMPTS, FINISHED, IDS_MAX, SORTS, STATES, MessageQuery
 from queue_engine.vocabulary.flow.redrive import RATE_MAX
 from tests.benchmarks.shapes import CHANNEL, DELAY_MS, SHAPES, TOPIC, Shape, ShapedChannel
+from tests.benchmarks.shapes import FINISHED as FINISHED_STATE
 from tests.support.engine import pass_time, settle
 
 RATIO_MAX = 6.0
@@ -72,7 +73,8 @@ def _restore(shaped: ShapedChannel) -> None:
 
 def _read_trash(shaped: ShapedChannel) -> None:
     for _ in range(10):
-        assert shaped.engine.trash.page(10).entries
+        (entry,) = shaped.engine.trash.page(10).entries
+    assert entry.restorable == len(shaped.states) - shaped.states.count(FINISHED_STATE)
 
 
 def _fenced(shaped: ShapedChannel) -> None:

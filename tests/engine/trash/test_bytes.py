@@ -6,8 +6,6 @@ import pytest
 
 from queue_engine.engine import Engine
 from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.progress import trashed_channels
-from queue_engine.progress.trashed_channels import TrashedCounts
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
@@ -146,11 +144,7 @@ def test_entries_are_listed_and_restored_while_their_bytes_can_not_be_read(
     def unreadable(topic: LogTopicStore, until: int) -> int:
         raise StorageError(f"the consume queue of {topic.name} can't be read")
 
-    def uncountable(*_: object) -> TrashedCounts:
-        raise StorageError("the consume queue of orders can't be read")
-
     monkeypatch.setattr(LogTopicStore, "needed_position_without_trash", unreadable)
-    monkeypatch.setattr(trashed_channels.TrashedChannels, "counts", uncountable)
     assert [(one.id, one.restorable, one.bytes) for one in engine.trash.list()] == [(outcome.trash, 1, 0)]
     assert engine.trash.page(50).entries == engine.trash.list()
     assert engine.trash.one(outcome.trash, "orders").restorable == 1

@@ -39,6 +39,15 @@ def test_the_content_of_some_segments_is_that_which_all_of_them_have(seed: int) 
         assert index_contents(progress, chosen) == wanted
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_settled_offsets_are_counted_page_by_page_as_one_by_one(seed: int) -> None:
+    progress, rng = some_progress(seed), Random(seed)
+    for _ in range(20):
+        first, end = sorted(rng.choices(range(SEGMENTS * INDEX_OFFSETS + 100), k=2))
+        wanted = [progress.is_settled(at) for at in range(max(first, progress.floor), min(end, progress.cursor))]
+        assert progress.settled_count(first, end) == sum(wanted)
+
+
 def cost_s(deferred: int) -> float:
     progress = ChannelProgress()
     progress.deferred = dict.fromkeys(range(0, 2 * deferred, 2), 10**18)
