@@ -196,3 +196,19 @@ def test_one_client_runs_half_of_the_searches_and_others_theirs(engine: Engine, 
     start("eve")
     searches.cancel(first.search_id)
     start("sam")
+
+
+def test_one_look_of_a_search_is_at_few_messages_and_others_have_their_turn(engine: Engine, clock: ManualClock) -> None:
+    """Whoever searches for what stands in each message, in a state that none has, makes the engine look at all."""
+    for number in range(500):
+        publish(engine, b"needle %03d" % number)
+    background = HeldBackground()
+    searches = MessageSearch(engine.catalog, clock, background)
+    search = searches.start("orders", "billing", "needle", state="quarantined")
+    looked = [0]
+    while background.jobs:
+        background.do_one()
+        looked.append(searches.state(search.search_id).message_count)
+        assert looked[-1] - looked[-2] <= message_search.PLACES_MAX
+    assert looked[-1] == 500
+    assert len(looked) > 500 // message_search.PLACES_MAX
