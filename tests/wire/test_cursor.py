@@ -25,8 +25,8 @@ CURSOR = CursorStats(
 WIRE = (
     b'{"cursor":"archive","topic":"orders","number":7,"id_base":912,"offset":20,"end_offset":45,"synced_offset":40,'
     b'"oldest_offset":0,"depth":25,"lag_bytes":9000,"retention_bytes":0,"created_ms":1800000000000,"is_warned":false,'
-    b'"gaps":[{"first_offset":3,"next_offset":9,"reason":"retention","at_ms":1800000000001}],"lake":"","maker":"token copier",'
-    b'"expires_ms":1800600000000}'
+    b'"gaps":[{"first_offset":3,"next_offset":9,"reason":"retention","at_ms":1800000000001}],"lake":"",'
+    b'"maker":"token copier","expires_ms":1800600000000}'
 )
 ENDED = {"cursor": "copy", "topic": "orders"}
 LIST = b'{"cursors":[' + WIRE + b'],"ended":[{"cursor":"copy","topic":"orders"}],"server":"5f1c"}'
