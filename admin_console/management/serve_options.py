@@ -55,7 +55,7 @@ def arguments_of(given: Mapping[str, Any]) -> list[str]:
     places += [(option.flag, _field_of(option.flag), option.variable) for option in CONSOLE_OPTIONS]
     for flag, field, variable in places:
         value = given[field] if given.get(field) is not None else os.environ.get(variable) or None
-        if value is not None and field in FILES:
+        if value and field in FILES:
             value = os.path.abspath(value)
         if value is not None and field == "lake":
             value = absolute_lake(value)

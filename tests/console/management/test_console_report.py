@@ -67,11 +67,12 @@ def test_the_worker_is_off_where_it_is_switched_off(lake: Path) -> None:
 def test_without_a_pipeline_there_are_the_consoles_own_figures() -> None:
     class Server:
         refused_connections = {"too_many": 5}
+        certificate_expires_s = 1_900_000_000.0
 
     report = ConsoleReport()
     assert report.figures().refused_connections == {}
     report.server = Server()
     figures = report.figures()
-    assert figures.refused_connections == {"too_many": 5}
+    assert (figures.refused_connections, figures.certificate_expires_s) == ({"too_many": 5}, 1_900_000_000.0)
     assert (figures.worker, figures.jobs, figures.notice_count) == ("", {}, 0)
     assert set(figures.failed_log_ins) == {"password", "throttled", "busy"}

@@ -232,6 +232,8 @@ def sample_of(flag: str, default: object) -> str:
         "--lookupd-tcp-address": "10.1.2.3:4160",
         "--auth-http-address": "10.1.2.3:4181",
         "--e2e-processing-latency-percentile": "0.99",
+        "--publish-quota": "orders-*=1000",
+        "--http-token-file": "",  # beside --http-token it is refused
     }
     if flag in others or default in ("", ()):
         return others.get(flag, "10.1.2.3" if flag != "--console-origin" else "https://queue.example.org:8443")
@@ -299,8 +301,8 @@ def test_options_of_the_environment_are_passed_on(tmp_path: Path) -> None:
     )
     assert words_of(settings_of(done.stdout)["ExecStart"])[3:] == [
         "--data-path=/var/lib/penstock",
-        "--msg-timeout=40s",
         "--trusted-proxy=::1,10.0.0.0/8",
+        "--msg-timeout=40s",
         "--no-pipeline",
     ]
     assert "secret-of-mine" not in done.stdout

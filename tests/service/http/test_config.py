@@ -153,4 +153,4 @@ async def test_with_a_token_both_reading_and_changing_need_it_and_refused_change
 def test_no_option_with_a_secret_is_named_in_another_way() -> None:
     """`RunningConfig` knows a secret by its name."""
     names = {name for name in Options.__dataclass_fields__ if any(word in name for word in ("token", "secret", "pass"))}
-    assert names == {"http_token"}
+    assert names == {"http_token", "http_token_file"}
