@@ -310,7 +310,6 @@ class HttpApi:
         answer(Response(200, orjson.dumps(info), JSON))
 
     def _stats(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        done = _take_place(self._stats_shares, head, "stats")
         query = query_of(head.path, head.raw_query)
         wanted = Wanted(
             query.get("topic", ""),
@@ -320,6 +319,7 @@ class HttpApi:
             include_mem=BOOLEANS.get(query.get("include_mem", ""), True),
             has_buckets=BOOLEANS.get(query.get("include_buckets", ""), False),
         )
+        done = _take_place(self._stats_shares, head, "stats")
 
         def answered(response: Response) -> None:
             done()
@@ -366,10 +366,10 @@ class HttpApi:
         self._steps.add(made(), hand_over, lambda: hand_over(None))
 
     def _metrics(self, head: RequestHead, body: bytes, answer: Answer) -> None:
-        done = _take_place(self.scrape_shares, head, "/metrics")
         engine_cpu_s = time.thread_time()
         patterns = topic_patterns(head.raw_query)
         series_max = self._options.metrics_series_max
+        done = _take_place(self.scrape_shares, head, "/metrics")
 
         def made(snapshot: EngineSnapshot) -> Response:
             around = self._surroundings.read(self.console, self._certificates.expiries_s())
@@ -391,8 +391,8 @@ class HttpApi:
 
 
 def _take_place(shares: Shares, head: RequestHead, what: str) -> Callable[[], None]:
-    """Count a request that is being answered; call the result once it is. Raises Refusal where its client has its share
-    of such requests."""
+    """Count a request that is being answered; call the result once it is, so nothing may raise in between. Raises
+    Refusal where its client has its share of such requests."""
     client = head.client
     if not shares.has_share_for(client):
         own = f", {shares.held_by(client)} of them for {' and '.join(client.parts)}"

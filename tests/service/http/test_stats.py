@@ -335,6 +335,17 @@ async def test_one_client_has_a_share_of_the_reads_that_are_under_way(
         assert (await server.request("GET", "/stats")).status == 200
 
 
+@pytest.mark.parametrize("path", ["/stats", "/metrics"])
+async def test_requests_that_are_refused_for_their_query_take_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(api, "STATS_MAX", 4)
+    async with http_server(tmp_path) as server:
+        answers = [await server.request("GET", f"{path}?topic=a;b") for _ in range(api.SCRAPES_MAX)]
+        assert [answer.status for answer in answers] == [400] * api.SCRAPES_MAX
+        assert (await server.request("GET", path)).status == 200
+
+
 async def test_a_client_s_strange_words_do_not_break_the_answer(tmp_path: Path) -> None:
     async with http_server(tmp_path) as server:
         server.engine.add_client(Connection(dataclasses.replace(PRODUCER, user_agent="\ud800<script>")))
