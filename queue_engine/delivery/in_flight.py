@@ -397,6 +397,7 @@ class InFlightTable:
         for delivery in {*held, *(entry[2] for entry in self._heap)}:
             self._budget.free(delivery.bytes)
             delivery.bytes = 0
+            delivery.outstanding = 0  # an act in steps passes over it
         self._delivery_of = {}
         self._heap = []
         self._held = {}

@@ -136,3 +136,15 @@ def test_a_consumer_that_leaves_and_a_page_cost_the_same_however_many_others_hol
     small = [min(times) for times in zip(*(first_and_last_s(1_000) for _ in range(3)), strict=True)]
     great = first_and_last_s(12_000)
     assert [greater <= 6 * less for less, greater in zip(small, great, strict=True)] == [True, True], (small, great)
+
+
+def test_an_act_in_steps_leaves_what_was_taken_apart_between_two_of_them() -> None:
+    table, owner = table_of(), consumer()
+    for number in range(3):
+        table.add(owner, run_of(number, 1), number)
+    steps = table.popping()
+    _, first = next(steps)
+    assert [ids for _, ids in table.take_apart()] == [[b"%016x" % 1], [b"%016x" % 2]]
+    table.add(owner, run_of(1, 1), 10)  # it is sent again
+    assert (first, list(steps)) == ([b"%016x" % 0], [])
+    assert len(table) == outstanding(table) == 1
