@@ -3,7 +3,7 @@
 Penstock renames a damaged file, or copies damaged bytes away, and goes on without it. A person may still get messages,
 users or audit rows out of it, so it is kept for the retention. These are all of them; other files are left alone:
 
-    DATA/TOPIC[:CHANNEL].diskqueue.NUMBER.dat.bad           a file of a disk queue
+    DATA/TOPIC[:CHANNEL].diskqueue.NUMBER.dat.bad           a file of a disk queue: damaged, or of a former one
     DATA/console.sqlite3.bad-N, with -wal, -shm, -journal   the console's database; so for its other files (….bad-N)
     DATA/samples.bad-N/                                     the samples
     DATA/log/NAME.bad, DATA/log/segments/POSITION.log.bad   files of the log, and the same in DATA/samples

@@ -306,7 +306,15 @@ class Catalog:
             raise LimitError(f"topic {name} is not created: {count} exist and the most is --max-topics")
 
     def _create_topic(self, name: str, storage: str, channels: Sequence[str]) -> Ticket:
-        topic = self._make_topic(name, self._promises.take_number(), self._stores.kind_of(name, storage))
+        kind = self._stores.kind_of(name, storage)
+        queues = [name, *(f"{name}:{channel}" for channel in channels)]
+        return after(
+            self._stores.set_aside_former(name, kind, queues), lambda: self._create_on_free_names(name, kind, channels)
+        )
+
+    def _create_on_free_names(self, name: str, kind: str, channels: Sequence[str]) -> Ticket:
+        self._check_new_topic(name, "")
+        topic = self._make_topic(name, self._promises.take_number(), kind)
         if is_ephemeral(name):
             self._add(topic)
             return all_done([self.create_channel(topic, channel) for channel in channels])
@@ -355,6 +363,11 @@ class Catalog:
                 f"channel {topic.name}/{name} is not created: {len(topic.channels)} exist "
                 "and the most is --max-channels-per-topic"
             )
+        free = self._stores.set_aside_former(topic.name, topic.store.kind, [f"{topic.name}:{name}"])
+        return after(free, lambda: self._create_channel(topic, name, start))
+
+    def _create_channel(self, topic: Topic, name: str, start: int | None) -> Ticket:
+        self.check_open()
         topic.flush()  # the new channel gets what was published before only if it waits at the topic
         number = self._promises.take_number()
         begins = topic.store.plan_channel(name, start)
@@ -547,7 +560,8 @@ class Catalog:
         try:
             topic.store.delete()
         except Exception:
-            # It has no name any more; the next start removes what is left of it on the disk.
+            # It has no name any more. What is left of it in the log goes at the next start; files of a disk queue are
+            # set aside when a new one takes their name.
             logger.exception("topic not deleted well topic=%s", topic.name)
         return or_unknown(topic.store.forgotten(), "the topic is deleted, and syncing its files' removal failed")
 

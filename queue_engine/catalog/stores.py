@@ -34,6 +34,7 @@ from queue_engine.vocabulary.next_turn import NextTurn
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.start_progress import StartProgress
 from queue_engine.vocabulary.stop_progress import StopProgress
+from queue_engine.vocabulary.ticket import DONE, Ticket, all_done
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,13 @@ class Stores:
         assert self.log is not None
         known = self._opened.topics.pop(number, None) if self._opened is not None else None
         return known or self.log.open_topic(name, number, id_base=new_id_base())
+
+    def set_aside_former(self, topic: str, kind: str, queues: Sequence[str]) -> Ticket:
+        """Take away what former topics and channels left on the disk, before new ones of their names begin. queues:
+        TOPIC or TOPIC:CHANNEL. Done when that is durable. Raises StorageError."""
+        if kind != DISK_QUEUE_KIND or is_ephemeral(topic):
+            return DONE  # the log finds by number
+        return all_done([self.disk_queues.set_aside_former(name) for name in queues if not is_ephemeral(name)])
 
     def discard(self, store: TopicStore) -> None:
         """Remove the store of a topic whose creation was refused; nothing was published to it."""

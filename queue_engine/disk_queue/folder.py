@@ -1,5 +1,7 @@
 """All disk queues of one data directory: makes them, and syncs those that were used when it is time."""
 
+import logging
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
@@ -11,7 +13,9 @@ from queue_engine.disk.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.disk_queue.backup import QueueCopy, UnsyncedFiles
 from queue_engine.disk_queue.closing import AT_ONCE, Closing, close_queues
 from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.disk_queue.fifo.format import data_file_name, meta_file_name, names_of_queue
 from queue_engine.disk_queue.fifo.options import DiskQueueOptions
+from queue_engine.disk_queue.fifo.sync import remove_file
 from queue_engine.disk_queue.fifo.unread import UnreadDiskQueue, reason_of
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.disk_queue.room_trial import RoomTrial
@@ -25,12 +29,16 @@ from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.stop_progress import StopProgress
+from queue_engine.vocabulary.ticket import DONE, Ticket
+
+logger = logging.getLogger(__name__)
 
 # Bodies of at least this size are expected on disk, also under a smaller --max-msg-size: nsqd's limit when it wrote
 # them is unknown.
 LARGEST_MSG_SIZE_MIN = 16 << 20
 # Syncs given to the worker at once. Each holds a descriptor, and other jobs of the worker wait behind them.
 SYNCS_OUTSTANDING_MAX = 16
+_NOT_BEGUN = "disk queue {} is not made: the files of a former one can't be set aside"
 # So many disk queues close unused descriptors at once, every few ticks.
 IDLE_ASKED_AT_ONCE = 50
 
@@ -95,6 +103,35 @@ class DiskQueueFolder:
             if disk.is_dirty:
                 self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
         return OverflowQueue(self.limits, disk, self._note_used)
+
+    def set_aside_former(self, name: str) -> Ticket:
+        """Take away the files of a former queue called `name`, before a new one begins: a kill or the disk left them
+        when that one was deleted, and its messages must not come back. They are renamed to .bad and not removed, since
+        they may be nsqd's as well. Done when that is durable. Raises StorageError when the disk refuses."""
+        try:
+            names = self._files.names_starting_with(self._directory, f"{name}.diskqueue.")
+            numbers, unneeded, _ = names_of_queue(name, names)
+            data = [data_file_name(name, number) for number in numbers]
+            unneeded += {meta_file_name(name)}.intersection(names)
+            if not data and not unneeded:
+                return DONE
+            for one in data + unneeded:
+                remove_file(self._files, os.path.join(self._directory, one), is_kept=one in data)
+        except OSError as exc:
+            raise StorageError(
+                f"{_NOT_BEGUN.format(name)}: {exc.strerror}. Remove {name}.diskqueue.* by hand, or move them away"
+            ) from exc
+        logger.warning("files of a former disk queue set aside queue=%s files=%s", name, " ".join(data) or "none")
+        result = Ticket()
+
+        def synced(done: Ticket) -> None:
+            if done.error is None:
+                result.resolve()
+            else:
+                result.reject(StorageError(f"{_NOT_BEGUN.format(name)}: syncing their directory failed: {done.error}"))
+
+        self._directory_syncs.sync().when_done(synced)
+        return result
 
     def let_go(self, queue: OverflowQueue) -> None:
         """Close a queue, and leave its files on the disk."""

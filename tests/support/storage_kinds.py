@@ -52,6 +52,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_restart_keeps_ages": (LOG, "a disk queue's file has neither due times nor an order of age"),
     "test_a_channel_that_was_moved_back_is_as_old_as_what_it_delivers_again": (LOG, "a disk queue has no offsets"),
     "engine/test_log_changes.py": (LOG, "it is about what the log has for a topic"),
+    "engine/test_former_queues.py": (DISK_QUEUE, "the log finds what it has by number"),
     "engine/test_kept_disk_queue_readings.py": (DISK_QUEUE, "it is about memory and files of each channel"),
     "test_a_topic_whose_messages_were_deferred_is_read_each_time": (LOG, "a disk queue's limit is looked at each time"),
     "test_what_goes_on_in_a_kept_topic_is_told": (LOG, "a disk queue's messages are in memory first"),

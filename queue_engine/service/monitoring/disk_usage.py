@@ -39,7 +39,7 @@ KINDS = {
     RESERVE: "room that is given up when the disk is full",
     QUARANTINE: "damaged bytes of the log",
     LOG_OTHER: "the log's checkpoint, batch keys, state of the key index, leases and cursors",
-    SET_ASIDE: "files of disk queues that could not be read (.bad)",
+    SET_ASIDE: "files of disk queues that could not be read, or that former ones left (.bad)",
     SAMPLES: "the server's own stats for the history",
     PIPELINE: "archive, history and scratch files of the pipeline",
     CONSOLE: "users, audit list, keys and static files",

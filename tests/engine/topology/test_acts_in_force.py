@@ -337,10 +337,11 @@ def test_a_channel_that_is_gone_refuses_what_waited_behind_its_deletion(tmp_path
     assert isinstance(paused.error, ChannelNotFoundError)
 
 
-def test_a_topic_that_is_refused_leaves_what_the_disk_has_of_its_name_alone(tmp_path: Path) -> None:
-    """Files of its name, as nsqd leaves them, without a meta file: there is something to sync."""
+def test_a_topic_that_is_refused_loses_nothing_of_what_the_disk_has_of_its_name(tmp_path: Path) -> None:
+    """Files of its name, as nsqd leaves them, without a meta file: they are set aside once."""
     left = tmp_path / "new.diskqueue.000000.dat"
-    left.write_bytes((30).to_bytes(4, "big") + bytes(10) + b"0123456789abcdef" + b"body")
+    content = (30).to_bytes(4, "big") + bytes(10) + b"0123456789abcdef" + b"body"
+    left.write_bytes(content)
     files, clock = FaultyFiles(), ManualClock()
     engine = begin(tmp_path, files, clock)
     descriptors = len(files.open_fds)
@@ -351,10 +352,10 @@ def test_a_topic_that_is_refused_leaves_what_the_disk_has_of_its_name_alone(tmp_
             clock.advance(ms=1_000)
             engine.tick()
             settle(engine)
-    assert sorted(path.name for path in tmp_path.glob("new.*")) == [left.name]
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("new.*")} == {f"{left.name}.bad": content}
     assert len(files.open_fds) == descriptors
     assert engine.acts.create_topic("new", storage="diskqueue")[1].error is None
-    assert engine.catalog.topic("new").store.depth == 1
+    assert engine.catalog.topic("new").store.depth == 0
 
 
 # What the progress journal and the file of cursors say. Only the log has them.
