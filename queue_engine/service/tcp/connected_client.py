@@ -212,7 +212,11 @@ class ConnectedClient:
         self._publish("DPUB", command.topic, [command.body], len(command.body), command.defer_ms)
 
     def _publish(self, verb: str, topic: str, bodies: list[bytes], body_bytes: int, defer_ms: int) -> None:
-        self.take_quota(verb, topic, len(bodies), body_bytes)
+        try:
+            self.take_quota(topic, len(bodies), body_bytes)
+        except QuotaError as exc:
+            self._refuse(failed_command(verb, exc, fatal=False))
+            return  # the commands behind it go on
         missing = self._creations.missing(topic)
         try:
             ticket = self._engine.publish(topic, bodies, defer_ms=defer_ms)
@@ -223,16 +227,13 @@ class ConnectedClient:
         self.pub_counts[topic] = self.pub_counts.get(topic, 0) + len(bodies)
         self._ok_when(ticket, verb, body_bytes)
 
-    def take_quota(self, verb: str, topic: str, count: int, body_bytes: int) -> None:
-        """Take so many messages from the client's quotas. Raises ProtocolError, after which the connection goes on."""
+    def take_quota(self, topic: str, count: int, body_bytes: int) -> None:
+        """Take so many messages from the client's quotas. Raises QuotaError."""
         if not self._quotas.has_any:
             return
         authorization = self.auth.authorization
         token = authorization.identity if authorization is not None else ""
-        try:
-            self._quotas.take(token, self._connection.peer().remote_ip, topic, count, body_bytes)
-        except QuotaError as exc:
-            raise failed_command(verb, exc, fatal=False) from exc
+        self._quotas.take(token, self._connection.peer().remote_ip, topic, count, body_bytes)
 
     def _on_rdy(self, command: Rdy) -> None:
         if self._channel is not None and self.consumer is not None:

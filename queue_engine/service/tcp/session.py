@@ -38,7 +38,7 @@ from queue_engine.service.tcp.write_room import WriteRoom
 from queue_engine.tls.server_context import TlsState
 from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
-from queue_engine.vocabulary.errors import ProtocolError
+from queue_engine.vocabulary.errors import ProtocolError, QuotaError
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 
@@ -409,8 +409,8 @@ class Session(asyncio.Protocol):
         if pub is None or not self._client.auth.lets_publish(pub[0], self.heard_ns):
             return None
         try:
-            self._client.take_quota("PUB", pub[0], 1, len(pub[1]))
-        except ProtocolError:
+            self._client.take_quota(pub[0], 1, len(pub[1]))
+        except QuotaError:
             return None
         return pub
 

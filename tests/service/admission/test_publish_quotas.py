@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.service.admission import publish_quotas
+from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.publish_quotas import PublishQuotas
 from queue_engine.vocabulary.errors import QuotaError
 from queue_engine.vocabulary.options.options import Options
@@ -168,6 +169,32 @@ async def test_publishes_in_one_read_take_from_the_quota_each(tmp_path: Path) ->
     client.send(b"".join(pub("orders", b"x") for _ in range(3)))
     bench.finish()
     assert [frame[:12] for frame in client.frames] == ["OK", "OK", "E_PUB_FAILED"]
+
+
+async def test_what_follows_a_refused_publish_in_the_same_read_is_done(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, options={"publish_quota": ("orders=1",)})
+    bench.known_topic("orders")
+    bench.known_topic("metrics")
+    client = bench.client()
+    client.send(pub("orders", b"1") + pub("orders", b"2") + mpub("orders", b"3") + pub("metrics", b"4"))
+    bench.finish()
+    assert [frame[:13] for frame in client.frames] == ["OK", "E_PUB_FAILED ", "E_MPUB_FAILED", "OK"]
+    assert bench.engine.topics["metrics"].message_count == 1
+
+
+async def test_the_body_of_a_refused_publish_gives_its_room_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, options={"publish_quota": ("orders=1",)})
+    bench.known_topic("orders")
+    bodies = PendingBodies(1 << 20, 10_000)
+    client = bench.client(bodies=bodies)
+    client.send(pub("orders", b"1"))
+    bench.finish()
+    whole = pub("orders", b"x" * 1_000)
+    client.send(whole[:100])
+    assert bodies.used
+    client.send(whole[100:])
+    bench.finish()
+    assert (client.frames[-1][:12], bodies.used) == ("E_PUB_FAILED", 0)
 
 
 async def test_http_answers_429_with_the_time_to_wait_and_stores_nothing(tmp_path: Path) -> None:
