@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from queue_engine.pipeline.archive.archive import CURSOR, Archiver
+from queue_engine.pipeline.archive.archive import Archiver
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.data_source import PenstockDataSource
@@ -23,6 +23,7 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import FILES, HTTP
 from queue_engine.pipeline.spark.session import make_session
 from queue_engine.vocabulary.clock import SystemClock
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR
 from tests.benchmarks.scenarios import BATCH
 from tests.support.processes.server import ServerProcess
 
@@ -128,11 +129,11 @@ class SparkTopics:
         """The archive's cursors, at the first message again."""
         assert self._server is not None
         with LogClient(self.url) as engine:
-            is_there = {one.topic for one in engine.cursor_list() if one.cursor == CURSOR}
+            is_there = {one.topic for one in engine.cursor_list() if one.cursor == ARCHIVE_CURSOR}
         for name in self.names:
             if name in is_there:
-                self._server.http("POST", f"/cursor/delete?topic={name}&cursor={CURSOR}")
-            self._server.http("POST", f"/cursor/create?topic={name}&cursor={CURSOR}&start=start")
+                self._server.http("POST", f"/cursor/delete?topic={name}&cursor={ARCHIVE_CURSOR}")
+            self._server.http("POST", f"/cursor/create?topic={name}&cursor={ARCHIVE_CURSOR}&start=start")
 
     def close(self) -> None:
         """End Spark. The topics stay: they go with the server's directory."""
