@@ -1,6 +1,6 @@
 """Which servers may get a secret in plain text: those of a pattern, when nsqlookupds and not the user name them.
 
-Anybody who registers with an nsqlookupd, or answers in its place, names the addresses that clients connect to.
+A program that registers with an nsqlookupd, or answers in its place, names the addresses that clients connect to.
 """
 
 import ipaddress

@@ -1,6 +1,6 @@
 """How this program was installed, as the command that adds its extra `pipeline` to it.
 
-No command here lets pip look for a package of our name: whoever registered it would be installed.
+No command here lets pip look for a package of our name: a stranger's would be installed.
 """
 
 import json

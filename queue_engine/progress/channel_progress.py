@@ -110,7 +110,7 @@ class ChannelProgress:
     def emptied(self, upto: int) -> None:
         """Settle all below `upto`."""
         if upto > self.floor and self.is_all_below(upto):
-            # Whoever has a share of the old containers keeps it: a copy for the trash costs nothing.
+            # New containers: there may be millions of entries, and none is looked at.
             self.floor = self.cursor = upto
             self.pages, self.many, self.deferred, self.quarantined = {}, {}, {}, {}
         elif upto > self.floor:

@@ -15,7 +15,7 @@ from queue_engine.vocabulary.clock import NS_PER_S, Clock
 logger = logging.getLogger(__name__)
 
 DAY_S = 86_400
-# Enough for whoever renews by hand, and less than what certbot leaves of a certificate of 90 days.
+# Enough for a renewal by hand, and less than what certbot leaves of a certificate of 90 days.
 WARN_S = 21 * DAY_S
 WARN_EVERY_NS = DAY_S * NS_PER_S
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 
-# Clocks are corrected by less without anybody's doing.
+# Clocks are corrected by less without an operator.
 JUMP_MS_MIN = 2_000
 
 

@@ -184,7 +184,7 @@ class ReadRoutes:
 
     def _require_lease(self, head: RequestHead, lease: str) -> None:
         """Check that the request's token may read the lease's topic, and has made the lease or may administer: /stats
-        shows the names of leases to anybody.
+        shows the names of leases to all clients.
 
         Raises Refusal, or PenstockError for an unknown lease or another's."""
         if head.may_read is None:

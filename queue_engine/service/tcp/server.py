@@ -39,7 +39,7 @@ class TcpServer:
         client_keys: ClientKeys | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """gate: decides what clients may do; None lets everybody do everything. client_keys: None trusts no proxy.
+        """gate: decides what clients may do; None lets all of them do everything. client_keys: None trusts no proxy.
         tls: for each client that asks for it."""
         self._engine = engine
         self._clock = clock
