@@ -138,9 +138,12 @@ class TopicActs:
                     return ticket
                 return or_unknown(ticket, "topology.json was written, the channels' progress was not")
 
-            # A journal that can't be written refuses the act before anything is dropped.
-            ready = after(after(store.synced(), written), prepared)
-            return after(ready, lambda: self._pieces.start(_emptying(owner, upto, outcome, channels)))
+            def begin() -> Ticket:
+                # A journal that can't be written refuses the act before anything is dropped.
+                ready = after(after(store.synced(), written), prepared)
+                return after(ready, lambda: self._pieces.start(_emptying(owner, upto, outcome, channels)))
+
+            return store.unmerged(begin) if isinstance(store, LogTopicStore) else begin()
 
         return self._catalog.act(topic, act)
 

@@ -297,7 +297,7 @@ class Trash:
             ready = after(store.synced(), lambda: self._changes.append(*changes) if changes else DONE)
             return after(after(ready, prepare) if copies else ready, lambda: self._pieces.start(in_force()))
 
-        return _resuming(topic, begin)
+        return _resuming(topic, lambda: store.unmerged(begin))
 
     def _forget(self, store: LogTopicStore, numbers: Iterable[int]) -> None:
         """An act failed. Its channels go once the journal is in order: before, it may have nothing else of what they

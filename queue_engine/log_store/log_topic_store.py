@@ -509,6 +509,10 @@ class LogTopicStore(LogTopic):
         self.released = max(offset, self.oldest_offset)
         return self.depth - before
 
+    def unmerged(self, act: Callable[[], Ticket]) -> Ticket:
+        """Begin an act that channels take over in steps once it is durable (`ProgressJournal.unmerged`)."""
+        return self._journal.unmerged(act)
+
     def prepare_empty_channels(self) -> Ticket:
         """Done when the journal, durably and for all channels at once, settles all that is released now."""
         return self._journal.prepare_empty([one.number for one in self.durable_channels()], self.released)

@@ -100,6 +100,7 @@ class ProgressJournal:
         self._unsynced_since_ns: int | None = None
         self._is_syncing = False
         self._is_merging = False
+        self._unmerged = 0  # acts that are on their way
         self._is_renewing = False
         self._merged_ns = clock.monotonic_ns()
         self._used_ns = self._merged_ns
@@ -344,6 +345,22 @@ class ProgressJournal:
             return failed(self.error or self._failure(None))
         return or_unknown(self.synced(), "the act was written, and syncing it failed")
 
+    def unmerged(self, act: Callable[[], Ticket]) -> Ticket:
+        """Begin an act that memory takes over later than the journal. Until its ticket is done no merge begins: one
+        goes by memory, and would drop the act's entries."""
+        self._unmerged += 1
+
+        def ended(_: Ticket) -> None:
+            self._unmerged -= 1
+
+        try:
+            ticket = act()
+        except BaseException:
+            self._unmerged -= 1
+            raise
+        ticket.when_done(ended)
+        return ticket
+
     def flush(self) -> None:
         """Write the entries. Never fails: entries that find no room on the disk stay in memory and are tried again."""
         if self.entries.waiting:
@@ -465,7 +482,7 @@ class ProgressJournal:
 
     def merge(self) -> None:
         """Begin a new journal; the old one is synced, and the worker puts its entries into index segments."""
-        if self._is_merging or self._is_syncing or self._file is None:
+        if self._is_merging or self._is_syncing or self._unmerged or self._file is None:
             return
         self._write()
         old = self._file

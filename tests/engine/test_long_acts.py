@@ -4,6 +4,7 @@ sees between two steps is consistent, and so is what a kill leaves there.
 With a piece of 0 ns each turn of the engine does one step.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from queue_engine.delivery import channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.engine import Engine
 from queue_engine.log_store import channel_places
-from queue_engine.progress import journal_format
+from queue_engine.progress import journal, journal_format
 from queue_engine.vocabulary import next_turn, pieces
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
+from tests.support.disks.files import FaultyFiles, ProcessDiedError
 from tests.support.engine import Client, make_engine, make_topic, settle
 
 CHANNELS = 40
@@ -130,6 +132,72 @@ def test_a_kill_amid_a_deletion_leaves_the_topic_deleted(engine: Engine, tmp_pat
     again = make_engine(tmp_path, ManualClock())
     assert list(again.topics) == []
     again.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"trash_age_ms": 0}], ids=["trash", "no trash"])
+def test_a_merge_and_a_kill_amid_an_emptying_bring_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_NS", 0)
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock, **options)
+    many_channels(engine)
+    _, ticket = engine.acts.empty_topic("t", channels_too=True)
+    while sum(channel.counts().depth > 0 for channel in engine.topics["t"].channels.values()) > CHANNELS // 2:
+        engine.turn()
+    assert not ticket.done
+    for _ in range(3):
+        clock.advance(ms=5_000)  # a merge is due
+        engine.tick()
+    killed = tmp_path / "killed"
+    shutil.copytree(tmp_path, killed)
+    again = make_engine(killed, ManualClock(), **options)
+    assert {channel.counts().depth for channel in again.topics["t"].channels.values()} == {0}
+    again.close()
+    while not ticket.done:
+        engine.turn()
+    assert ticket.error is None
+    merged = journal_numbers(tmp_path)
+    clock.advance(ms=60_000)
+    engine.tick()
+    assert journal_numbers(tmp_path) != merged, "merges go on"
+
+
+def test_a_kill_at_any_write_of_an_emptying_leaves_each_message_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "ENTRIES_MAX", 1)  # a merge is due with each sync
+    (tmp_path / "source").mkdir()
+    source = make_engine(tmp_path / "source", ManualClock())
+    make_topic(source, "t", "c")
+    source.publish("t", [b"x", b"y"])
+    source.close()
+    places = set()
+    for writes in range(100):
+        files, killed = FaultyFiles(), tmp_path / str(writes)
+        shutil.copytree(tmp_path / "source", killed)
+        engine = make_engine(killed, ManualClock(), files=files)
+        files.dies_after = writes
+        try:
+            engine.acts.empty_channel("t", "c")
+            settle(engine)
+        except ProcessDiedError:
+            pass
+        is_over = bool(files.dies_after)
+        files.abandon()
+        again = make_engine(killed, ManualClock())
+        waits = again.topics["t"].channels["c"].counts().depth
+        kept = sum(entry.restorable for entry in again.trash.list())
+        again.close()
+        assert waits + kept == 2, writes
+        places.add((waits, kept))
+        if is_over:
+            break
+    assert places == {(2, 0), (0, 2)}
+
+
+def journal_numbers(directory: Path) -> set[str]:
+    return {path.name for path in directory.glob("log/progress/*.journal")}
 
 
 def test_a_stop_amid_a_deletion_ends_it_first(engine: Engine, tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_restart_keeps_ages": (LOG, "a disk queue's file has neither due times nor an order of age"),
     "test_a_channel_that_was_moved_back_is_as_old_as_what_it_delivers_again": (LOG, "a disk queue has no offsets"),
     "engine/test_log_changes.py": (LOG, "it is about what the log has for a topic"),
+    "test_a_merge_and_a_kill_amid_an_emptying_bring_nothing_back": (LOG, "a disk queue has no journal"),
+    "test_a_kill_at_any_write_of_an_emptying_leaves_each_message_in_one_place": (LOG, "a disk queue has no trash"),
     "engine/test_former_queues.py": (DISK_QUEUE, "the log finds what it has by number"),
     "engine/test_kept_disk_queue_readings.py": (DISK_QUEUE, "it is about memory and files of each channel"),
     "test_a_topic_whose_messages_were_deferred_is_read_each_time": (LOG, "a disk queue's limit is looked at each time"),
