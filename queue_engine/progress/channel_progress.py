@@ -110,7 +110,7 @@ class ChannelProgress:
     def emptied(self, upto: int) -> None:
         """Settle all below `upto`."""
         if upto > self.floor and self.is_all_below(upto):
-            # New containers: there may be millions of entries, and none is looked at.
+            # Nothing is left of the old containers, which may have millions of entries: none is copied.
             self.floor = self.cursor = upto
             self.pages, self.many, self.deferred, self.quarantined = {}, {}, {}, {}
         elif upto > self.floor:
