@@ -52,7 +52,7 @@ class CursorActs:
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "create_cursor")
         known = store.readers.cursors.get(store.number, cursor)
-        if known is not None:
+        if known is not None and not store.readers.cursors.has_expired(known):
             return Outcome(depth=_depth(store, known)), store.readers.cursors.saved()
         if not is_valid_name(cursor) or is_ephemeral(cursor):
             raise InvalidCursorError(

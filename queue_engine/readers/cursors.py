@@ -134,7 +134,9 @@ class Cursors(ReaderRegistry[Cursor]):
     def create(
         self, topic: str, topic_number: int, id_base: int, name: str, offset: int, maker: Maker = ANY_MAKER
     ) -> Ticket:
-        """Make a cursor of a new name. Raises LimitError when there are too many."""
+        """Make a cursor of a name that is new, or whose cursor has expired. Raises LimitError when there are too
+        many."""
+        self._end_expired()
         if len(self) >= CURSORS_MAX:
             raise LimitError(f"cursor {topic}/{name} is not created: {len(self)} exist, which is the most")
         if maker.is_limited and (count := self.count_of(maker)) >= CONSUMER_CURSORS_MAX:

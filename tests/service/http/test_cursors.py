@@ -328,6 +328,18 @@ async def test_a_cursor_of_a_token_to_consume_ends_unless_it_is_moved(server: Se
     ]
 
 
+async def test_a_name_whose_cursor_has_just_expired_is_free(server: Server) -> None:
+    token = server.new_token(Permission.CONSUME)
+    create = "/cursor/create?topic=orders&cursor=late"
+    await server.request("POST", create, headers=token)
+    server.clock.advance(ms=CONSUMER_CURSOR_MS + 1)
+    again = await server.request("POST", create, headers=token)
+    assert (again.status, again.json["created"]) == (200, True)
+    listed = (await server.request("GET", "/cursor/list", headers=token)).json
+    assert [one["cursor"] for one in listed["cursors"]] == ["late"]
+    assert [(one["cursor"], one["reason"]) for one in listed["ended"]] == [("late", "expired")]
+
+
 async def test_a_token_to_consume_renews_and_releases_its_own_leases_alone(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
