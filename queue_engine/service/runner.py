@@ -388,11 +388,11 @@ class EngineRunner:
         lookups = LookupClient(engine, clock, lambda: (self.listeners.tcp[1], self.listeners.http[1]))
         tasks: list[asyncio.Task[None]] = []
         try:
+            # Before TCP listens: who finds it listening gets no "starting" over HTTP any more.
+            self.probes.release([*self.listeners.bound[HTTP_ADDRESS], *self.listeners.bound.get(HTTPS_ADDRESS, ())])
             await self.listeners.open_tcp(tcp_server.make_session, tcp_server.unsent_bytes_max)
-            self.probes.release(self.listeners.bound[HTTP_ADDRESS])
             await self.listeners.open_http(http_api.protocol_factory)
             if tls is not None:
-                self.probes.release(self.listeners.bound[HTTPS_ADDRESS])
                 await self.listeners.open_https(http_api.protocol_factory, tls)
             lookups.set_addresses(self.options.lookupd_tcp_address)
             self.snapshot = engine.stats.now(include_clients=False)

@@ -3,10 +3,11 @@
 The start is held at a channel, as one with very many deferred messages holds it, by an event that the test sets.
 """
 
+import asyncio
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
+from queue_engine.service.listeners import Listeners
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.start_progress import StartProgress
@@ -104,6 +106,28 @@ def test_a_start_answers_probes_and_refuses_nsq_clients(tmp_path: Path, monkeypa
             assert runner.tcp_address[1] == tcp
             client.subscribe("orders", "mail", rdy=1)
             assert client.read_message().body == b"before"
+
+
+def test_http_is_answered_by_the_engine_once_tcp_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, open_tcp = runner_on(tmp_path / "data"), Listeners.open_tcp
+    asking: list[HTTPConnection] = []
+
+    async def open_tcp_and_ask(self: Listeners, make: Callable[[], asyncio.Protocol], unsent_bytes_max: int) -> None:
+        await open_tcp(self, make, unsent_bytes_max)
+        asking.append(HTTPConnection("127.0.0.1", port_of(runner, "--http-address"), timeout=30))
+        asking[0].request("GET", "/ping")
+        for _ in range(2):
+            runner.probes.release([])  # waits for a round of their thread, which accepts what it may
+
+    monkeypatch.setattr(Listeners, "open_tcp", open_tcp_and_ask)
+    runner.bind()
+    runner.start()
+    try:
+        with closing(asking[0]) as connection:
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (200, b"OK")
+    finally:
+        runner.stop()
 
 
 def test_the_hand_over_loses_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
