@@ -1,6 +1,7 @@
 """What is made of files is made anew when one of them is replaced."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,18 @@ def test_files_that_can_t_be_used_at_the_start_are_the_caller_s(tmp_path: Path) 
 
     with pytest.raises(ValueError, match="no certificate"):
         MadeOfFiles([str(tmp_path / "nowhere")], make, what="it")
+
+
+@pytest.mark.parametrize("put_there", [os.mkfifo, os.mkdir])
+def test_what_is_no_regular_file_holds_nothing_up(
+    tmp_path: Path, clock: ManualClock, put_there: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "certificate"
+    path.write_text("old")
+    one = MadeOfFiles([str(path)], path.read_text, what="it", now_ns=clock.monotonic_ns)
+    path.unlink()
+    put_there(path)
+    clock.advance(ns=LOOK_INTERVAL_NS)
+    assert one.current() == "old"
+    one.read_again()
+    assert one.complaint == f"it stays as it was: {path} is no regular file"
