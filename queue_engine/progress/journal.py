@@ -207,9 +207,13 @@ class ProgressJournal:
         try:
             write()
         except OSError as exc:
-            if exc.errno not in _FULL or not self.reserve.give_up():
+            if not self._gave_up_reserve(exc):
                 raise
             write()
+
+    def _gave_up_reserve(self, error: Exception | None) -> bool:
+        """Whether `error` is for want of room, and there is some now that was in reserve."""
+        return isinstance(error, OSError) and error.errno in _FULL and self.reserve.give_up()
 
     def _begin_file(self, known: Mapping[int, int]) -> None:
         """known: journal → the byte up to which it is on the disk. Raises OSError."""
@@ -489,7 +493,7 @@ class ProgressJournal:
         if self.error is not None or old is None:
             return
         try:
-            self._begin_file({})
+            self._with_reserve(lambda: self._begin_file({}))
         except OSError as exc:
             self.error = self._failure(exc)
             return
@@ -543,10 +547,11 @@ class ProgressJournal:
             for number in merge.old_journals:
                 self._old_journals.pop(number, None)
         else:
-            # Nothing is lost: the journals stay, and the next merge does this one's work, too.
+            # Nothing is lost: the journals stay, and the next merge does this one's work, too, with the reserve's room.
             self.entries.give_back(merge.dirty)
-            self.error = self._failure(error)
             self.entry_count += 1
+            if not self._gave_up_reserve(error):
+                self.error = self._failure(error)
         if self._awaiting:
             self._start_sync()
 
@@ -556,13 +561,16 @@ class ProgressJournal:
     def is_out_of_room(self) -> bool:
         """Whether the disk is too full for what channels did: it is in memory alone, and after a kill finished messages
         come again."""
-        is_in_memory = self._file is None or bool(self.entries.waiting)
-        return self.error is not None and self._is_full and is_in_memory
+        return self.error is not None and self._is_full and self._is_in_memory
+
+    @property
+    def _is_in_memory(self) -> bool:
+        return self._file is None or bool(self.entries.waiting)
 
     def _failure(self, error: Exception | None) -> StorageError:
         self._is_full = isinstance(error, OSError) and error.errno in _FULL
         text = f"the progress of channels in {self._directory} can't be written: {error}"
-        if self._is_full:
+        if self._is_full and self._is_in_memory:
             text += (
                 ". Consumers are served, but messages that they finish now come again if the server is killed or "
                 "stopped before there is room. Free space: progress is written by itself then"
@@ -573,8 +581,8 @@ class ProgressJournal:
         """After an error of the disk the bytes of the journal there are unknown: nothing more is written to it."""
         logger.error("progress journal failed, a new one is begun directory=%s error=%s", self._directory, error)
         self.faults.note(error, self._clock.time_ns())
-        self.error = self._failure(error)
         self._let_go()
+        self.error = self._failure(error)
         self._settle_awaiting(self.error)
 
     def _let_go(self) -> None:

@@ -352,46 +352,6 @@ def test_a_merge_comes_with_the_count_and_with_rest(bench: Bench, entries: int, 
     assert "floors" in bench.names()
 
 
-def test_a_full_disk_keeps_entries_and_the_reserve_lets_them_through(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "progress")
-    bench.deliver(1, 0, 1)
-    bench.files.fail("write", errno.ENOSPC)
-    bench.journal.flush()
-    assert "No space" in str(bench.journal.error)
-    bench.clock.advance(ms=1_000)
-    bench.journal.tick(bench.clock.monotonic_ns())
-    assert bench.journal.error is None
-    expected = bench.channels
-    bench.kill()
-    assert bench.start().channels == expected
-    # With a reserve it does not even fail.
-    journal = ProgressJournal(
-        bench.directory, number=9, files=bench.files, clock=bench.clock, worker=bench.worker, reserve_bytes=1_000
-    )
-    journal.open(RecoveredProgress(channels={1: ChannelProgress()}))
-    bench.worker.finish()
-    assert "reserve" in bench.names()
-    bench.files.fail("write", errno.ENOSPC)
-    journal.entries.deliver(1, 0, 1, 1)
-    journal.flush()
-    assert journal.error is None
-    assert "reserve" not in bench.names()
-
-
-@pytest.mark.parametrize("operation", ["create", "write"])
-def test_a_merge_that_can_not_begin_leaves_the_journal_usable(bench: Bench, operation: str) -> None:
-    bench.deliver(1, 0, 3)
-    bench.journal.flush()
-    bench.files.fail(operation, errno.ENOSPC)
-    bench.merge()
-    assert bench.journal.error is not None
-    bench.ack(1, 0, 2)
-    bench.journal.flush()
-    expected = bench.channels
-    bench.kill()
-    assert bench.start().channels == expected
-
-
 def test_a_sync_for_which_there_is_no_descriptor_is_tried_again(bench: Bench) -> None:
     bench.deliver(1, 0, 1)
     ticket = bench.journal.synced()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.vocabulary.errors import StorageError
 from tests.storage.progress.test_journal import Bench
 from tests.support.disks.files import ProcessDiedError
@@ -182,44 +181,6 @@ def test_a_merge_whose_old_journal_can_not_be_synced_loses_nothing(bench: Bench)
     renew(bench)
     assert bench.journal.error is None
     bench.merge()
-    expected = bench.channels
-    bench.kill()
-    assert bench.start().channels == expected
-
-
-def test_entries_for_which_there_is_no_room_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_engine.progress.journal.ENTRIES_MAX", 10)
-    bench.files.bytes_free = 0
-    for offset in range(0, 100, 2):
-        bench.ack(1, offset, 1)
-        bench.journal.flush()
-    assert len(bench.journal.entries.waiting) <= 11
-    assert "No space" in str(bench.journal.error)
-    bench.files.bytes_free = None
-    renew(bench, 1_100)
-    assert bench.journal.error is None
-    bench.kill()
-    assert bench.start().channels[1].settled_above_floor() == 49
-    assert bench.channels[2] == ChannelProgress()
-
-
-def test_a_start_without_any_room_goes_on_in_memory_and_is_durable_once_there_is_some(bench: Bench) -> None:
-    do_everything(bench)
-    bench.kill()
-    bench.files.bytes_free = 0
-    bench.start()
-    assert "No space" in str(bench.journal.error)
-    bench.ack(1, 6, 1)
-    bench.journal.flush()
-    assert "No space" in str(bench.journal.synced().error)
-    for _ in range(5):
-        renew(bench, 1_000)
-    assert [name for name in bench.names() if name.endswith(".tmp")] == []
-    bench.files.bytes_free = 1 << 20
-    for _ in range(3):
-        renew(bench, 1_000)
-    assert bench.journal.error is None
-    assert bench.journal.faults.count == 0
     expected = bench.channels
     bench.kill()
     assert bench.start().channels == expected
