@@ -310,11 +310,15 @@ def check_counts(counts: Outcome, expected: int | None, name: str) -> None:
 def _emptying(
     owner: Topic, upto: int | None, outcome: Outcome, channels: Sequence[Channel]
 ) -> Generator[None, None, Ticket]:
-    """A channel with each step."""
-    outcome.depth += owner.store.empty(upto).depth
-    for channel in channels:
-        if not channel.is_deleted:
-            outcome.add(channel.empty())
-            outcome.channels += 1
-        yield
+    """A channel with each step. What is published meanwhile waits at the topic: all channels get it, or none."""
+    owner.hold()
+    try:
+        outcome.depth += owner.store.empty(upto).depth
+        for channel in channels:
+            if not channel.is_deleted:
+                outcome.add(channel.empty())
+                outcome.channels += 1
+            yield
+    finally:
+        owner.resume()
     return or_unknown(owner.store.synced(), "messages were dropped, and syncing that failed")

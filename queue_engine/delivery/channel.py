@@ -583,7 +583,7 @@ class Channel:
                 self._requeue_now(delivery, ids)
                 outcome.in_flight += len(ids)
                 yield
-                if self.is_deleted:
+                if self.fence is not None or self.is_deleted:
                     break
         return DONE
 
@@ -608,7 +608,7 @@ class Channel:
         backlog, forgotten = self.backlog, self._forgotten
         try:
             latest_ns, left = backlog.latest_due_ns(), 2 * backlog.deferred_count
-            while not self.is_deleted and self._forgotten == forgotten:
+            while self.fence is None and not self.is_deleted and self._forgotten == forgotten:
                 self._changes.note()
                 count = backlog.release_deferred(RELEASED_MESSAGES_MAX)
                 outcome.deferred += count

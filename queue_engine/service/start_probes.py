@@ -108,18 +108,20 @@ class StartProbes:
         reader = asyncio.StreamReader(limit=_HEAD_BYTES_MAX)
         protocol = asyncio.StreamReaderProtocol(reader)
         loop = asyncio.get_running_loop()
-        with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            async with asyncio.timeout(_TIMEOUT_S):
-                if self._connections <= CONNECTIONS_MAX:
-                    transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls)
-                    try:
-                        await self._converse(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
-                    finally:
-                        transport.abort()  # all is sent, and read by the client or late
-        connection.close()
-        self._connections -= 1
-        # The transport closes its end in the loop's next round.
-        loop.call_soon(self._end_with_the_last)
+        try:
+            with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(_TIMEOUT_S):
+                    if self._connections <= CONNECTIONS_MAX:
+                        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls)
+                        try:
+                            await self._converse(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+                        finally:
+                            transport.abort()  # all is sent, and read by the client or late
+        finally:
+            connection.close()
+            self._connections -= 1
+            # The transport closes its end in the loop's next round.
+            loop.call_soon(self._end_with_the_last)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")

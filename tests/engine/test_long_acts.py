@@ -104,6 +104,23 @@ def test_a_topic_of_many_channels_is_emptied_a_channel_with_each_turn(engine: En
     assert engine.topics["t"].counts().depth == 0
 
 
+def test_what_is_published_amid_an_emptying_comes_to_all_channels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_NS", 0)
+    engine = make_engine(tmp_path, ManualClock(), trash_age_ms=0)
+    many_channels(engine)
+    begun = engine.acts.empty_topic("t", channels_too=True)
+    for _ in range(CHANNELS // 2):
+        engine.turn()
+    assert not begun[1].done
+    published = engine.publish("t", [b"new"])
+    settle(engine)
+    done(begun)
+    assert published.done
+    assert [one.backlog.depth for one in engine.topics["t"].channels.values()] == [1] * CHANNELS
+
+
 def test_between_two_steps_of_a_deletion_all_counts_add_up(engine: Engine) -> None:
     many_channels(engine)
     for name in engine.topics["t"].channels:

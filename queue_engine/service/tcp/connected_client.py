@@ -41,6 +41,7 @@ from queue_engine.service.tcp.answers import Answers, failed_command
 from queue_engine.service.tcp.client_auth import ClientAuth, HeldConnection
 from queue_engine.service.tcp.pub_groups import PubGroups
 from queue_engine.tls.server_context import TlsState
+from queue_engine.vocabulary.client_key import UNIX
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaError, RequestError
 from queue_engine.vocabulary.ticket import Ticket
@@ -233,7 +234,7 @@ class ConnectedClient:
             return
         authorization = self.auth.authorization
         token = authorization.identity if authorization is not None else ""
-        self._quotas.take(token, self._connection.peer().remote_ip, topic, count, body_bytes)
+        self._quotas.take(token, self._connection.peer().remote_ip or UNIX, topic, count, body_bytes)
 
     def _on_rdy(self, command: Rdy) -> None:
         if self._channel is not None and self.consumer is not None:

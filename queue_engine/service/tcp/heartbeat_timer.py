@@ -64,15 +64,17 @@ class HeartbeatTimer:
         """Call all that are due, with a pause of the loop behind each hundred."""
         self._timer = None
         now_ns = self._clock.monotonic_ns()
-        for _ in range(SLICE):
-            one = self._take(now_ns)
-            if one is None:
-                break
-            try:
-                self.set(one, one.beat(now_ns))
-            except Exception as exc:
-                one.fail(exc)
-        self._arm()
+        try:
+            for _ in range(SLICE):
+                one = self._take(now_ns)
+                if one is None:
+                    break
+                try:
+                    self.set(one, one.beat(now_ns))
+                except Exception as exc:
+                    one.fail(exc)
+        finally:
+            self._arm()  # also when a connection can't be ended: the others have their heartbeats
 
     def _take(self, now_ns: int) -> Beating | None:
         while self._ticks and self._ticks[0] * TICK_NS <= now_ns:
