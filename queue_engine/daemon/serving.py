@@ -5,10 +5,13 @@ certificates, keys, tokens and secrets again. A second signal logs how far the s
 since scripts wait for it.
 """
 
+import contextlib
 import faulthandler
 import logging
 import os
+import select
 import signal
+import socket
 import threading
 from typing import Any
 
@@ -39,6 +42,7 @@ class Serving:
         self._manager = ServiceManager(os.environ)
         self._runner: EngineRunner | None = None
         self._ends = threading.Event()
+        self._woken, self._wake = socket.socketpair()
         self._engine_died = False
         self._stop_report = StopReport(self._how_far, self._tell_of_stop)
 
@@ -59,6 +63,8 @@ class Serving:
             logger.warning("%s", what_is_open)
         faulthandler.enable()  # a watchdog ends a process that hangs by SIGABRT
         self._stop_report.start()
+        self._wake.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
                 stops = number != signal.SIGHUP or is_on_terminal()
@@ -80,8 +86,14 @@ class Serving:
             return NOT_STARTED
         self._tell_of_listeners(self._runner)
         quiet_collector()
-        self._ends.wait()
+        self._wait_for_end()
         return self._stop(self._runner)
+
+    def _wait_for_end(self) -> None:
+        """The kernel may give a signal to any thread; its handler runs on this one, and a lock's wait would not end."""
+        while not self._ends.is_set():
+            select.select([self._woken], [], [])
+            self._woken.recv(4096)
 
     def _tell_of_listeners(self, runner: EngineRunner) -> None:
         addresses = runner.listeners.named()
@@ -126,6 +138,8 @@ class Serving:
         """Called on the engine's thread."""
         self._engine_died = True
         self._ends.set()
+        with contextlib.suppress(BlockingIOError):  # it has been woken already
+            self._wake.send(b"\0")
 
 
 def _what_is_open(options: Options) -> str:

@@ -1,5 +1,6 @@
 """The daemon as a process: what scripts that start nsqd see of it."""
 
+import ctypes
 import os
 import platform
 import re
@@ -237,6 +238,21 @@ def test_systemd_hears_when_it_listens_and_when_it_stops(tmp_path: Path) -> None
         daemon.stop()
         assert notified.values("READY") == ["1"]
         assert notified.values("STOPPING")
+
+
+def test_a_signal_that_another_thread_gets_stops_it(tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data") as daemon:
+        worked = [""]
+
+        def main_thread_rests() -> bool:
+            worked.append(Path(f"/proc/{daemon.pid}/task/{daemon.pid}/schedstat").read_text())
+            return worked[-1] == worked[-2]
+
+        wait_for("the end of the start", main_thread_rests)
+        other = max(int(name) for name in os.listdir(f"/proc/{daemon.pid}/task"))
+        # As the kernel does while the main thread has another signal to handle.
+        assert ctypes.CDLL(None).tgkill(daemon.pid, other, signal.SIGTERM) == 0
+        wait_for("the stop", lambda: "SIGTERM: stopping" in daemon.log)
 
 
 def test_sighup_has_it_read_certificates_and_tokens_again_and_go_on(tmp_path: Path, certificates: Certificates) -> None:
