@@ -126,7 +126,8 @@ def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
     # While nobody listens the browser mentions each try.
     complaints.expect("WebSocket connection to .* failed")
     # And what the page was just fetching when the server went: the graphs' series, or plotly.js itself.
-    complaints.allow("/(api/series|static)/.*net::ERR_")
+    # While the server starts, its console answers 503.
+    complaints.allow("/(api/series|static)/.*(net::ERR_|status of 503)")
     complaints.allow("~requeue/: (net::ERR_|Failed)")
     pages, live_colours, disabled_counts = [], [], []
     for server in own_servers:
