@@ -18,7 +18,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -162,14 +162,13 @@ class Serving:
             raise CommandError("--console-tls needs a certificate: give --tls-cert and --tls-key.")
         self._refuse_what_is_open()
         is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
-        try:
+        with _as_command_error():
             self._runner.bind()
             console = joined(settings.CONSOLE.host, settings.CONSOLE.port)
             console_sockets = self._runner.bind_beside(console, CONSOLE_ADDRESS, is_tls=settings.CONSOLE.speaks_tls)
-            with StartReport(self._manager, self._runner.cpu_s, self._runner.start_progress.sentence):
-                self._runner.start()
-        except (PenstockError, OSError) as exc:
-            raise CommandError(str(exc)) from exc
+        # A fault of the report is a fault of the server's, and no sentence for the user.
+        with StartReport(self._manager, self._runner.cpu_s, self._runner.start_progress.sentence), _as_command_error():
+            self._runner.start()
         self._tell_of_upgrade(is_new)
         self._doing = "the console finishes what it has begun"
         try:
@@ -459,6 +458,15 @@ def _bytes_of(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+@contextlib.contextmanager
+def _as_command_error() -> Iterator[None]:
+    """Turn what a start can't do into the sentence that the command ends with."""
+    try:
+        yield
+    except (PenstockError, OSError) as exc:
+        raise CommandError(str(exc)) from exc
 
 
 def _heed_no_more_signals() -> None:
