@@ -60,7 +60,7 @@ class MadeOfFiles(Generic[T]):
 
     def _make_anew(self, how: str) -> None:
         try:
-            # Reading a pipe waits for whoever writes to it, and the server with it.
+            # Reading a pipe waits for its writer, and the server with it.
             for path in self._paths:
                 if os.path.exists(path) and not os.path.isfile(path):
                     raise ValueError(f"{path} is no regular file")

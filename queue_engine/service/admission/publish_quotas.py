@@ -73,7 +73,7 @@ class PublishQuotas:
     def take(self, token: str, remote_ip: str, topic: str, count: int, size: int) -> None:
         """Take `count` messages of `size` bytes together from all buckets of the client, or from none.
 
-        token: its name; "" for a client without one, which is known by its address. Raises QuotaError.
+        token: its name; "" for a client without one, which its address identifies. Raises QuotaError.
         """
         if not self.has_any:
             return
