@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES = 512 << 10
 # The places in one piece that the engine's thread looks at, so that one look stays short.
 PLACES_MAX = 64
+# The messages of one piece that the engine's thread looks at: a batch may have a million.
+LOOKS_MAX = 2_000
 RUNNING_MAX = 4
 # Those that ended are remembered, so many in all.
 REMEMBERED_MAX = 16
@@ -56,7 +58,8 @@ UNASKED_NS = 15 * NS_PER_S
 
 @dataclass(slots=True)
 class _Search:
-    """position: of the log, where the next piece begins; end_position: behind the last record to look at."""
+    """position: of the log, where the next piece begins; end_position: behind the last record to look at. looked_to:
+    no message before this offset is looked at again; looks_left: messages to look at in this piece."""
 
     search_id: str
     store: LogTopicStore
@@ -73,6 +76,8 @@ class _Search:
     status: str = RUNNING
     problem: str = ""
     scanned_bytes: int = 0
+    looked_to: int = 0
+    looks_left: int = 0
     hits: list[SearchHit] = field(default_factory=list)
     is_going: bool = False
     goes_again: bool = False
@@ -146,6 +151,7 @@ class MessageSearch:
             self._clock.monotonic_ns(),
             first,
             client,
+            looked_to=first,
         )
         self._searches[search.search_id] = search
         self._go_on(search)
@@ -260,10 +266,13 @@ class MessageSearch:
         try:
             if error is not None:
                 raise error
-            skip_to = search.position
-            for place in places:
-                if search.position + place >= skip_to and search.status == RUNNING:
-                    skip_to = self._look_at(search, search.position + place)
+            skip_to, search.looks_left = search.position, LOOKS_MAX
+            for place in (search.position + place for place in places):
+                if place >= skip_to and search.status == RUNNING:
+                    skip_to = self._look_at(search, place)
+                    if not search.looks_left:
+                        stop = place
+                        break
             begun = max(stop, skip_to) if search.status == RUNNING else skip_to
             search.scanned_bytes += stop - search.position
             search.position = begun
@@ -282,7 +291,8 @@ class MessageSearch:
 
     def _look_at(self, search: _Search, place: int) -> int:
         """The text stands at a place of the log: note the messages of the record there that have it. Returns the
-        position where to go on: behind that record or, where it is none of the topic's, at the topic's next one."""
+        position where to go on: behind that record; `place`, where no looks are left and the record has more messages;
+        where the record is none of the topic's, at the topic's next one."""
         store = search.store
         behind = store.queue.first_offset_at(place + 1, search.next_offset, search.end_offset)
         before = store.offset_before(behind, 1)
@@ -293,7 +303,11 @@ class MessageSearch:
         if batch is None:
             return sum(located)
         needle = search.needle
-        for offset in range(max(batch.first, search.first_offset), min(batch.end, search.end_offset)):
+        for offset in range(max(batch.first, search.looked_to), min(batch.end, search.end_offset)):
+            if not search.looks_left:
+                search.looked_to = offset
+                return place
+            search.looks_left -= 1
             body = batch.run.frame_at(offset - batch.first)[FRAME_HEADER_BYTES:]
             at = body.find(needle)
             if at < 0 or offset in batch.damaged:

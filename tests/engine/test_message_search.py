@@ -1,6 +1,7 @@
 """A search for a text in the bodies of a channel's messages. The worker's pieces are read by hand, or at once."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,27 @@ def test_it_begins_where_the_unfinished_messages_begin_and_can_begin_elsewhere(e
     assert offsets(engine.message_search.start("orders", "billing", "needle", first_offset=0, end_offset=2)) == [0, 1]
     only = engine.message_search.start("orders", "billing", "needle", first_offset=0, state="finished")
     assert offsets(only) == [0]
+
+
+@pytest.mark.parametrize(("looks", "pieces"), [(1, 12), (5, 3), (7, 2), (1_000, 1)])
+def test_a_large_batch_is_looked_at_in_steps(
+    engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, looks: int, pieces: int
+) -> None:
+    monkeypatch.setattr(message_search, "LOOKS_MAX", looks)
+    held = HeldBackground()
+    search = MessageSearch(engine.catalog, clock, held)
+    publish(engine, *[b"a needle" if number % 2 else b"nothing" for number in range(8)])
+    publish(engine, b"a needle", b"nothing", b"nothing", b"a needle")
+    found = search.start("orders", "billing", "needle", first_offset=0)
+    hits, count = [0], 0
+    while held.jobs:
+        held.do_one()
+        count += 1
+        hits.append(len(search.state(found.search_id).hits))
+    found = search.state(found.search_id)
+    assert (found.status, offsets(found)) == ("at_end", [1, 3, 5, 7, 8, 11])
+    assert max(after - before for before, after in pairwise(hits)) <= looks
+    assert count >= pieces
 
 
 def test_after_a_hundred_hits_another_search_goes_on(engine: Engine) -> None:
