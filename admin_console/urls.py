@@ -71,6 +71,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", accounts.log_in, name="login"),
     path("logout/", accounts.log_out, name="logout"),
     path("password/", accounts.change_password, name="password"),
+    path("clock/", accounts.choose_clock, name="clock"),
     # Pages that read.
     path("", pages.overview, name="overview"),
     path("topics/", pages.topics, name="topics"),

@@ -1,4 +1,5 @@
 // What every page runs after its first paint.
+import "./clock.js";
 import "./keys.js";
 import "./dialogs.js";
 import "./selection.js";

@@ -10,6 +10,9 @@ from django.db import models
 from admin_console.vocabulary.roles import CHOICES, Role
 
 USERNAME_LENGTH_MAX = 64
+# In which zone pages show times to a user: that of the browser, or UTC.
+CLOCKS = (("local", "Local"), ("utc", "UTC"))
+CLOCK_DEFAULT = "local"
 _USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 
 
@@ -41,6 +44,7 @@ class User(AbstractBaseUser):
     role = models.CharField(max_length=16, choices=CHOICES, default=Role.VIEWER)
     is_active = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    clock = models.CharField(max_length=8, choices=CLOCKS, default=CLOCK_DEFAULT, db_default=CLOCK_DEFAULT)
 
     USERNAME_FIELD = "username"
     REQUIRED_FIELDS: ClassVar[list[str]] = []

@@ -24,6 +24,7 @@ PAGES: Mapping[str, Role] = {
     "trash": Role.VIEWER,
     "lookup": Role.VIEWER,
     "password": Role.VIEWER,
+    "clock": Role.VIEWER,
     "logout": Role.VIEWER,
     "audit": Role.OPERATOR,
     "tokens": Role.ADMIN,

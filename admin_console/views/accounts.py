@@ -17,7 +17,7 @@ from admin_console.accounts import known_browser, session_age
 from admin_console.accounts.failed_log_ins import FAILED_LOG_INS, Reason
 from admin_console.accounts.first_admin import forget_password_file
 from admin_console.accounts.hashing_queue import TooBusyError, hashing
-from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
+from admin_console.accounts.models import CLOCKS, USERNAME_LENGTH_MAX, User
 from admin_console.accounts.throttle import throttle
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import record_event
@@ -142,6 +142,18 @@ def change_password(request: CheckedRequest) -> HttpResponse:
         sentence += " The file that held the first one is removed."
     messages.success(request, sentence)
     return HttpResponseRedirect(reverse("overview"))
+
+
+@require_POST
+def choose_clock(request: CheckedRequest) -> HttpResponse:
+    """Store the field `clock`, "local" or "utc", with the user. The page that sends it shows it already: 204."""
+    wanted = request.POST.get("clock", "")
+    if wanted not in dict(CLOCKS):
+        sentence = f"{wanted[:40]!r} is no clock: local or utc. Nothing was changed."
+        return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=400)
+    request.user.clock = wanted
+    request.user.save(update_fields=["clock"])
+    return HttpResponse(status=204)
 
 
 def _complaints(user: User, new: str, again: str) -> list[str]:

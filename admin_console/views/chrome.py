@@ -7,6 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
+from admin_console.accounts.models import CLOCK_DEFAULT, CLOCKS
 from admin_console.gateway.act_table import ACTS
 from admin_console.gateway.gateway import full_version
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
@@ -64,6 +65,8 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "version": full_version() if user else "",
             "user_name": user.get_username() if user else "",
             "role": getattr(user, "role", ""),
+            "clock": clock_of(request),
+            "clock_url": _url("clock"),
             "environment": environment,
             "environment_is_production": environment.lower().startswith("prod"),
             "places": [
@@ -82,6 +85,12 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "plotly_styles": plotly_style_ids(),
         }
     }
+
+
+def clock_of(request: HttpRequest) -> str:
+    """ "local" or "utc": the link's `?tz=`, which holds for one page, else the user's choice."""
+    wanted = request.GET.get("tz", "")
+    return wanted if wanted in dict(CLOCKS) else getattr(getattr(request, "user", None), "clock", CLOCK_DEFAULT)
 
 
 def _url(name: str) -> str:

@@ -1,7 +1,7 @@
 """The cache of pages: one page for all users of a role within one live state; each user's own parts are filled in.
 
-A cached page has marks in place of the name, the form token and the age of the figures. It belongs to one live state of
-the hub and goes with it. Every act makes all pages anew.
+A cached page has marks in place of the name, the clock, the form token and the age of the figures. It belongs to one
+live state of the hub and goes with it. Every act makes all pages anew.
 """
 
 import re
@@ -18,12 +18,12 @@ from django.utils.html import escape
 
 from admin_console.hub.hub import get_hub
 from admin_console.screens.build import Request
-from admin_console.views.chrome import chrome
+from admin_console.views.chrome import chrome, clock_of
 from admin_console.vocabulary.units import duration
 
 # No user text can contain these: each process makes its own, and no answer shows them.
-_USER, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(4))
-_MARKS = re.compile(f"({_USER}|{_TOKEN}|{_AGE_MS}|{_AGE})")
+_USER, _CLOCK, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(5))
+_MARKS = re.compile(f"({_USER}|{_CLOCK}|{_TOKEN}|{_AGE_MS}|{_AGE})")
 # Query fields that a page's Request covers; with any other one, the page is made for that user alone.
 _FIELDS = {"topics": frozenset({"q", "sort", "number", "by", "under"})}
 
@@ -77,7 +77,7 @@ def age_text(age_ms: int) -> str:
 
 def _marked(request: HttpRequest) -> dict[str, Any]:
     return {
-        "chrome": chrome(request)["chrome"] | {"user_name": _USER},
+        "chrome": chrome(request)["chrome"] | {"user_name": _USER, "clock": _CLOCK},
         "csrf_token": _TOKEN,
         "messages": (),
         "age_ms": _AGE_MS,
@@ -89,6 +89,7 @@ def _filled(cached: _CachedPage, request: HttpRequest) -> str:
     age_ms = max(0, time.time_ns() // 1_000_000 - cached.taken_at_ms)
     values = {
         _USER: escape(request.user.get_username()),
+        _CLOCK: clock_of(request),
         _TOKEN: get_token(request),
         _AGE_MS: str(age_ms),
         _AGE: age_text(age_ms),

@@ -70,6 +70,15 @@ def test_token_of_a_made_page_is_the_users_own(runner: EngineRunner) -> None:
     assert eve.post("/logout/", {"csrfmiddlewaretoken": token[1]}).status_code == 302
 
 
+def test_a_made_page_has_the_clock_of_each_user(runner: EngineRunner) -> None:
+    ada, eve = client_of(make_user("ada")), client_of(make_user("eve"))
+    eve.post("/clock/", {"clock": "utc"})
+    assert is_made(ada, "/topics/")
+    assert 'data-clock="local"' in ada.get("/topics/").content.decode()
+    assert not is_made(eve, "/topics/")
+    assert 'data-clock="utc"' in eve.get("/topics/").content.decode()
+
+
 def test_name_is_escaped_in_a_made_page(runner: EngineRunner) -> None:
     odd = make_user("ada")
     type(odd).objects.filter(pk=odd.pk).update(username="<b>&")

@@ -3,6 +3,7 @@
 import io
 import os
 import pwd
+import re
 import stat
 from pathlib import Path
 
@@ -341,3 +342,37 @@ def test_too_little_memory_for_a_hash_is_a_sentence_and_changes_nothing(
     with pytest.raises(ValueError, match=r"The password of admin can't be hashed: .* Free memory and start again\."):
         make_first_admin(tmp_path, {})
     assert not User.objects.exists()
+
+
+def clock_of_page(client: Client, path: str = "/password/") -> str:
+    found = re.search(r'<html lang="en" data-clock="(\w+)">', client.get(path).content.decode())
+    assert found is not None
+    return found[1]
+
+
+def test_clock_is_local_until_chosen_and_follows_the_user_to_another_browser() -> None:
+    user, other = make_user(), make_user("eve")
+    assert clock_of_page(client_of(user)) == "local"
+    assert client_of(user).post("/clock/", {"clock": "utc"}).status_code == 204
+    assert clock_of_page(client_of(user)) == "utc"
+    assert clock_of_page(client_of(other)) == "local"
+
+
+def test_clock_of_a_link_holds_for_its_page_alone() -> None:
+    client = client_of(make_user())
+    assert clock_of_page(client, "/password/?tz=utc") == "utc"
+    assert clock_of_page(client, "/password/?tz=Mars") == "local"
+    assert clock_of_page(client) == "local"
+    client.post("/clock/", {"clock": "utc"})
+    assert clock_of_page(client, "/password/?tz=local") == "local"
+
+
+def test_clock_that_does_not_exist_is_refused_and_changes_nothing() -> None:
+    client = client_of(make_user())
+    client.post("/clock/", {"clock": "utc"})
+    answer = client.post("/clock/", {"clock": "Mars"})
+    assert (answer.status_code, answer.content.decode()) == (
+        400,
+        "'Mars' is no clock: local or utc. Nothing was changed.",
+    )
+    assert clock_of_page(client) == "utc"
