@@ -32,6 +32,7 @@ from queue_engine.message_acts import MessageActs
 from queue_engine.message_reads import MessageReads
 from queue_engine.message_search import MessageSearch
 from queue_engine.pauses import Pauses
+from queue_engine.progress.journal import RESERVE_BYTES
 from queue_engine.quarantine_acts import QuarantineActs
 from queue_engine.running_config import RunningConfig
 from queue_engine.samples.disk_watch import DiskWatch
@@ -167,7 +168,13 @@ class Engine:
             on_scan=self.stats.note_aside,
         )
         self._disk_watch = DiskWatch(
-            options.data_path, files=files, clock=clock, background=backgrounds.disk, on_space=self.stats.note_disk
+            options.data_path,
+            files=files,
+            clock=clock,
+            background=backgrounds.disk,
+            reserve_bytes=2 * RESERVE_BYTES,  # which the log leaves free, and needs to go on after the disk was full
+            own_bytes=self.stats.own_bytes,
+            on_space=self.stats.note_disk,
         )
         self._tidy_at_ns = 0
         self._untidied: Iterator[Channel] = iter(())

@@ -31,6 +31,7 @@ from queue_engine.delivery.stats import (
 from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.fence_on_failure import fence_on_failure
+from queue_engine.log_store.log_topic_store import KIND as LOG_KIND
 from queue_engine.stats_walk import SLICE_CLIENTS, walk
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
@@ -110,6 +111,19 @@ class EngineStats:
     def note_disk(self, found: DiskSpace | None) -> None:
         """Take the result of a look at the disk."""
         self._disk = found
+
+    def own_bytes(self) -> int | None:
+        """What topics have on the disk: the log, and the files of disk queues. None while that can't be read."""
+        log = self._stores.log
+        try:
+            total = 0 if log is None else log.bytes_from(0)
+            for topic in self.topics.values():
+                if topic.store.kind != LOG_KIND:
+                    backlogs = [channel.backlog for channel in topic.channels.values()]
+                    total += topic.store.disk_bytes() + sum([one.disk_bytes() for one in backlogs])
+        except (OSError, StorageError):
+            return None
+        return total
 
     def note_lookupds(self, found: tuple[LookupdStats, ...]) -> None:
         """Take how the connections to nsqlookupds are."""

@@ -71,8 +71,12 @@ def diagnose_all(
     earlier = earlier or {}
     turns = min(-(-len(earlier) // LOOKS_MAX), TURNS_MAX) if takes_turns else 1
     turn = round(now_s)
-    found = [one for one in (filling.find_broker(snapshot), clock_set.find_broker(snapshot)) if one is not None]
-    if engine := advance(before.get(ENGINE, ()), found, now_s):
+    known = before.get(ENGINE, ())
+    filled = next((one.finding for one in known if one.finding.kind is filling.FILLING), None)
+    found = [one for one in (filling.find_broker(snapshot, filled), clock_set.find_broker(snapshot)) if one is not None]
+    # That it fills is no news of a disk that is full.
+    is_full = snapshot.log is not None and snapshot.log.is_full
+    if engine := advance(known, found, now_s, lambda gone: is_full and gone.kind is filling.FILLING):
         states[ENGINE] = engine
     for topic in snapshot.topics:
         for channel in topic.channels:

@@ -1,80 +1,75 @@
-"""The disk fills: when nothing is free if it goes on so. Found for the whole engine, and for channels that grow."""
+"""The disk fills, or has little room. Found for the server alone: its channels share one disk."""
 
 from typing import TYPE_CHECKING
 
-from admin_console.diagnosis import falling_behind, words
-from admin_console.diagnosis.finding import CALM, DANGER, WARNING, Finding, Kind, Sentences
-from admin_console.diagnosis.vitals import Vitals
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import DiskSpace, EngineSnapshot
 
-# A burst of publishes fills no disk: the time to fill swings, and what it says has to last.
-FILLING = Kind("disk filling", begins_after_s=10, ends_after_s=30)
+# The engine reports a fall that has lasted for minutes, so the first look counts. A page that has said it goes on for a
+# minute after the figures have changed.
+FILLING = Kind("disk filling", begins_after_s=0, ends_after_s=60)
 
 DANGER_S = 3_600
 WARNING_S = 24 * 3_600
+# What was found ends, or becomes less urgent, when the time until the disk is full is so much longer than its limit.
+ENDS_AT = 1.5
 
 
-def find(vitals: Vitals) -> Finding | None:
-    """A channel that grows while the disk fills: what waits in it is part of that."""
-    disk = vitals.moment.disk
-    full_in_s = _soon(disk)
-    if disk is None or full_in_s is None or not vitals.is_growing:
-        return None
-    if (vitals.oldest_s or 0) < falling_behind.AGEING_S:
-        return None  # a channel that keeps up gives its room back
-    return Finding(
-        FILLING,
-        _level(full_in_s),
-        lambda: Sentences(
-            "▲ disk fills",
-            f"The disk fills: it is full in {units.about(full_in_s)} if this goes on.",
-            f"{room(disk)} {words.depth(vitals)}.{words.growth(vitals)} When the disk is full, publishes are refused. "
-            "Drain the channel, or free space.",
-            f"the disk is full in {units.about(full_in_s)} if this goes on",
-        ),
-    )
-
-
-def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
-    """The same of the data directory's disk, whatever fills it; None while it does not, or not soon."""
+def find_broker(snapshot: "EngineSnapshot", before: Finding | None = None) -> Finding | None:
+    """What the page says of the data directory's disk, whoever fills it; None while it lasts for a day, and when it is
+    full, which the engine's health says. before: what the snapshot before showed."""
     disk = snapshot.disk
-    full_in_s = _soon(disk)
-    if disk is None or full_in_s is None:
+    if disk is None or (snapshot.log is not None and snapshot.log.is_full):
         return None
+    level = _level(disk.full_in_s, 0 if before is None else before.level)
+    if not level and not disk.is_low:
+        return None
+    also = "little room is left on the disk"
+    title = f"The disk has little room: {units.byte_count(disk.free_bytes)} are free."
+    if level:
+        assert disk.full_in_s is not None
+        also = f"the disk is full in {units.about(disk.full_in_s)} if this goes on"
+        title = f"The disk fills: it is full in {units.about(disk.full_in_s)} if this goes on."
     return Finding(
         FILLING,
-        _level(full_in_s),
+        max(level, WARNING),
         lambda: Sentences(
             "▲ disk fills",
-            f"The disk fills: it is full in {units.about(full_in_s)} if this goes on.",
-            f"{room(disk)} When it is full, publishes are refused, and consuming goes on. Free space, or drain the "
-            "channels that grow.",
-            f"the disk is full in {units.about(full_in_s)} if this goes on",
+            title,
+            f"{room(disk)} When it is full, publishes are refused, and consuming goes on. {_advice(disk)}",
+            also,
         ),
     )
+
+
+def _level(full_in_s: float | None, before: int) -> int:
+    """How urgent a trend is; 0 for not at all."""
+    if full_in_s is None:
+        return 0
+    for level, limit_s in ((DANGER, DANGER_S), (WARNING, WARNING_S)):
+        if full_in_s <= limit_s * (ENDS_AT if before >= level else 1):
+            return level
+    return 0
 
 
 def room(disk: "DiskSpace") -> str:
-    """A sentence: how much is free, and how fast it goes."""
-    free = f"{units.byte_count(disk.free_bytes)} of the disk's {units.byte_count(disk.total_bytes)} are free"
-    if not disk.fill_bytes_per_s:
-        return f"{free}."
-    return f"{free} and become less by {units.byte_count(disk.fill_bytes_per_s)}/s."
+    """Sentences: how much is free, how fast it goes, and what topics have to do with it."""
+    told = f"{units.byte_count(disk.free_bytes)} of the disk's {units.byte_count(disk.total_bytes)} are free"
+    if disk.fill_bytes_per_s:
+        told += f" and become less by {units.byte_count(disk.fill_bytes_per_s)}/s"
+        if disk.own_bytes_per_s is not None:
+            own = min(disk.own_bytes_per_s, disk.fill_bytes_per_s)
+            told += f"; topics add {units.byte_count(own)}/s of that" if own else "; topics add nothing of that"
+    told += "."
+    if disk.own_minute_bytes and disk.is_low:
+        told += f" In the last minute topics added {units.byte_count(disk.own_minute_bytes)}."
+    return told
 
 
-def level_of(disk: "DiskSpace") -> int:
-    """How urgent the room that is left is."""
-    full_in_s = _soon(disk)
-    return CALM if full_in_s is None else _level(full_in_s)
-
-
-def _soon(disk: "DiskSpace | None") -> float | None:
-    full_in_s = disk.full_in_s if disk is not None else None
-    return full_in_s if full_in_s is not None and full_in_s <= WARNING_S else None
-
-
-def _level(full_in_s: float) -> int:
-    return DANGER if full_in_s <= DANGER_S else WARNING
+def _advice(disk: "DiskSpace") -> str:
+    if not disk.own_minute_bytes and not disk.own_bytes_per_s:
+        return "Free space on this disk: other files take it."
+    return "Free space, or drain the channels that grow."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import ChannelStats, DiskSpace, EngineSnapshot, RecentFailures, TopicStats
+    from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, RecentFailures, TopicStats
 
 GROWTH_SPAN_S = 30
 # Over so long is known whether deliveries end at all.
@@ -35,17 +35,16 @@ class Moment(NamedTuple):
     """What a snapshot says of all channels alike. It holds none of them, so vitals may keep it for long.
 
     taken_at_ns: Unix; monotonic_ns: the same moment by the clock of due times. pause_limit_ms: a pause without an end
-    has outlived its time after so long. disk: of the data directory; None where that is unknown.
+    has outlived its time after so long.
     """
 
     taken_at_ns: int
     monotonic_ns: int
     pause_limit_ms: int
-    disk: "DiskSpace | None"
 
 
 def moment_of(snapshot: "EngineSnapshot") -> Moment:
-    return Moment(snapshot.taken_at_ns, snapshot.monotonic_ns, snapshot.pause_limit_ms, snapshot.disk)
+    return Moment(snapshot.taken_at_ns, snapshot.monotonic_ns, snapshot.pause_limit_ms)
 
 
 class Vitals:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 CLIENTS_MAX = 200
 IN_FLIGHT_MAX = 50
-SHOWN_FULL_IN_S = 30 * 86_400  # a disk that is full later than that is no news on a channel
 
 _CLIENT_COLUMNS = (
     Column("name", "Consumer", "text"),
@@ -172,15 +171,10 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
 
 
 def _depth_note(vitals: Vitals, rings: Rings | None) -> Cell:
-    """Where the depth is heading: how long until it is 0 if it shrinks, until the disk is full if it grows."""
+    """Where the depth is heading, and how long until it is 0 if it shrinks."""
     note = depth_note(rings, "depth", vitals.stats.depth)
     drained_in_s = vitals.drained_in(rings.trend("depth", TREND_SPAN_S)) if rings else None
-    if drained_in_s is not None:
-        return Cell(f"{note.text} · empty in {units.about(drained_in_s)}")
-    full_in_s = vitals.moment.disk.full_in_s if vitals.moment.disk is not None and vitals.is_growing else None
-    if full_in_s is None or full_in_s > SHOWN_FULL_IN_S:
-        return note
-    return Cell(f"{note.text} · disk full in {units.about(full_in_s)}")
+    return note if drained_in_s is None else Cell(f"{note.text} · empty in {units.about(drained_in_s)}")
 
 
 def _due_note(stats: "ChannelStats") -> Cell:

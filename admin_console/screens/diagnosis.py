@@ -146,10 +146,8 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
 
 
 def _is_graver(urgent: Sequence[Diagnosis], engine: State) -> bool:
-    """Whether the most urgent channel has something worse than the engine, or as bad and of its own."""
-    if not urgent or urgent[0].level < engine.finding.level:
-        return False
-    return urgent[0].level > engine.finding.level or urgent[0].states[0].finding.kind is not engine.finding.kind
+    """Whether the most urgent channel has something worse than the engine, which concerns all channels."""
+    return bool(urgent) and urgent[0].level > engine.finding.level
 
 
 def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:

@@ -3,8 +3,6 @@ that were set aside, of both storage kinds and the console."""
 
 from typing import TYPE_CHECKING
 
-from admin_console.diagnosis import filling
-from admin_console.diagnosis.finding import TONES
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.parts import Column, Empty, Table
@@ -84,11 +82,9 @@ def _state(log: "LogStats") -> Cell:
 
 
 def _disk(disk: "DiskSpace") -> Cell:
+    # When it is full is said once, on the banner.
     text = f"{units.byte_count(disk.free_bytes)} free of {units.byte_count(disk.total_bytes)}"
-    if disk.full_in_s is None:
-        return Cell(text)
-    level = filling.level_of(disk)
-    return Cell(f"{text}, full in {units.about(disk.full_in_s)} if this goes on", tone=TONES[level])
+    return Cell(text, f"{disk.free_bytes:,} of {disk.total_bytes:,} bytes", "warning" if disk.is_low else "")
 
 
 def _size(log: "LogStats") -> Cell:

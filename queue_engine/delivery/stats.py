@@ -204,12 +204,21 @@ class TrashTotals:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Of the data directory's disk. free_bytes: what this user may still write. fill_bytes_per_s: how fast they go,
-    whoever writes; 0 while they do not, None in the first minute."""
+    """Of the data directory's disk. free_bytes: what this user may still write. fill_bytes_per_s: how fast they go by a
+    steady trend, whoever writes; 0 without one, None in the first minutes. own_bytes_per_s: what topics add, as far
+    as that is known. low_bytes: with less free the disk has little room. own_minute_bytes: what topics added in the
+    last minute."""
 
     free_bytes: int
     total_bytes: int
     fill_bytes_per_s: float | None
+    own_bytes_per_s: float | None = None
+    low_bytes: int = 0
+    own_minute_bytes: int = 0
+
+    @property
+    def is_low(self) -> bool:
+        return self.free_bytes < self.low_bytes
 
     @property
     def full_in_s(self) -> float | None:

@@ -1,8 +1,10 @@
-"""Looks at the free bytes of the data directory's disk, and at how fast they go."""
+"""Looks at the free bytes of the data directory's disk: how fast they go, and whether they last for some minutes."""
 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from queue_engine.delivery.stats import DiskSpace
@@ -14,24 +16,33 @@ from queue_engine.vocabulary.clock import NS_PER_S, Clock
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_NS = 5 * NS_PER_S
-# A disk that fills fast is seen after a minute; one that fills slowly, in steps of a segment, within half an hour.
-WINDOWS_S = (60, 300, 1800)
+# What falls for less than ten minutes is no trend: a build or a copy writes for some. Only what
+# lasts for ten minutes makes each of the eight parts of a window less than the one before. A disk that fills slowly, in
+# steps of a megabyte, is seen within an hour.
+WINDOWS_S = (960, 2880)
+_PARTS = 8
 _LOOKS_MAX = WINDOWS_S[-1] * NS_PER_S // LOOK_EVERY_NS + 1
 # A window counts when looks fill so much of it: the first one comes late, and a busy disk answers late.
-_FILLED = 0.8
+_FILLED = 0.95
+# A fall is steady when each part has some of it. The least bounds the others.
+_UNEVEN_MAX = 4
+# The disk has little room when it does not last for so many minutes in which topics add what they added in the last.
+_OWN_MINUTES = 10
 
 
 class Look(NamedTuple):
-    """at_ns: monotonic."""
+    """at_ns: monotonic. own_bytes: what topics have on the disk; None where that is unknown."""
 
     at_ns: int
     free_bytes: int
+    own_bytes: int | None = None
 
 
 class DiskWatch:
-    """Asks the disk every five seconds. Belongs to the engine's thread; a background asks.
+    """Looks at the disk every five seconds. Belongs to the engine's thread; a background reads the disk.
 
-    on_space: gets the figures after each look, None when the disk gave none; on the engine's thread.
+    reserve_bytes: what the log wants to be free. own_bytes: reads what topics have on the disk, None where that is
+    unknown. on_space: gets the figures after each look, None when the disk gave none; on the engine's thread.
     """
 
     def __init__(
@@ -41,12 +52,16 @@ class DiskWatch:
         files: Files,
         clock: Clock,
         background: Background,
+        reserve_bytes: int,
+        own_bytes: Callable[[], int | None],
         on_space: Callable[[DiskSpace | None], None],
     ) -> None:
         self._data_path = data_path
         self._files = files
         self._clock = clock
         self._background = background
+        self._reserve_bytes = reserve_bytes
+        self._own_bytes = own_bytes
         self._on_space = on_space
         self._is_looking = False
         self._look_at_ns = 0
@@ -59,13 +74,14 @@ class DiskWatch:
         if self._is_looking or now_ns < self._look_at_ns:
             return
         self._is_looking = True
-        BackgroundJob(self._look, then=self._looked).start(self._background)
+        own_bytes = self._own_bytes()
+        BackgroundJob(lambda: self._look(own_bytes), then=self._looked).start(self._background)
 
-    def _look(self) -> None:
+    def _look(self, own_bytes: int | None) -> None:
         free = self._files.free_bytes(self._data_path)
         total = self._files.total_bytes(self._data_path)
-        self._looks.append(Look(self._clock.monotonic_ns(), free))
-        self._space = DiskSpace(free, total, fill_bytes_per_s(self._looks))
+        self._looks.append(Look(self._clock.monotonic_ns(), free, own_bytes))
+        self._space = disk_space(self._looks, total, self._reserve_bytes)
 
     def _looked(self, error: Exception | None) -> None:
         self._is_looking = False
@@ -75,20 +91,60 @@ class DiskWatch:
         self._on_space(self._space if error is None else None)
 
 
-def fill_bytes_per_s(looks: Sequence[Look]) -> float | None:
-    """How fast the free bytes go: the fastest over the windows, 0 where they do not; None before a window is full.
+def disk_space(looks: Sequence[Look], total_bytes: int, reserve_bytes: int) -> DiskSpace:
+    """The figures after some looks, ascending in time."""
+    own_minute, fall_minute = _grown(_since(looks, 60))
+    own_minute = own_minute or 0
+    window = _since(looks, WINDOWS_S[0])
+    own_window, _ = _grown(window)
+    fill = fill_bytes_per_s(looks)
+    return DiskSpace(
+        looks[-1].free_bytes,
+        total_bytes,
+        fill,
+        None if fill is None or own_window is None else own_window / _took_s(window),
+        # Others, too, may go on for another minute; a copy of theirs ends by itself more often than topics do.
+        low_bytes=reserve_bytes + _OWN_MINUTES * own_minute + max(fall_minute - own_minute, 0),
+        own_minute_bytes=own_minute,
+    )
 
-    looks: ascending in time. What goes in one piece, such as a backup, is not growth: a window counts no more than
-    twice what went in the half of it in which less did.
+
+def fill_bytes_per_s(looks: Sequence[Look]) -> float | None:
+    """How fast the free bytes go where they go steadily: the fastest over the windows, 0 where they do not; None before
+    a window is full.
+
+    looks: ascending in time. A window is cut into parts, whose highest figures are compared: segments that go once they
+    are consumed make a sawtooth. What goes in one part or two, such as a backup, is no trend: the median of the falls
+    counts, and no more than four times the least.
     """
-    rates: list[float] = []
+    paces: list[float] = []
     for window_s in WINDOWS_S:
-        newest = looks[-1]
-        since = [one for one in looks if newest.at_ns - one.at_ns <= window_s * NS_PER_S]
-        took_s = (newest.at_ns - since[0].at_ns) / NS_PER_S
-        if took_s < window_s * _FILLED:
+        window = _since(looks, window_s)
+        took_ns = window[-1].at_ns - window[0].at_ns
+        if took_ns < window_s * NS_PER_S * _FILLED:
             break
-        middle = min(since, key=lambda one: abs(2 * one.at_ns - since[0].at_ns - newest.at_ns))
-        halves = since[0].free_bytes - middle.free_bytes, middle.free_bytes - newest.free_bytes
-        rates.append(max(min(sum(halves), 2 * min(halves)) / took_s, 0.0))
-    return max(rates, default=None)
+        highest = [0] * _PARTS
+        for one in window:
+            part = min((one.at_ns - window[0].at_ns) * _PARTS // took_ns, _PARTS - 1)
+            highest[part] = max(highest[part], one.free_bytes)
+        falls = [before - after for before, after in pairwise(highest)]
+        paces.append(max(min(median(falls), _UNEVEN_MAX * min(falls)), 0) * _PARTS * NS_PER_S / took_ns)
+    return max(paces, default=None)
+
+
+def _since(looks: Sequence[Look], seconds: int) -> list[Look]:
+    return [one for one in looks if looks[-1].at_ns - one.at_ns <= seconds * NS_PER_S]
+
+
+def _took_s(looks: Sequence[Look]) -> float:
+    return (looks[-1].at_ns - looks[0].at_ns) / NS_PER_S
+
+
+def _grown(looks: Sequence[Look]) -> tuple[int | None, int]:
+    """What topics added between the first and the last look, None for unknown, and what the disk lost; 0 for less than
+    nothing."""
+    first, last = looks[0], looks[-1]
+    fall = max(first.free_bytes - last.free_bytes, 0)
+    if first.own_bytes is None or last.own_bytes is None:
+        return None, fall
+    return max(last.own_bytes - first.own_bytes, 0), fall

@@ -11,7 +11,6 @@ from admin_console.diagnosis import (
     failing,
     falling_behind,
     fenced,
-    filling,
     held_back,
     no_consumers,
     old_messages,
@@ -29,7 +28,6 @@ from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Hub
 from admin_console.vocabulary import units
-from queue_engine.delivery.stats import DiskSpace
 from queue_engine.storage.quarantine_stats import QuarantineStats
 from queue_engine.vocabulary.flow.pause import Ramp
 from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
@@ -42,7 +40,6 @@ def vitals(
     rates: dict[str, float] | None = None,
     *,
     topic_figures: dict[str, Any] | None = None,
-    disk: DiskSpace | None = None,
     **now: Any,
 ) -> Vitals:
     """A channel that had these figures for seventy seconds. rates: what a count or a gauge changed by each second, up
@@ -53,7 +50,7 @@ def vitals(
         for name, rate in (rates or {}).items():
             figures[name] = max(0, round(now.get(name, 100_000) - rate * (NEWEST - second)))
         orders = topic("orders", channel("orders", "billing", **figures), **(topic_figures or {}))
-        hub.write(snapshot(orders, second=START_S + second, monotonic_ns=0, disk=disk))
+        hub.write(snapshot(orders, second=START_S + second, monotonic_ns=0))
     assert hub.live is not None
     (orders,) = hub.live.snapshot.topics
     return take_vitals(orders, orders.channels[0], hub.rings["orders", "billing"], hub.live.snapshot)
@@ -69,27 +66,12 @@ FAILS = {"failures": failures(requeued=178, by=2, share=0.9), "requeue_count": 1
 POISON = {"attempts_max": 6, "attempts_max_id": "ab" * 8}
 
 
-GROWS = {"depth": 5.0, "message_count": 5.0}
-FILLS = DiskSpace(3 * 3_600_000_000, 10**12, 1_000_000.0)
-
-
 def alone(repeated: int, requeued: int) -> dict[str, Any]:
     return {"failures": failures(requeued=requeued, repeated=repeated), **POISON}
 
 
 # rule, figures that it finds, its level, a part of its title; then figures that it does not find.
 CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
-    "disk filling": (
-        filling.find,
-        vitals(GROWS, depth=5_000, message_count=5_000, oldest_ns=old(20), disk=FILLS),
-        WARNING,
-        "The disk fills: it is full in about 3 h",
-        [
-            vitals(GROWS, depth=5_000, message_count=5_000, oldest_ns=old(20)),
-            vitals(GROWS, depth=5_000, message_count=5_000, oldest_ns=old(14), disk=FILLS),
-            vitals(depth=5_000, oldest_ns=old(20), disk=FILLS),
-        ],
-    ),
     "fenced": (
         fenced.find,
         vitals(**DRAINS, fenced="delivering failed: a bug"),

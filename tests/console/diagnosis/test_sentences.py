@@ -7,7 +7,6 @@ from admin_console.diagnosis.findings import find_all
 from admin_console.diagnosis.states import advance
 from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Hub
-from queue_engine.delivery.stats import DiskSpace
 from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
 
 SWINGS = Kind("swings", ends_after_s=10)
@@ -60,7 +59,7 @@ def vitals_of(hub: Hub, number: int) -> Vitals:
         failures=failures(requeued=9_000 + number, timed_out=6_000, by=2, share=0.8),
     )
     orders = topic("orders", stats)
-    now = snapshot(orders, second=START_S + number, disk=DiskSpace(10**10, 10**12, 1_000_000.0))
+    now = snapshot(orders, second=START_S + number)
     hub.write(now)
     return take_vitals(orders, stats, hub.rings["orders", "billing"], now)
 
