@@ -54,6 +54,7 @@ MIDDLEWARE = [
     "admin_console.security.request_pacing.PaceRequests",
     "admin_console.security.hosts.AllowedHosts",
     "django.middleware.security.SecurityMiddleware",
+    "admin_console.security.compression.CompressText",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -2,17 +2,19 @@
 import { figuresAreLive, figuresAreOld } from "./connection.js";
 import { logInPath, pathOf } from "./paths.js";
 import { applyUpdate } from "./page_update.js";
-import { applyPoints, startGraphs } from "./graphs.js";
 
 const RETRY_FIRST_MS = 250;
 const RETRY_MAX_MS = 15_000;
 const STALE_AFTER_MS = 2_500; // two updates missed and a little
+const GRAPHS_AFTER_MS = 5_000; // where no update comes before
 const CLOSED_LOG_IN = 4401;
 const CLOSED_FORBIDDEN = 4403;
 
 const subscription = document.body.dataset.subscribe;
 const freshness = document.getElementById("freshness");
 let socket = null;
+let graphs = null; // their script, once it is there
+let graphsLoading = null;
 let retryMs = RETRY_FIRST_MS;
 let retryTimer = 0;
 let ended = ""; // why the page does not connect again
@@ -37,7 +39,20 @@ if (subscription) {
   addEventListener("online", connect);
   document.addEventListener("serveranswers", connect);
   addEventListener("pageshow", connect);
-  startGraphs();
+  setTimeout(loadGraphs, GRAPHS_AFTER_MS);
+}
+
+// The script of the graphs is larger than all others: on a slow line the figures are live before it is fetched.
+function loadGraphs() {
+  graphsLoading ??= import("./graphs.js").then(
+    (module) => {
+      graphs = module;
+      graphs.startGraphs();
+    },
+    () => {
+      graphsLoading = null; // the next update tries again
+    },
+  );
 }
 
 function connect() {
@@ -59,8 +74,9 @@ function connect() {
     // One paint for all changes of a second.
     requestAnimationFrame(() => {
       applyUpdate(update);
-      applyPoints(update);
+      graphs?.applyPoints(update);
       showFreshness();
+      loadGraphs();
     });
   });
   opened.addEventListener("close", (event) => {

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet import defer
@@ -20,6 +21,25 @@ DRAIN_S = 1.5
 KILL_S = 0.5
 CERTIFICATE_LOOK_S = 1.0
 WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
+# A socket keeps its compressor until its next update: 48 KiB with these, 268 KiB with zlib's own, for the same size.
+DEFLATE_WINDOW_BITS = 13
+DEFLATE_MEMORY_LEVEL = 5
+
+
+def accept_deflate(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:
+    """What autobahn answers a browser that offers permessage-deflate; None: updates go out as they are.
+
+    Each update is compressed by itself, so that a page that misses some needs none of them.
+    """
+    for offer in offers:
+        if isinstance(offer, PerMessageDeflateOffer):
+            return PerMessageDeflateOfferAccept(
+                offer,
+                no_context_takeover=True,
+                window_bits=min(DEFLATE_WINDOW_BITS, offer.request_max_window_bits or DEFLATE_WINDOW_BITS),
+                mem_level=DEFLATE_MEMORY_LEVEL,
+            )
+    return None
 
 
 class ConsoleServer(Server):
@@ -96,6 +116,7 @@ class ConsoleServer(Server):
 
     def _listen(self) -> None:
         """Have the reactor accept connections. It works on copies of the sockets."""
+        self.ws_factory.setProtocolOptions(perMessageCompressionAccept=accept_deflate)
         reactor: Any = importlib.import_module("twisted.internet.reactor")
         for one in self._sockets:
             self.listen_success(reactor.adoptStreamPort(one.fileno(), one.family, self.http_factory))
