@@ -1,12 +1,13 @@
 // The page's Plotly graphs: empty figures from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
-import { addToPast, momentIn, past, resetZoom, spanWords, startRanges, zoomTo } from "./history.js";
-import { bandTrace, countAxis, duration, highestOf, localMs, pastAxes, rate, secondOf, wordsFor } from "./history_drawing.js";
+import { addToPast, past, rangeWords, resetZoom, startRanges, zoomTo } from "./history.js";
+import { bandTrace, countAxis, duration, highestOf, pastAxes, rate, wordsFor } from "./history_drawing.js";
 import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
+import { timeAxis } from "./time_axis.js";
+import { clockWords, momentWords, zoneWords } from "./zones.js";
 
 const TABLE_ROWS_MAX = 96;
 const WORD_SHARE = 0.1; // of a graph's width: what the word at a pause takes
-const NARROW_PX = 420; // a graph that has room for four times below it
 const START_SECONDS = 120; // the shortest time a graph spans
 const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
 const graphs = new Map(); // name → Graph
@@ -161,7 +162,7 @@ class Graph {
     const title = this.place.querySelector("h2").textContent;
     const summary = names.map((name) => lines[name].join(" ")).join(", ");
     // Screen readers read it at the graph, and do not announce it every second.
-    const when = range ? `${spanWords(range)}.` : "last 15 minutes. Now:";
+    const when = range ? `${rangeWords(range)}.` : "last 15 minutes. Now:";
     this.plot.setAttribute("aria-label", `${title}, ${when} ${summary}`);
   }
 
@@ -236,7 +237,7 @@ class Graph {
   }
 
   pastData(range) {
-    const times = range.times.map(localMs);
+    const { times } = range;
     const lines = this.columns.map((column, index) => ({
       ...this.dressedFigure.data[index % this.dressedFigure.data.length],
       name: range.labels[column],
@@ -254,8 +255,6 @@ class Graph {
     this.revision += 1;
     const layout = structuredClone(this.dressedFigure.layout);
     layout.datarevision = this.revision;
-    layout.xaxis.nticks = this.plot.clientWidth < NARROW_PX ? 4 : 7; // times that are written upright, beside each other
-    layout.xaxis.tickangle = 0;
     const range = past();
     const shown = this.columns.filter((column) => !this.hidden.has(column));
     if (range) {
@@ -267,6 +266,7 @@ class Graph {
       const long = range.paused.filter(([first, last]) => last - first > WORD_SHARE * (range.to - range.from));
       layout.annotations = long.map(([first]) => pauseWord(first, range.from, range.to));
       if (shown.length) wordsFor(layout, top, shown.some((column) => range.columns[column].some((value) => value !== null)));
+      timeAxis(layout, [range.from, range.to], { ...range, hasDates: true }, this.plot.clientWidth);
       return layout;
     }
     const series = liveSeconds();
@@ -277,14 +277,15 @@ class Graph {
     layout.annotations = series.paused.map(([begin]) => pauseWord(Math.max(begin, earliest), first, series.newest));
     const top = Math.max(0, ...shown.map((column) => highestOf(series.columns[column])));
     countAxis(layout, top, this.isRate);
-    layout.xaxis.range = [localMs(first), localMs(series.newest)];
     if (shown.length) wordsFor(layout, top, this.columns.some((column) => firstKnown(column) < SECONDS));
+    const points = { times: timesOfSeconds(), step_s: 1, hasDates: false };
+    timeAxis(layout, [first, series.newest], points, this.plot.clientWidth);
     return layout;
   }
 
   zoomed(change) {
     const [first, end] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-    if (first !== undefined) zoomTo(secondOf(first), secondOf(end));
+    if (first !== undefined) zoomTo(first, end);
     else if (!("xaxis.autorange" in change)) return;
     else if (past()) resetZoom(); // two clicks
     else this.drawAnew();
@@ -316,11 +317,12 @@ class Graph {
     const table = document.createElement("table");
     table.className = "list";
     const head = table.createTHead().insertRow();
-    for (const text of ["Time", ...this.columns.map((column) => labels[column])]) {
+    const zone = range ? zoneWords(range.from, range.to) : zoneWords(series.newest - SECONDS, series.newest);
+    for (const text of [`Time, ${zone}`, ...this.columns.map((column) => labels[column])]) {
       const cell = document.createElement("th");
       cell.scope = "col";
       cell.textContent = text;
-      if (text !== "Time") cell.className = "number";
+      if (head.cells.length) cell.className = "number";
       head.append(cell);
     }
     const body = table.createTBody();
@@ -332,8 +334,8 @@ class Graph {
       if (values.every((value) => value === null)) continue;
       const row = body.insertRow();
       row.insertCell().textContent = times
-        ? momentIn(range, times[index])
-        : new Date((series.newest - SECONDS + 1 + index) * 1000).toLocaleTimeString("en-GB");
+        ? momentWords(times[index], range.step_s === 1)
+        : clockWords(series.newest - SECONDS + 1 + index, true);
       for (const value of values) {
         const cell = row.insertCell();
         cell.className = "number";
@@ -392,7 +394,7 @@ function pauseShape(first, last) {
   const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
   return {
     type: "rect", xref: "x", yref: "paper", layer: "below",
-    x0: localMs(first), x1: localMs(last), y0: 0, y1: 1,
+    x0: first, x1: last, y0: 0, y1: 1,
     fillcolor: held, opacity: 0.12, line: { width: 0 },
   };
 }
@@ -402,7 +404,7 @@ function pauseWord(first, from, newest) {
   const isAtTheEnd = (first - from) / (newest - from) > 0.85;
   const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
   return {
-    xref: "x", yref: "paper", x: localMs(first), y: 1,
+    xref: "x", yref: "paper", x: first, y: 1,
     xanchor: isAtTheEnd ? "right" : "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },
   };
 }

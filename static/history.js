@@ -1,8 +1,8 @@
 // Ranges of the past: the picker above the graphs, what the server keeps of a range, and how it goes on live.
-// The range stands in the URL, in UTC; people read and choose times of their own zone. `step=1s` beside it: a zoom into
+// The range stands in the URL, in UTC; people read and choose times in the zone that the page shows. `step=1s` beside it: a zoom into
 // the live seconds, drawn from those as long as the page keeps them, and from the history afterwards.
-import { localMs } from "./history_drawing.js";
 import { keptSeconds, liveSeconds, SECONDS } from "./live_seconds.js";
+import { fieldOf, momentWords, secondOfField, spanWords, zoneWords } from "./zones.js";
 
 const PRESET_S = { "15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000 };
 const LIVE = "15m";
@@ -19,8 +19,10 @@ let answer = null; // the server's answer for the range, with live seconds added
 let changed = () => {}; // called for the graphs
 let secondsCome = Promise.resolve();
 let fetching = null;
+let problem = ""; // why the newest fetch brought nothing
 let fetchedAt = 0;
 let revision = 0;
+const filled = new Map(); // field of the form → what it was filled with, and the second that this was
 
 // The range that is drawn, null while the live quarter of an hour is.
 export function past() {
@@ -44,6 +46,10 @@ export function startRanges(onChange, secondsCame) {
     resetZoom();
   });
   startForm();
+  new MutationObserver(() => {
+    reword();
+    changed();
+  }).observe(document.documentElement, { attributeFilter: ["data-clock"] });
   addEventListener("popstate", () => choose(rangeOf(location.search)));
   if (place.dataset.complaint === undefined) choose(rangeOf(location.search));
 }
@@ -51,10 +57,9 @@ export function startRanges(onChange, secondsCame) {
 function startForm() {
   const details = place.querySelector("details");
   const form = details.querySelector("form");
-  for (const zone of form.querySelectorAll("[data-zone]")) zone.textContent = "(your time)";
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const [from, to] = [form.elements.from, form.elements.to].map((field) => new Date(field.value).getTime() / 1000);
+    const [from, to] = [form.elements.from, form.elements.to].map(secondIn);
     details.open = false;
     details.querySelector("summary").focus();
     go(`?${queryOf({ first: from, end: to })}`);
@@ -77,10 +82,17 @@ function fillForm(form) {
   const now = Date.now() / 1000;
   const first = answer?.from ?? now - PRESET_S[LIVE];
   const end = answer?.to ?? now;
-  // Fields know no zone: a time moved by the zone and written as UTC is this machine's.
-  const field = (second) => new Date(localMs(second)).toISOString().slice(0, 16);
-  form.elements.from.value = field(first);
-  form.elements.to.value = field(end);
+  for (const [field, second] of [[form.elements.from, first], [form.elements.to, end]]) {
+    field.value = fieldOf(second);
+    filled.set(field, [field.value, Math.floor(second / 60) * 60]);
+  }
+  for (const zone of form.querySelectorAll("[data-zone]")) zone.textContent = `– ${zoneWords(first, end)}`;
+}
+
+// A field that stays as it was filled means the same moment, though its hour may be a repeated one.
+function secondIn(field) {
+  const [text, second] = filled.get(field) ?? [];
+  return field.value === text ? second : secondOfField(field.value);
 }
 
 // The range that a query names. Only the server refuses invalid ones.
@@ -154,6 +166,7 @@ function choose(range) {
   reset.hidden = !range.query;
   reset.textContent = !zoomedFrom || rangeOf(zoomedFrom).preset === LIVE ? "Back to live" : "Undo the zoom";
   notice("");
+  problem = "";
   fetching?.abort();
   fetching = null;
   if (range.seconds) {
@@ -179,7 +192,7 @@ async function showSeconds() {
   if (!kept) return load();
   answer = { ...kept, revision: mine, drawing: performance.now() };
   busy(false);
-  words(describe());
+  reword();
   changed();
 }
 
@@ -190,7 +203,7 @@ async function load() {
   fetching = asked;
   fetchedAt = performance.now();
   if (answer?.revision !== mine) busy(true);
-  let problem = "";
+  problem = "";
   try {
     const query = chosen.query ?? new URLSearchParams({ range: chosen.preset });
     const got = await fetch(`${place.dataset.url}?${query}`, { headers: { Accept: "application/json" }, signal: asked.signal });
@@ -207,14 +220,9 @@ async function load() {
   }
   if (fetching === asked) fetching = null;
   busy(false);
-  if (problem) {
-    // A refetch that failed leaves what was there; a range that never came is empty.
-    if (answer?.revision !== mine) answer = blank(mine);
-    notice(problem, true);
-  } else {
-    tell();
-  }
-  words(answer.times.length ? describe() : "");
+  // A refetch that failed leaves what was there; a range that never came is empty.
+  if (problem && answer?.revision !== mine) answer = blank(mine);
+  reword();
   changed();
 }
 
@@ -273,16 +281,22 @@ export function addToPast(second, points, isPaused) {
 
 // Words.
 
+function reword() {
+  words(answer?.times.length ? describe() : "");
+  if (problem) notice(problem, true);
+  else if (answer) tell();
+}
+
 function tell() {
   const { notice: kind, recorded_from: since, recorded_until: until, from, to, grows } = answer;
   if (kind === "never") {
     notice("History is written by the pipeline, which has not run yet: only the last 15 minutes are known.");
   } else if (kind === "nothing") {
-    notice(`Nothing was recorded in this range${since > from ? `: history begins at ${moment(since)}` : ""}.`);
+    notice(`Nothing was recorded in this range${since > from ? `: history begins at ${momentWords(since)}` : ""}.`);
   } else if (since > from + answer.step_s) {
-    notice(`History begins at ${moment(since)}.`);
+    notice(`History begins at ${momentWords(since)}.`);
   } else if (grows && to - until > LAG_MAX_S) {
-    notice(`The pipeline has written no history since ${moment(until)}.`);
+    notice(`The pipeline has written no history since ${momentWords(until)}.`);
   } else {
     notice("");
   }
@@ -290,17 +304,10 @@ function tell() {
 
 function describe() {
   const { step_s: step } = answer;
-  if (step === 1) return `${spanWords(answer)} · a point a second · live figures go on`;
+  if (step === 1) return `${rangeWords(answer)} · a point a second · live figures go on`;
   const size = step % 3600 === 0 ? [step / 3600, "hour"] : [step / 60, "minute"];
   const every = size[0] === 1 ? `${size[1] === "hour" ? "an" : "a"} ${size[1]}` : `every ${size[0]} ${size[1]}s`;
-  return `${spanWords(answer)} · a point ${every} · shaded: least to most`;
-}
-
-// From when to when; to the second where a point is a second.
-export function spanWords({ from, to, step_s: step }) {
-  const isDay = new Date(from * 1000).toDateString() === new Date(to * 1000).toDateString();
-  const end = isDay ? clock(to, step) : momentIn({ step_s: step }, to);
-  return `${momentIn({ step_s: step }, from)} – ${end}`;
+  return `${rangeWords(answer)} · a point ${every} · shaded: least to most`;
 }
 
 function words(text) {
@@ -325,18 +332,7 @@ function busy(isBusy) {
   document.querySelector("[data-graphs]").setAttribute("aria-busy", String(isBusy));
 }
 
-function clock(second, step = 60) {
-  const parts = { hour: "2-digit", minute: "2-digit", ...(step === 1 && { second: "2-digit" }) };
-  return new Date(second * 1000).toLocaleTimeString("en-GB", parts);
-}
-
-function moment(second) {
-  return momentIn({ step_s: 60 }, second);
-}
-
-// A moment as the points of a range have it.
-export function momentIn({ step_s: step }, second) {
-  const time = new Date(second * 1000);
-  const day = { day: "numeric", month: "short", ...(time.getFullYear() !== new Date().getFullYear() && { year: "numeric" }) };
-  return `${time.toLocaleDateString("en-GB", day)} ${clock(second, step)}`;
+// From when to when; to the second where a point is a second.
+export function rangeWords({ from, to, step_s: step }) {
+  return spanWords(from, to, step === 1);
 }

@@ -1,4 +1,4 @@
-// How a range of the past is drawn: bands from least to most, axes of hours and days, durations in words.
+// How a range of the past is drawn: bands from least to most, axes of counts and durations, durations in words.
 const DAY_S = 86_400;
 
 // A duration of two units at most: 340 ms, 2.5 s, 14m 02s, 1h 02m, 6d 02h.
@@ -40,21 +40,10 @@ export function bandTrace(times, [low, high], trace) {
   };
 }
 
-// Axes for hours and days: the date stands under the first time and wherever it changes.
-export function pastAxes(layout, { from, to, step_s: step, revision: uirevision }, isDuration, top) {
+// Axes for a range of the past; of durations where the graph is one of these.
+export function pastAxes(layout, { revision: uirevision }, isDuration, top) {
   layout.uirevision = `past ${uirevision}`;
-  layout.margin.b = 40;
   layout.margin.r = 12;
-  Object.assign(layout.xaxis, {
-    range: [localMs(from), localMs(to)],
-    tickformat: "%H:%M\n%-d %b",
-    tickformatstops: [
-      { dtickrange: [null, 59_000], value: "%H:%M:%S\n%-d %b" },
-      { dtickrange: [DAY_S * 1000, null], value: "%-d %b" },
-    ],
-    hoverformat: step === 1 ? "%H:%M:%S" : "%a %-d %b, %H:%M",
-    nticks: Math.min(layout.xaxis.nticks + 1, 6), // so that a day has four times in a narrow window
-  });
   if (!isDuration) return;
   layout.yaxis.range = [0, top > 0 ? top * 1.08 : 1];
   layout.yaxis.tickvals = top > 0 ? durationTicks(layout.yaxis.range[1]) : [0];
@@ -97,16 +86,4 @@ function durationTicks(top) {
 
 export function highestOf(column, band) {
   return (band?.[1] ?? column).reduce((top, value) => (value !== null && value > top ? value : top), 0);
-}
-
-// Plotly draws dates as UTC: moved by the zone, they read as this machine's time.
-export function localMs(second) {
-  return second * 1000 - new Date(second * 1000).getTimezoneOffset() * 60_000;
-}
-
-// The other way round, from what plotly says of an axis: a number, or a text without a zone.
-export function secondOf(limit) {
-  const time = typeof limit === "number" ? new Date(limit).toISOString().slice(0, -1) : String(limit).replace(" ", "T");
-  // A date alone would be taken as UTC.
-  return new Date(time.includes("T") ? time : `${time}T00:00`).getTime() / 1000;
 }

@@ -1,5 +1,4 @@
 // The last fifteen minutes of the page's graphs, a value a second: fetched once, then a second with every update.
-import { localMs } from "./history_drawing.js";
 import { pathOf } from "./paths.js";
 
 export const SECONDS = 900;
@@ -106,11 +105,11 @@ export function keptSeconds(firstS, endS) {
 
 let timesNewest = null;
 let times = [];
-// Of all seconds kept, as plotly draws times.
+// All seconds kept.
 export function timesOfSeconds() {
   if (timesNewest !== series.newest) {
     timesNewest = series.newest;
-    times = Array.from({ length: SECONDS }, (_, index) => localMs(series.newest - SECONDS + 1 + index));
+    times = Array.from({ length: SECONDS }, (_, index) => series.newest - SECONDS + 1 + index);
   }
   return times;
 }

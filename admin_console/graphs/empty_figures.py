@@ -62,13 +62,11 @@ def empty_figure(series: tuple[int, ...], unit: str) -> go.Figure:
         },
         dragmode="zoom",
         xaxis=go.layout.XAxis(
-            type="date",
+            # Unix seconds: static/time_axis.js says them in the zone that the page shows.
+            type="linear",
+            tickmode="array",
             showgrid=False,
-            nticks=7,
-            ticklabeloverflow="hide past domain",
-            tickformat="%H:%M",
-            tickformatstops=[{"dtickrange": [None, 59_000], "value": "%H:%M:%S"}],
-            hoverformat="%H:%M:%S",
+            ticklabeloverflow="allow",
             showspikes=True,
             spikemode="across",
             spikethickness=1,

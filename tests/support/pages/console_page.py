@@ -122,7 +122,7 @@ def audit_row(page: Page, object_name: str) -> dict[str, str]:
 
 
 def plotted(page: Page, graph: str) -> list[dict[str, Any]] | None:
-    """The lines that plotly drew: each name and its last 60 points (x in ms as drawn, y). None until it is drawn."""
+    """The lines that plotly drew: each name and its last 60 points (x in Unix seconds, y). None until it is drawn."""
     found: list[dict[str, Any]] | None = page.evaluate(
         """(name) => {
           const plot = document.querySelector(`[data-graph="${name}"] .js-plotly-plot`);
