@@ -176,10 +176,16 @@ class Graph {
         const values = range.columns[column];
         const known = values.some((value) => value !== null);
         const peak = known ? `peak ${this.worded(highestOf(values, range.band[column]))}` : "nothing recorded";
-        const value = range.grows && (live[column]?.[1] ?? (this.isDuration && this.worded(values.findLast((one) => one !== null))));
+        const value = range.grows && (live[column]?.[1] ?? (this.isDuration && this.newestOf(range, values)));
         return [column, [range.labels[column], value && known ? `${value} · ${peak}` : peak]];
       }),
     );
+  }
+
+  // Of what is recorded by the minute and not live: the newest value, and of when it is.
+  newestOf(range, values) {
+    const index = values.findLastIndex((one) => one !== null);
+    return index < 0 ? "" : `${this.worded(values[index])} at ${momentIn(range, range.times[index])}`;
   }
 
   get isDuration() {

@@ -13,12 +13,11 @@ export function duration(ms) {
   return `${Math.floor(s / DAY_S)}d ${two((s % DAY_S) / 3600)}h`;
 }
 
-// Messages a second; a minute when it is less than one in ten seconds.
+// Messages a second, as the server writes them (vocabulary/units.py): 5,612/s, 3.4/s, 0.05/s.
 export function rate(perSecond) {
-  const number = (value, digits) => value.toLocaleString("en", { maximumFractionDigits: digits });
-  if (perSecond >= 9.95) return `${number(perSecond, 0)}/s`;
-  if (perSecond >= 0.1) return `${number(perSecond, 1)}/s`;
-  return perSecond * 60 >= 0.1 ? `${number(perSecond * 60, 1)}/min` : "0/s";
+  const digits = perSecond >= 9.95 ? 0 : perSecond >= 0.095 ? 1 : 2;
+  const text = perSecond.toLocaleString("en", { maximumFractionDigits: digits });
+  return text === "0" && perSecond ? "<0.01/s" : `${text}/s`;
 }
 
 // The area between the least and the most of a line, a closed shape for each stretch without a gap.

@@ -22,34 +22,34 @@ def find(vitals: Vitals) -> Finding | None:
     failures = vitals.failures
     if failures is None or failures.requeued < REQUEUES_MIN or not failures.requeued_recently or vitals.stats.paused:
         return None
-    finished = vitals.finished_min
-    if finished is None:
+    finished, requeued = vitals.finished_min, vitals.requeued_min
+    if finished is None or requeued is None or requeued < REQUEUES_MIN:
         return None  # without figures of what was finished a share would be invented
-    requeued = failures.requeued
-    handled = finished + requeued + failures.timed_out
-    if requeued < SHARE_WARNING * handled:
+    handled = finished + failures.requeued + failures.timed_out
+    if failures.requeued < SHARE_WARNING * handled:
         return None
-    culprit = words.culprit(failures.most_requeued, requeued)
+    culprit = words.culprit(failures.most_requeued, failures.requeued)
     return Finding(
         FAILING,
-        DANGER if requeued >= SHARE_DANGER * handled else WARNING,
-        lambda: _sentences(vitals, failures, culprit, finished, handled),
+        DANGER if failures.requeued >= SHARE_DANGER * handled else WARNING,
+        lambda: _sentences(vitals, failures, culprit, finished, requeued),
         client_key=culprit.client_key if culprit else 0,
         client_name=words.name(culprit) if culprit else "",
     )
 
 
 def _sentences(
-    vitals: Vitals, failures: "RecentFailures", culprit: "ConsumerFailures | None", finished: float, handled: float
+    vitals: Vitals, failures: "RecentFailures", culprit: "ConsumerFailures | None", finished: float, requeued: float
 ) -> Sentences:
-    requeued = failures.requeued
     counts = f"{units.number(requeued)} requeued {words.span(vitals)}"
-    by = f", {units.share(culprit.count, requeued)} of them by {words.name(culprit)}" if culprit else ""
+    by = ""
+    if culprit:
+        by = f", {words.share_of(culprit, failures.requeued, requeued)} of them by {words.name(culprit)}"
     rest = f"{units.number(finished)} were finished" if finished else "none was finished"
     return Sentences(
-        f"▲ {units.share(requeued, handled)} requeued" if finished else "▲ every delivery fails",
+        "▲ requeues",
         f"Failing: {counts}{by}; {rest}.",
-        f"{words.who(failures.most_requeued, requeued, vitals)}{words.held(vitals, has_age=False)} More consumers "
-        "would fail in the same way: look at the consumers' logs, or pause the channel until they work again.",
+        f"{words.who(failures.most_requeued, failures.requeued, vitals)}{words.held(vitals, has_age=False)} More "
+        "consumers would fail in the same way. Look at the consumers' logs, or pause the channel until they work.",
         f"{counts}{by}",
     )

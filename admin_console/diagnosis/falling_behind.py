@@ -8,7 +8,7 @@ from admin_console.vocabulary import units
 FALLING_BEHIND = Kind("falling behind", begins_after_s=10, ends_after_s=10)
 
 OLD_AND_GROWING_S = 60
-# Before that, when so many times as many arrive as are finished, over the last minute.
+# Before that, when so many times as many arrive as are finished.
 AGEING_S = 15
 RATIO_MIN = 1.2
 
@@ -18,7 +18,7 @@ def find(vitals: Vitals) -> Finding | None:
         return None
     if not vitals.is_growing:
         return None
-    inflow, outflow = vitals.inflow_min or 0, vitals.finished_min or 0
+    inflow, outflow = vitals.inflow_s or 0, vitals.outflow_s or 0
     is_old = is_old_and_growing(vitals)
     if not is_old and inflow < RATIO_MIN * outflow:
         return None
@@ -28,8 +28,8 @@ def find(vitals: Vitals) -> Finding | None:
         lambda: Sentences(
             "▲ falling behind",
             f"Falling behind: {_ratio(inflow, outflow)}.",
-            f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}{_advice(vitals)}",
-            f"depth changes by {units.growth(vitals.growth_s)}",
+            f"{words.depth(vitals)}.{words.flow(vitals)}{_advice(vitals)}",
+            f"the depth grows by {units.rate(vitals.growth_s)}",
         ),
     )
 
@@ -40,8 +40,8 @@ def is_old_and_growing(vitals: Vitals) -> bool:
 
 def _ratio(inflow: float, outflow: float) -> str:
     if outflow and inflow >= 1.1 * outflow:
-        return f"inflow is {inflow / outflow:.1f} times outflow"
-    return "more comes than is finished"
+        return f"{inflow / outflow:.1f} times as many messages arrive as are finished"
+    return "more messages arrive than are finished"
 
 
 def _advice(vitals: Vitals) -> str:

@@ -18,9 +18,9 @@ def find(vitals: Vitals) -> Finding | None:
         OLD_MESSAGES,
         WARNING,
         lambda: Sentences(
-            "old messages",
-            "Old messages are unfinished.",
-            f"{words.depth(vitals)}.{words.growth(vitals)}{words.flow(vitals)}",
-            f"the oldest message has been due for {units.duration(vitals.oldest_s)}",
+            "▲ over 5 min old",
+            "The oldest message is over 5 minutes old.",
+            f"{words.depth(vitals)}.{words.flow(vitals)}",
+            f"the oldest message is {units.duration(vitals.oldest_s)} old",
         ),
     )

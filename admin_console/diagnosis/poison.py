@@ -31,21 +31,17 @@ def find(vitals: Vitals) -> Finding | None:
     return Finding(
         POISON,
         DANGER if is_grave else WARNING,
-        lambda: _sentences(vitals, min(repeated, failed) if is_alone else 0, failed),
+        lambda: _sentences(vitals, ("all" if repeated >= failed else "most") if is_alone else ""),
         message_id=stats.attempts_max_id,
     )
 
 
-def _sentences(vitals: Vitals, alone: int, failed: int) -> Sentences:
-    """alone: how many of the failures it makes by itself; 0 where others fail as well."""
+def _sentences(vitals: Vitals, part: str) -> Sentences:
+    """part: of the failures, that it makes by itself, "all" or "most"; "" where others fail as well."""
     message_id = vitals.stats.attempts_max_id
     which = f"the message {message_id}" if message_id else "one message"
     times = units.plural(vitals.stats.attempts_max, "time")
-    share = ""
-    if alone:
-        of = "all" if alone == failed else f"{units.number(alone)} of"
-        failures = f"{of} {units.number(failed)} failures" if failed > 1 else "the one failure"
-        share = f" It alone makes {failures} of the last minute."
+    share = f" It alone makes {part} of the last minute's failures." if part else ""
     return Sentences(
         "▲ poison message",
         f"Poison message: {which} was delivered {times} and never finished.",

@@ -8,7 +8,7 @@ from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import ConsumerFailures
+    from admin_console.gateway.gateway import ConsumerFailures, RecentFailures
 
 TIMING_OUT = Kind("timing out", begins_after_s=3, ends_after_s=10, act="requeue_channel")
 
@@ -19,31 +19,34 @@ SHARE_MIN = 0.10
 
 def find(vitals: Vitals) -> Finding | None:
     """Counts those of lost connections as well; of the consumers that are left the one with most is named."""
-    failures = vitals.failures
-    if failures is None or failures.timed_out < TIMEOUTS_MIN or vitals.stats.paused or vitals.finished_min is None:
+    failures, timeouts = vitals.failures, vitals.timeouts_min
+    if failures is None or failures.timed_out < TIMEOUTS_MIN or vitals.stats.paused or not timeouts:
         return None
-    timeouts = failures.timed_out
-    handled = vitals.finished_min + failures.requeued + timeouts
-    if timeouts < SHARE_MIN * handled:
+    if timeouts < SHARE_MIN * vitals.handled_min:
         return None
-    culprit = words.culprit(failures.most_timed_out, timeouts)
+    culprit = words.culprit(failures.most_timed_out, failures.timed_out)
     return Finding(
         TIMING_OUT,
         DANGER,
-        lambda: _sentences(vitals, culprit, timeouts, handled),
+        lambda: _sentences(vitals, failures, culprit, timeouts),
         client_key=culprit.client_key if culprit else 0,
         client_name=words.name(culprit) if culprit else "",
     )
 
 
-def _sentences(vitals: Vitals, culprit: "ConsumerFailures | None", timeouts: int, handled: float) -> Sentences:
-    share = units.share(timeouts, handled)
-    by = f": {units.share(culprit.count, timeouts)} of them at {words.name(culprit)}" if culprit else ""
+def _sentences(
+    vitals: Vitals, failures: "RecentFailures", culprit: "ConsumerFailures | None", timeouts: float
+) -> Sentences:
+    handled = vitals.handled_min
+    by = ""
+    if culprit:
+        by = f"{words.share_of(culprit, failures.timed_out, timeouts)} of them at {words.name(culprit)}"
     return Sentences(
-        f"▲ {share} time out",
-        f"{share} of the messages handled {words.span(vitals)} timed out{by}.",
+        "▲ times out",
+        f"{units.share(timeouts, handled)} of the deliveries that ended {words.span(vitals)} timed out"
+        + (f": {by}." if by else "."),
         f"{units.number(timeouts)} of {units.number(handled)} came back unfinished and are delivered again."
         f"{words.address(culprit)}{words.held(vitals)} Consumers that need longer must TOUCH, or ask for a longer "
         "msg_timeout.",
-        f"{units.number(timeouts)} timed out {words.span(vitals)}{by.replace(':', ',', 1)}",
+        f"{units.number(timeouts)} timed out {words.span(vitals)}" + (f", {by}" if by else ""),
     )

@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from admin_console.rings import figures
 from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, RecentFailures, TopicStats
-
-GROWTH_SPAN_S = 30
-# Over so long is known whether deliveries end at all.
-RECENT_S = 15
-MINUTE_S = 60
 
 T = TypeVar("T")
 
@@ -48,7 +44,8 @@ def moment_of(snapshot: "EngineSnapshot") -> Moment:
 
 
 class Vitals:
-    """One channel at one second. Rates are per second, `*_min` counts are over the last minute, None is unknown.
+    """One channel at one second. Rates are per second, `*_min` counts are over the last minute (`rings/figures.py` has
+    the windows), None is unknown.
 
     What comes from the rings is read when a rule or a sentence asks for it: of a healthy channel that is nearly
     nothing. It is of the rings' second at which the vitals were taken, also when the rings have gone on since.
@@ -86,41 +83,36 @@ class Vitals:
 
     @_ReadOnce
     def growth_s(self) -> float | None:
-        return self._rings.trend("depth", GROWTH_SPAN_S, self._second) if self._rings else None
+        """How fast the depth grows; what acts moved at once is no growth."""
+        return figures.GROWTH.rate(self._rings, self._second)
 
     @_ReadOnce
     def inflow_s(self) -> float | None:
-        return self._rings.rate("messages", at=self._second) if self._rings else None
+        return figures.ARRIVED.rate(self._rings, self._second)
 
     @_ReadOnce
     def outflow_s(self) -> float | None:
-        return self._rings.rate("finished", at=self._second) if self._rings else None
-
-    @_ReadOnce
-    def inflow_min(self) -> float | None:
-        return self._rings.count("messages", at=self._second) if self._rings else None
+        return figures.FINISHED.rate(self._rings, self._second)
 
     @_ReadOnce
     def timeouts_min(self) -> float | None:
-        return self._rings.count("timeouts", at=self._second) if self._rings else None
+        return figures.TIMEOUTS_MIN.count(self._rings, self._second)
 
     @_ReadOnce
     def requeued_min(self) -> float | None:
         """An operator's requeues included."""
-        return self._rings.count("requeued", at=self._second) if self._rings else None
+        return figures.REQUEUED_MIN.count(self._rings, self._second)
 
     @_ReadOnce
     def ended_recently(self) -> float | None:
         """Deliveries that ended in the last RECENT_S seconds; None while fewer seconds are known."""
-        if self._rings is None:
-            return None
-        changes = [self._rings.change(name, RECENT_S, self._second) for name in ("finished", "requeued", "timeouts")]
-        known = [change[0] for change in changes if change is not None and change[1] >= RECENT_S - 1]
+        changes = [figure.change(self._rings, self._second) for figure in figures.ENDED_RECENTLY]
+        known = [change[0] for change in changes if change is not None and change[1] >= figures.RECENT_S - 1]
         return sum(known) if len(known) == len(changes) else None
 
     @_ReadOnce
     def _finished(self) -> tuple[float, float] | None:
-        return self._rings.change("finished", MINUTE_S, self._second) if self._rings else None
+        return figures.FINISHED_MIN.change(self._rings, self._second)
 
     @property
     def finished_min(self) -> float | None:
@@ -130,6 +122,12 @@ class Vitals:
     def known_s(self) -> float:
         """The time that the counts over the last minute cover, at most 60."""
         return self._finished[1] if self._finished else 0.0
+
+    @_ReadOnce
+    def flow_known_s(self) -> float:
+        """The time that rates and growth cover."""
+        change = figures.ARRIVED.change(self._rings, self._second)
+        return change[1] if change else 0.0
 
     @property
     def taken_at_ms(self) -> int:
@@ -162,12 +160,20 @@ class Vitals:
         """Whether the consumers hold as many messages as they asked for, or nearly so."""
         return bool(self.stats.ready_count) and self.stats.in_flight_count >= FULL_SHARE * self.stats.ready_count
 
-    def drained_in(self, growth_s: float | None) -> float | None:
-        """In how many seconds the depth is 0 if it goes on changing by `growth_s` a second; None when it does not
-        shrink, that is unknown, or nothing was finished in the last minute: then messages only wait elsewhere."""
+    @property
+    def drained_in_s(self) -> float | None:
+        """In how many seconds the depth is 0 if it goes on changing as it does; None when it does not shrink, that is
+        unknown, or nothing was finished in the last minute: then messages only wait elsewhere."""
+        growth_s = self.growth_s
         if growth_s is None or growth_s >= -SHRINKING_S_MIN or not self.stats.depth or self.finished_min == 0:
             return None
         return self.stats.depth / -growth_s
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether any message of the channel is not finished."""
+        stats = self.stats
+        return bool(stats.depth or stats.in_flight_count or stats.deferred_count or stats.quarantined_count)
 
     @property
     def has_consumers_ready(self) -> bool:

@@ -13,14 +13,14 @@ CULPRIT_SHARE = 0.60
 
 
 def depth(vitals: Vitals) -> str:
-    """The depth and the oldest age: "The depth is 4,812; the oldest message has been due for 14m 02s".
+    """The depth and the oldest age: "The depth is 4,812; the oldest message is 14m 02s old".
 
-    A requeued message is due anew after its delay, so its age is not the time since it was published.
+    The age of a requeued message runs anew from the end of its delay.
     """
     text = f"The depth is {units.number(vitals.stats.depth)}"
     if vitals.oldest_s is None:
         return text
-    return f"{text}; the oldest message has been due for {units.duration(vitals.oldest_s)}"
+    return f"{text}; the oldest message is {units.duration(vitals.oldest_s)} old"
 
 
 def held(vitals: Vitals, *, has_age: bool = True) -> str:
@@ -37,17 +37,30 @@ def held(vitals: Vitals, *, has_age: bool = True) -> str:
 
 def growth(vitals: Vitals) -> str:
     """A sentence about the depth's growth, after a space; "" when it stays."""
-    text = units.growth(vitals.growth_s)
-    return "" if text in (units.UNKNOWN, "0/s") else f" The depth changes by {text}."
+    text = _growth(vitals)
+    return f" In the last {_flow_span(vitals)} the depth {text}." if text else ""
 
 
 def flow(vitals: Vitals) -> str:
-    """A sentence about arrivals and finished messages, after a space; "" without arrivals."""
+    """A sentence about arrivals, finished messages and growth, after a space; "" when nothing arrives and the depth
+    stays."""
     if not vitals.inflow_s:
+        return growth(vitals)
+    parts = [f"{units.rate(vitals.inflow_s)} arrived", f"{units.rate(vitals.outflow_s)} were finished"]
+    if grown := _growth(vitals):
+        parts.append(f"the depth {grown}")
+    return f" In the last {_flow_span(vitals)} {', '.join(parts[:-1])} and {parts[-1]}."
+
+
+def _growth(vitals: Vitals) -> str:
+    text = units.growth(vitals.growth_s)
+    if text in (units.UNKNOWN, "0/s"):
         return ""
-    if vitals.outflow_s:
-        return f" {units.rate(vitals.inflow_s)} come, {units.rate(vitals.outflow_s)} are finished."
-    return f" {units.rate(vitals.inflow_s)} come, none are finished."
+    return f"{'grew' if text.startswith('+') else 'shrank'} by {text[1:]}"
+
+
+def _flow_span(vitals: Vitals) -> str:
+    return f"{vitals.flow_known_s:.0f} s"
 
 
 def span(vitals: Vitals) -> str:
@@ -70,8 +83,15 @@ def name(consumer: "ConsumerFailures") -> str:
 
 
 def culprit(most: "ConsumerFailures | None", total: float) -> "ConsumerFailures | None":
-    """The consumer that makes most of the failures by itself; None when several share them."""
+    """The consumer that makes most of the failures by itself; None when several share them. total: of all consumers, of
+    the same look as `most`."""
     return most if most is not None and most.count >= CULPRIT_SHARE * total else None
+
+
+def share_of(one: "ConsumerFailures", of_consumers: float, total: float) -> str:
+    """The part of `total`, as pages show it, that one consumer makes. of_consumers: as the engine's window, which names
+    consumers, has it; its minute begins up to five seconds off. A total that is far above it has an operator's."""
+    return units.share(one.count, total if total > 1.1 * of_consumers else of_consumers)
 
 
 def address(consumer: "ConsumerFailures | None") -> str:
@@ -92,7 +112,7 @@ def who(most: "ConsumerFailures | None", total: float, vitals: Vitals) -> str:
             if others > 0
             else ""
         )
-        return f"{name(one)}{where} gave {units.plural(one.count, 'message')} back with REQ{rest}."
+        return f"{name(one)}{where} requeues its messages (REQ){rest}."
     if most is not None and most.consumers > 1:
-        return f"{units.number(most.consumers)} consumers give messages back with REQ; no single one stands out."
-    return "The consumers give messages back with REQ."
+        return f"{units.number(most.consumers)} consumers requeue their messages (REQ), none of them most."
+    return "The consumers requeue their messages (REQ)."

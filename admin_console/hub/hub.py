@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from admin_console.diagnosis.diagnosis import ENGINE, Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State, in_force
-from admin_console.rings.depth_jumps import DepthCounts, jump_at_topic, jump_in_channel
-from admin_console.rings.rings import DEPTH_JUMPS, Clock, Layout, Rings
+from admin_console.rings.depth_jumps import NOTHING, DepthCounts, jump_at_topic, jump_in_channel
+from admin_console.rings.rings import DEPTH_JUMPS, SECONDS, Birth, Clock, Layout, Rings
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
@@ -30,6 +30,8 @@ _CHANNEL = Layout(GAUGES[1:], COUNTERS, same={"waiting": "depth"})
 # in the totals and its topic.
 RINGS_MAX = 20_000
 RINGS_BYTES_MAX = 128 << 20
+# Of an engine that started so short a time before its first snapshot, all that was counted is growth of that time.
+START_S_MAX = 60
 
 Key = tuple[str, str]  # topic and channel; the channel is "" for a topic, both are for the totals
 TOTAL: Key = ("", "")
@@ -141,20 +143,31 @@ class Hub:
 
     def write(self, snapshot: "EngineSnapshot") -> None:
         """Write a snapshot into the rings. A second one of the same second only replaces `live`."""
+        birth = self._birth_before(snapshot)
         accepted = self.clock.accept(snapshot.taken_at_ns / 1e9)
         if accepted is not None:
             second, missed = accepted
             if missed:
                 for rings in self.rings.values():
                     rings.forget(missed)
-            self._write_second(snapshot, second)
+            self._write_second(snapshot, second, birth)
         last = self.live
         states, earlier = (last.states, last.diagnoses) if last else (None, None)
         self.live = LiveState(snapshot, self.rings, self.clock.newest, states, earlier)
 
-    def _write_second(self, snapshot: "EngineSnapshot", second: int) -> None:
-        is_new = bool(self.rings)
+    def _birth_before(self, snapshot: "EngineSnapshot") -> Birth | None:
+        """The birth of what this snapshot is the first to show: made since the snapshot before, or since the engine
+        started."""
+        newest = self.clock.newest
+        if newest is not None:
+            return Birth(self.clock.taken_s[newest % SECONDS], was_empty=True)
+        if snapshot.taken_at_ns - snapshot.started_at_ns < START_S_MAX * 1_000_000_000:
+            return Birth(snapshot.started_at_ns / 1e9, was_empty=False)  # its files may have had messages
+        return None
+
+    def _write_second(self, snapshot: "EngineSnapshot", second: int, birth: Birth | None) -> None:
         before, counts = self._counts, dict[Key, DepthCounts]()
+        unseen = _unseen(birth)
         # What a topic's channels add up to: waiting, in flight, deferred, and the growth of counters.
         sums: list[tuple[TopicStats, tuple[int, int, int], list[int]]] = []
         for topic in snapshot.topics:
@@ -169,14 +182,13 @@ class Hub:
                 deferred += later
                 unfinished = depth + held + later + channel.quarantined_count
                 counted = counts[key] = (depth, unfinished, channel.dropped_count)
-                rings = self.rings.get(key) or self._made(key)
+                rings = self.rings.get(key) or self._made(key, None if key in before else birth)
                 if rings is None:
                     continue
                 grown = rings.deltas(
-                    (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count),
-                    is_new=is_new,
+                    (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count)
                 )
-                jump = jump_in_channel(before.get(key), counted, grown[0], grown[1])
+                jump = jump_in_channel(before.get(key, unseen), counted, grown[0], grown[1])
                 grown.append(jump)
                 rings.write(second, (depth, held, later, channel.paused), grown)
                 passed_on = max(passed_on, grown[0])
@@ -187,7 +199,7 @@ class Hub:
             counts[name, ""] = (topic.depth, topic.depth, topic.dropped_count)
             sums.append((topic, (waiting, in_flight, deferred), [passed_on, finished, timeouts, requeued, jumps]))
         self._counts = counts
-        self._write_topics(second, sums, before, is_new=is_new)
+        self._write_topics(second, sums, before, birth)
         for gone in self.rings.keys() - counts.keys() - {TOTAL}:
             del self.rings[gone]
         self._limit_bytes()
@@ -197,21 +209,20 @@ class Hub:
         second: int,
         sums: "list[tuple[TopicStats, tuple[int, int, int], list[int]]]",
         before: dict[Key, DepthCounts],
-        *,
-        is_new: bool,
+        birth: Birth | None,
     ) -> None:
         """Write the rings of topics and of the totals."""
-        counts = self._counts
+        counts, unseen = self._counts, _unseen(birth)
         deleted = _deleted_depths(before, counts)
         gauges = [0] * len(GAUGES)
         growth = [0] * len(COUNTERS)
         for topic, (waiting, in_flight, deferred), grown in sums:
             key = (topic.topic_name, "")
             passed_on, grown[0] = grown[0], 0
-            rings = self.rings.get(key) or self._made(key)
+            rings = self.rings.get(key) or self._made(key, None if key in before else birth)
             if rings is not None:
-                (published,) = rings.deltas((topic.message_count,), is_new=is_new)
-                jump = jump_at_topic(before.get(key), counts[key], published, passed_on)
+                (published,) = rings.deltas((topic.message_count,))
+                jump = jump_at_topic(before.get(key, unseen), counts[key], published, passed_on)
                 grown[0] = published
                 grown[4] += jump + deleted.pop(topic.topic_name, 0)
                 rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), grown)
@@ -222,15 +233,16 @@ class Hub:
         for topic, _, _ in sums:
             deleted.pop(topic.topic_name, 0)  # of a topic without rings
         growth[4] += sum(deleted.values())
-        total = self.rings.get(TOTAL) or self._made(TOTAL)
+        total = self.rings.get(TOTAL) or self._made(TOTAL, birth)
         assert total is not None, "the totals always have rings"
         total.write(second, gauges, growth)
 
-    def _made(self, key: Key) -> Rings | None:
-        """New rings, unless there are as many as there may be; the totals always get theirs."""
+    def _made(self, key: Key, birth: Birth | None) -> Rings | None:
+        """New rings, unless there are as many as there may be; the totals always get theirs. birth: None for what was
+        there before, when there was no room for its rings."""
         if key != TOTAL and (len(self.rings) >= self._rings_max or key in self._without_rings):
             return None
-        rings = self.rings[key] = Rings(self.clock, _CHANNEL if key[1] else _TOPIC)
+        rings = self.rings[key] = Rings(self.clock, _CHANNEL if key[1] else _TOPIC, birth)
         return rings
 
     def _limit_bytes(self) -> None:
@@ -244,6 +256,11 @@ class Hub:
             if key != TOTAL:
                 self.rings_bytes -= self.rings.pop(key).bytes
                 self._without_rings.add(key)
+
+
+def _unseen(birth: Birth | None) -> DepthCounts | None:
+    """The counts, one snapshot before, of what a snapshot is the first to show; None where they are not known."""
+    return NOTHING if birth is not None and birth.was_empty else None
 
 
 def _deleted_depths(before: dict[Key, DepthCounts], now: dict[Key, DepthCounts]) -> dict[str, int]:

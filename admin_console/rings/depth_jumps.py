@@ -6,6 +6,7 @@ Emptying, rewinding and deleting are no flow: if trends counted them, an emptied
 # The depth, what is unfinished (waiting, in flight, deferred, quarantined), and what was dropped since the process
 # started: of a channel, or of a topic itself, in one snapshot.
 DepthCounts = tuple[int, int, int]
+NOTHING: DepthCounts = (0, 0, 0)
 
 
 def jump_in_channel(before: DepthCounts | None, now: DepthCounts, arrived: int, finished: int) -> int:
@@ -19,7 +20,14 @@ def jump_in_channel(before: DepthCounts | None, now: DepthCounts, arrived: int, 
 
 
 def jump_at_topic(before: DepthCounts | None, now: DepthCounts, arrived: int, passed_on: int) -> int:
-    """The same for the messages at a topic itself. passed_on: the most that any of its channels got."""
-    if before is None or before[0] + arrived - now[0] - (now[2] - before[2]) <= passed_on:
+    """The same for the messages at a topic itself. passed_on: the most that any of its channels got.
+
+    A topic of which there was nothing before has, beyond what arrived, what an act brought back.
+    """
+    if before is None:
+        return 0
+    if before is NOTHING:
+        return max(0, now[0] - arrived)
+    if before[0] + arrived - now[0] - (now[2] - before[2]) <= passed_on:
         return 0
     return now[0] - before[0]

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Sequence
 from math import isnan, nan
 from operator import add, sub
+from typing import NamedTuple
 
 SECONDS = 900
 SPARK_BUCKET_S = 15
@@ -98,15 +99,36 @@ class Layout:
             self.index_of[name] = self.index_of[other]
 
 
+class Birth(NamedTuple):
+    """The latest moment (Unix seconds) at which all counters of a thing were 0; was_empty: its gauges as well."""
+
+    at_s: float
+    was_empty: bool
+
+
 class Rings:
     """Columns of one topic, channel or total."""
 
-    __slots__ = ("_columns", "_constants", "_peak", "_sums", "bytes", "clock", "layout", "since", "sources", "spark")
+    __slots__ = (
+        "_birth",
+        "_columns",
+        "_constants",
+        "_peak",
+        "_sums",
+        "bytes",
+        "clock",
+        "layout",
+        "since",
+        "sources",
+        "spark",
+    )
 
-    def __init__(self, clock: Clock, layout: Layout) -> None:
+    def __init__(self, clock: Clock, layout: Layout, birth: Birth | None = None) -> None:
+        """birth: when the thing was made, so that what its first second shows is growth; None where that is unknown."""
         self.clock = clock
         self.layout = layout
         self.since: int | None = None  # the first second written
+        self._birth = birth
         self.bytes = RING_BYTES_MIN
         self._columns: list[array[int] | None] = [None] * layout.count
         self._constants = [0] * layout.count  # the values of columns that never changed
@@ -120,16 +142,16 @@ class Rings:
         for bucket in {second // SPARK_BUCKET_S for second in seconds}:
             self.spark[bucket % SPARK_BUCKETS] = nan
 
-    def deltas(self, raw: tuple[int, ...], *, is_new: bool) -> list[int]:
+    def deltas(self, raw: tuple[int, ...]) -> list[int]:
         """How much each raw counter has grown; a counter that fell has started again from 0.
 
-        is_new: the thing came into being since the last figures, so all it counted is growth. Otherwise the first
-        values seen are only where counting starts.
+        All that a thing with a birth has counted is growth. Otherwise the first values seen are only where counting
+        starts.
         """
         before = self.sources
         self.sources = raw
         if before is None:
-            return list(raw) if is_new else [0] * len(raw)
+            return [0] * len(raw) if self._birth is None else list(raw)
         if before == raw:
             return [0] * len(raw)
         grown = list(map(sub, raw, before))
@@ -144,6 +166,8 @@ class Rings:
         if self.since is None or second < self.since:
             if self.since is None:
                 constants[: len(gauges)] = gauges
+            else:
+                self._birth = None  # the clock was set back: that moment lies ahead
             self.since = second
         sums = self._sums = list(map(add, self._sums, growth))
         values = (*gauges, *sums)
@@ -223,32 +247,27 @@ class Rings:
         if found is None or newest is None or since is None:
             return None
         first, elapsed_s = found
+        index = self.layout.index_of[name]
         if first < since:
-            # Younger than the span: from its own first second on, which was taken.
+            # Younger than the span: since its birth, else from its own first second on, which was taken.
+            now_s, birth = clock.taken_s[newest % SECONDS], self._birth
+            is_within = birth is not None and now_s - birth.at_s <= span_s + 1 and since <= newest
+            if birth is not None and is_within and (birth.was_empty or index >= self.layout.gauge_count):
+                return self._at(index, newest), now_s - birth.at_s
             if since >= newest:
                 return None
             first = since
-            elapsed_s = clock.taken_s[newest % SECONDS] - clock.taken_s[first % SECONDS]
-        column = self._columns[self.layout.index_of[name]]
+            elapsed_s = now_s - clock.taken_s[first % SECONDS]
+        column = self._columns[index]
         if column is None:
             return 0, elapsed_s
         return column[newest % SECONDS] - column[first % SECONDS], elapsed_s
 
-    def rate(self, name: str, span_s: int = 5, at: int | None = None) -> float | None:
-        """Change per second over the last `span_s` seconds; None when unknown."""
-        change = self.change(name, span_s, at)
-        return None if change is None else change[0] / change[1]
-
-    def trend(self, name: str, span_s: int, at: int | None = None) -> float | None:
-        """As `rate`, for a gauge of depth, without the jumps that acts made: an emptied channel does not drain, and a
+    def depth_change(self, name: str, span_s: int, at: int | None = None) -> tuple[float, float] | None:
+        """As `change`, for a gauge of depth, without the jumps that acts made: an emptied channel does not drain, and a
         rewound one does not grow."""
         change, jumps = self.change(name, span_s, at), self.change(DEPTH_JUMPS, span_s, at)
-        return None if change is None or jumps is None else (change[0] - jumps[0]) / change[1]
-
-    def count(self, name: str, span_s: int = 60, at: int | None = None) -> float | None:
-        """How much a counter grew over the last `span_s` seconds, or as many as are known; None when unknown."""
-        change = self.change(name, span_s, at)
-        return None if change is None else change[0]
+        return None if change is None or jumps is None else (change[0] - jumps[0], change[1])
 
     def series(self, name: str) -> list[float | None]:
         """All fifteen minutes of a column, oldest first: gauges as they were, counters as changes per second."""

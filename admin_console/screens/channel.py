@@ -11,15 +11,16 @@ from admin_console.diagnosis.paused import RAMP
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.hub.hub import LiveState
+from admin_console.rings import figures
 from admin_console.rings.rings import Rings
 from admin_console.screens import connections, graphs, latency, quarantine
 from admin_console.screens.cells import AnchorCell, Cell, NameCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.links import act_cell, consumer_anchor, message_url
-from admin_console.screens.overview import TREND_SPAN_S, depth_note
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.pauses import panel_texts, ramp_text
+from admin_console.screens.rates import depth_note, over
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -73,7 +74,7 @@ def parts(
     stats = live.channels.get((topic_name, name)) if live else None
     plans = graphs.channel_plans(topic_name, name)
     points = graphs.points_of(live, plans)
-    common = {"graphs": graphs.graphs_of(plans, points), "points": points}
+    common = {"graphs": graphs.graphs_of(live, plans), "points": points}
     if live is None or topic is None or stats is None:
         return common | {
             "flags": {"gone": live is not None},
@@ -110,7 +111,9 @@ def parts(
             **panel_texts(live, stats),
             "ramp": ramp,
             "in_flight_count": _shown(in_flight, stats.in_flight_count),
-            "clients_count": units.number(stats.client_count),
+            "clients_count": f"{units.number(stats.client_count)} · each row counts since it connected"
+            if stats.client_count
+            else "0",
             **quarantine.texts(stats, live.snapshot.taken_at_ns),
             **latency.texts(stats.window, live.snapshot),
         },
@@ -146,7 +149,7 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
             Cell(units.number(stats.in_flight_count)),
             Cell(f"{units.plural(stats.client_count, 'consumer')}, RDY {units.number(stats.ready_count)}"),
         ),
-        "deferred": (Cell(units.number(stats.deferred_count)), _due_note(stats)),
+        "deferred": (Cell(units.number(stats.deferred_count)), _due_note(vitals)),
         "timeouts": (
             Cell(units.per_minute(vitals.timeouts_min)),
             Cell(f"{units.number(stats.timeout_count)} since start", tone=diagnosis.tone_of(TIMING_OUT)),
@@ -163,7 +166,7 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
             Cell(units.duration(vitals.oldest_s)),
             Cell(
                 f"{units.rate(vitals.inflow_s)} in · {units.rate(vitals.outflow_s)} finished",
-                "Averages of the last 5 seconds",
+                f"averages {over(figures.ARRIVED, rings)}",
             ),
         ),
     }
@@ -172,15 +175,15 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
 
 def _depth_note(vitals: Vitals, rings: Rings | None) -> Cell:
     """Where the depth is heading, and how long until it is 0 if it shrinks."""
-    note = depth_note(rings, "depth", vitals.stats.depth)
-    drained_in_s = vitals.drained_in(rings.trend("depth", TREND_SPAN_S)) if rings else None
+    note = depth_note(rings, has_unfinished=vitals.has_unfinished)
+    drained_in_s = vitals.drained_in_s
     return note if drained_in_s is None else Cell(f"{note.text} · empty in {units.about(drained_in_s)}")
 
 
-def _due_note(stats: "ChannelStats") -> Cell:
-    if stats.next_due_ns is None:
-        return Cell("none deferred" if not stats.deferred_count else "due time not known")
-    in_s = (stats.next_due_ns - time.monotonic_ns()) / 1e9
+def _due_note(vitals: Vitals) -> Cell:
+    in_s = vitals.next_due_s
+    if in_s is None:
+        return Cell("none deferred" if not vitals.stats.deferred_count else "due time not known")
     return Cell(f"next due in {units.duration(in_s)}" if in_s > 0 else "due now")
 
 

@@ -8,10 +8,12 @@ from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.diagnosis.findings import RANK
 from admin_console.diagnosis.paused import PAUSED
+from admin_console.diagnosis.states import State
 from admin_console.diagnosis.vitals import take_vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import SPARK_BUCKETS, Rings
 from admin_console.screens.cells import SPARK_TOP, Chip, StateCell
+from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, TopicStats
@@ -79,11 +81,19 @@ def peak_depth(rings: Rings | None, depth: int) -> float:
 
 def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:
     """The states in words, the gravest first; none for a calm channel that has consumers."""
-    chips = [Chip(state.finding.chip, TONES[state.finding.level], state.finding.title) for state in diagnosis.states]
+    chips = [
+        Chip(state.finding.chip, TONES[state.finding.level], _title(state, diagnosis)) for state in diagnosis.states
+    ]
     stats = diagnosis.vitals.stats
     if not stats.client_count and not any(chip.text == "no consumers" for chip in chips):
         chips.append(Chip("no consumers", "", "No consumer is connected to this channel"))
     return tuple(chips)
+
+
+def _title(state: State, diagnosis: Diagnosis) -> str:
+    """The finding as a sentence; with the time of its figures, where the newest ones do not show it."""
+    title = state.finding.title
+    return title if state.seen_s >= diagnosis.looked_s else f"{units.clock(state.seen_s)} UTC: {title}"
 
 
 def state_cell(diagnosis: Diagnosis) -> StateCell:

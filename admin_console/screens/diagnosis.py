@@ -43,7 +43,9 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
         return None
     gravest, *others = diagnosis.states
     finding = gravest.finding
-    also = [other.finding.also for other in others if other.finding.also and not _is_said(other.finding, diagnosis)]
+    # A half sentence has no room for the time of its figures: only those of now.
+    now = [other.finding for other in others if other.seen_s >= diagnosis.looked_s]
+    also = [other.also for other in now if other.also and not _is_said(other, diagnosis)]
     if broker is not None:
         also.append(broker.also)
     return Banner(

@@ -5,10 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
+from admin_console.rings import figures
+from admin_console.rings.figures import Figure
 from admin_console.screens.parts import Graph, GraphLegend
+from admin_console.screens.rates import over
 from admin_console.vocabulary import units
 
 TOP_CHANNELS = 4
+_RATES = {"messages": figures.ARRIVED, "finished": figures.FINISHED}
+_COUNTS = {"timeouts": figures.TIMEOUTS_MIN, "requeued": figures.REQUEUED_MIN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,7 @@ def value_now(live: LiveState | None, line: Line) -> float | None:
     rings = live.rings.get(line.key) if live else None
     if rings is None:
         return None
-    return rings.newest(line.ring) if line.ring in GAUGES else rings.rate(line.ring, 1)
+    return rings.newest(line.ring) if line.ring in GAUGES else Figure(line.ring, 1).rate(rings)
 
 
 def points_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, float | None]:
@@ -143,21 +148,25 @@ def points_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, f
     return {column: None if value is None else round(value, 3) for column, value in points.items()}
 
 
-def graphs_of(plans: Sequence[GraphPlan], points: dict[str, float | None]) -> tuple[Graph, ...]:
+def graphs_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> tuple[Graph, ...]:
     """The graphs with their legends."""
     made = []
     for plan in plans:
-        legend = tuple(
-            GraphLegend(line.column, line.label, line.series, _worded(points[line.column], plan.unit))
-            for line in plan.lines
-        )
+        legend = tuple(GraphLegend(line.column, line.label, line.series, _worded(live, line)) for line in plan.lines)
         summary = f"{plan.title}, last 15 minutes. Now: " + ", ".join(f"{item.label} {item.value}" for item in legend)
         made.append(Graph(plan.name, plan.title, legend, summary))
     return tuple(made)
 
 
-def _worded(value: float | None, unit: str) -> str:
-    return units.rate(value) if unit == "per second" else units.number(value)
+def _worded(live: LiveState | None, line: Line) -> str:
+    """What the legend says of a line: the figure that cards and rows show, and not the line's last second."""
+    rings = live.rings.get(line.key) if live else None
+    if line.ring in GAUGES:
+        return units.number(rings.newest(line.ring) if rings else None)
+    if line.ring in _COUNTS:
+        return units.per_minute(_COUNTS[line.ring].count(rings))
+    figure = _RATES[line.ring]
+    return f"{units.rate(figure.rate(rings))} {over(figure, rings)}"
 
 
 def columns_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, list[float | None]]:

@@ -4,14 +4,13 @@ from typing import Any
 
 from admin_console.diagnosis.backing_off import BACKING_OFF
 from admin_console.diagnosis.diagnosis import Diagnosis
-from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.falling_behind import FALLING_BEHIND
 from admin_console.diagnosis.old_messages import OLD_MESSAGES
 from admin_console.diagnosis.saturated import SATURATED
 from admin_console.diagnosis.stuck import STUCK
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import TOTAL, LiveState
-from admin_console.rings.rings import Rings
+from admin_console.rings import figures
 from admin_console.screens import graphs
 from admin_console.screens.cells import Cell, SparkCell
 from admin_console.screens.channel_rows import age_s, grave_count, most_urgent, spark_levels, state_cell
@@ -20,18 +19,27 @@ from admin_console.screens.links import channel_cell, pause_cell, selection_of, 
 from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.pauses import paused_table
+from admin_console.screens.rates import (
+    GROWTH_LABEL,
+    average_note,
+    depth_stat,
+    growth_cell,
+    quiet_cell,
+    rate_cell,
+    requeued_cell,
+    timeouts_cell,
+)
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
 ROWS_MAX = 20
 SIDE_ROWS_MAX = 8
-TREND_SPAN_S = 5
 
 _URGENT_COLUMNS = (
     Column("name", "Channel ↓ most urgent", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth"),
-    Column("growth", "Growth, 30 s"),
+    Column("growth", GROWTH_LABEL),
     Column("in_flight", "In flight"),
     Column("deferred", "Deferred"),
     Column("requeued", "Requeued /min"),
@@ -53,7 +61,7 @@ def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, An
         "subtitle": _subtitle(live),
         "banner": overview_banner(live, urgent, grave_count(live), role) if live else None,
         "stats": _stats(live),
-        "graphs": graphs.graphs_of(plans, points),
+        "graphs": graphs.graphs_of(live, plans),
         "points": points,
         "tables": {
             "urgent": _urgent_table(live, urgent, role, http_address),
@@ -89,6 +97,7 @@ def _subtitle(live: LiveState | None) -> str:
 def _stats(live: LiveState | None) -> tuple[Stat, ...]:
     rings = live.rings.get(TOTAL) if live else None
     depth = in_flight = ready = deferred = None
+    quarantined = 0
     if live is not None:
         depth = sum([topic.depth for topic in live.snapshot.topics])
         in_flight = deferred = ready = 0
@@ -97,11 +106,12 @@ def _stats(live: LiveState | None) -> tuple[Stat, ...]:
             in_flight += one.in_flight_count
             deferred += one.deferred_count
             ready += one.ready_count
-    timeouts = rings.count("timeouts") if rings else None
+            quarantined += one.quarantined_count
+    timeouts = figures.TIMEOUTS_MIN.count(rings)
     failing = [each for each in list(live.diagnoses.values()) if each.vitals.stats.failures is not None] if live else []
     worst = max(failing, key=lambda each: each.vitals.timeouts_min or 0, default=None)
     timeouts_note = Cell("none in the last minute") if timeouts == 0 else Cell("in the last minute")
-    requeued = rings.count("requeued") if rings else None
+    requeued = figures.REQUEUED_MIN.count(rings)
     if requeued:
         timeouts_note = Cell(f"{units.per_minute(requeued)} requeued")
     if timeouts and worst is not None and worst.vitals.timeouts_min:
@@ -110,19 +120,9 @@ def _stats(live: LiveState | None) -> tuple[Stat, ...]:
             f"{units.share(worst.vitals.timeouts_min, timeouts)} on {name}", tone=worst.tone_of(TIMING_OUT)
         )
     return (
-        depth_stat(rings, depth),
-        Stat(
-            "published",
-            "Published",
-            Cell(units.rate(rings.rate("messages") if rings else None)),
-            _average(rings, "messages"),
-        ),
-        Stat(
-            "finished",
-            "Finished",
-            Cell(units.rate(rings.rate("finished") if rings else None)),
-            _average(rings, "finished"),
-        ),
+        depth_stat(rings, depth, has_unfinished=bool(depth or in_flight or deferred or quarantined)),
+        Stat("published", "Published", rate_cell(figures.ARRIVED, rings), average_note(figures.ARRIVED_LONG, rings)),
+        Stat("finished", "Finished", rate_cell(figures.FINISHED, rings), average_note(figures.FINISHED_LONG, rings)),
         Stat(
             "in_flight",
             "In flight",
@@ -132,34 +132,6 @@ def _stats(live: LiveState | None) -> tuple[Stat, ...]:
         Stat("timeouts", "Timeouts", Cell(units.per_minute(timeouts)), timeouts_note),
         _oldest_stat(live),
     )
-
-
-def depth_stat(rings: Rings | None, depth: int | None) -> Stat:
-    """The depth of a topic with its channels, or of all topics."""
-    return Stat("waiting", "Depth", Cell(units.number(depth), units.exact(depth)), depth_note(rings, "waiting", depth))
-
-
-def depth_note(rings: Rings | None, gauge: str, depth: float | None) -> Cell:
-    """Where a depth is heading: a rate with an arrow but no alarm; growth alone is no fault.
-
-    The span is short and named: the graph beside it shows every second, and both must tell the same story.
-    """
-    growth = rings.trend(gauge, TREND_SPAN_S) if rings else None
-    if growth is None:
-        return Cell("trend not known yet")
-    text = units.growth(growth)
-    if text == "0/s":
-        return Cell("steady" if depth else "no messages")
-    return Cell(f"{'▲' if growth > 0 else '▼'} {units.rate(abs(growth))} over {TREND_SPAN_S} s")
-
-
-def _average(rings: Any, name: str) -> Cell:
-    change = rings.change(name, 899) if rings else None
-    if change is None:
-        return Cell("average not known yet")
-    grown, elapsed_s = change
-    span = f"{elapsed_s / 60:.0f} min" if elapsed_s >= 90 else f"{elapsed_s:.0f} s"
-    return Cell(f"{span} average {units.rate(grown / elapsed_s)}")
 
 
 def _oldest_stat(live: LiveState | None) -> Stat:
@@ -212,28 +184,6 @@ def _urgent_table(live: LiveState | None, urgent: list[Diagnosis], role: Role, h
         _nothing(live, http_address),
         selection=selection_of("urgent", role),
     )
-
-
-def quiet_cell(count: float | None, tone: str = "") -> Cell:
-    """A count, muted while it is 0, so that others stand out."""
-    return Cell(units.number(count), units.exact(count), tone or ("" if count else "muted"))
-
-
-def growth_cell(diagnosis: Diagnosis) -> Cell:
-    """Signed growth, with a tone only where growth is part of the finding."""
-    text = units.growth(diagnosis.vitals.growth_s)
-    tone = diagnosis.tone_of(FALLING_BEHIND, SATURATED) if diagnosis.vitals.is_growing else ""
-    drained_in_s = diagnosis.vitals.drained_in(diagnosis.vitals.growth_s)
-    title = f"empty in {units.about(drained_in_s)}" if drained_in_s is not None else ""
-    return Cell(text, title, tone or ("muted" if text in ("0/s", units.UNKNOWN) else ""))
-
-
-def requeued_cell(diagnosis: Diagnosis) -> Cell:
-    return quiet_cell(diagnosis.vitals.requeued_min, diagnosis.tone_of(FAILING))
-
-
-def timeouts_cell(diagnosis: Diagnosis) -> Cell:
-    return quiet_cell(diagnosis.vitals.timeouts_min, diagnosis.tone_of(TIMING_OUT))
 
 
 def oldest_cell(diagnosis: Diagnosis) -> Cell:

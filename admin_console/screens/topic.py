@@ -1,19 +1,27 @@
 """A topic: its own messages, its channels, its producers."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from admin_console.diagnosis.failing import FAILING
-from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.hub.hub import LiveState
+from admin_console.rings import figures
 from admin_console.screens import connections, graphs, latency
 from admin_console.screens.cells import Cell, Chip, SparkCell
 from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
 from admin_console.screens.cursors import cursor_table, is_archived
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
-from admin_console.screens.overview import depth_stat, growth_cell
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.pauses import panel_texts, paused_chip
+from admin_console.screens.rates import (
+    GROWTH_LABEL,
+    depth_stat,
+    growth_cell,
+    over,
+    rate_cell,
+    requeued_cell,
+    timeouts_cell,
+)
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -27,11 +35,11 @@ _CHANNEL_COLUMNS = (
     Column("state", "State", "state"),
     Column("depth", "Depth"),
     Column("places", "Memory + disk"),
-    Column("growth", "Growth, 30 s"),
+    Column("growth", GROWTH_LABEL),
     Column("in_flight", "In flight"),
     Column("deferred", "Deferred"),
-    Column("requeued", "Requeued"),
-    Column("timed_out", "Timed out"),
+    Column("requeued", "Requeued /min"),
+    Column("timeouts", "Timeouts /min"),
     Column("messages", "Messages"),
     Column("connections", "Consumers"),
     Column("spark", "Depth, 15 min", "spark"),
@@ -54,7 +62,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
         return {
             "flags": {"gone": live is not None},
             "stats": _blank_stats(),
-            "graphs": graphs.graphs_of(plans, points),
+            "graphs": graphs.graphs_of(live, plans),
             "points": points,
             "tables": {
                 "channels": _channel_table(live, None, role),
@@ -67,7 +75,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
         "chips": _chips(live, topic),
         "banner": topic_banner(live, name, role),
         "stats": _stats(live, topic),
-        "graphs": graphs.graphs_of(plans, points),
+        "graphs": graphs.graphs_of(live, plans),
         "points": points,
         "tables": {
             "channels": _channel_table(live, topic, role),
@@ -105,6 +113,7 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
     in_flight = sum(channel.in_flight_count for channel in topic.channels)
     deferred = sum(channel.deferred_count for channel in topic.channels)
     ready = sum(channel.ready_count for channel in topic.channels)
+    quarantined = sum(channel.quarantined_count for channel in topic.channels)
     memory = topic.depth - topic.backend_depth
     depth = topic.depth + in_channels
     # Channels have files of their own, or share the topic's part of the log.
@@ -115,7 +124,7 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
     disk_bytes = sum(known) if len(known) == len(parts) else None
     average = topic.message_bytes / topic.message_count if topic.message_count else None
     return (
-        depth_stat(rings, depth),
+        depth_stat(rings, depth, has_unfinished=bool(depth or in_flight or deferred or quarantined)),
         Stat(
             "depth",
             "At the topic itself",
@@ -128,8 +137,11 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
         Stat(
             "published",
             "Published",
-            Cell(units.rate(rings.rate("messages") if rings else None)),
-            Cell(f"over 5 s · {units.number(topic.message_count)} since start", units.exact(topic.message_count)),
+            rate_cell(figures.ARRIVED, rings),
+            Cell(
+                f"{over(figures.ARRIVED, rings)} · {units.number(topic.message_count)} since start",
+                units.exact(topic.message_count),
+            ),
         ),
         Stat(
             "bytes",
@@ -146,8 +158,8 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
         Stat(
             "timeouts",
             "Timeouts",
-            Cell(units.per_minute(rings.count("timeouts") if rings else None)),
-            Cell(f"{units.per_minute(rings.count('requeued') if rings else None)} requeued"),
+            Cell(units.per_minute(figures.TIMEOUTS_MIN.count(rings))),
+            Cell(f"{units.per_minute(figures.REQUEUED_MIN.count(rings))} requeued"),
         ),
     )
 
@@ -164,7 +176,6 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
         assert topic is not None, "channels are a topic's"
         assert live is not None, "topics come from a live state"
         diagnosis = diagnosis_of(live, topic, channel)
-        vitals = diagnosis.vitals
         key = (topic.topic_name, channel.channel_name)
         rows.append(
             (
@@ -179,16 +190,8 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
                     growth_cell(diagnosis),
                     Cell(units.number(channel.in_flight_count)),
                     Cell(units.number(channel.deferred_count)),
-                    Cell(
-                        units.number(channel.requeue_count),
-                        f"{units.number(vitals.requeued_min)} in the last minute",
-                        diagnosis.tone_of(FAILING),
-                    ),
-                    Cell(
-                        units.number(channel.timeout_count),
-                        f"{units.number(vitals.timeouts_min)} in the last minute",
-                        diagnosis.tone_of(TIMING_OUT),
-                    ),
+                    replace(requeued_cell(diagnosis), title=f"{units.number(channel.requeue_count)} since start"),
+                    replace(timeouts_cell(diagnosis), title=f"{units.number(channel.timeout_count)} since start"),
                     Cell(units.number(channel.message_count), units.exact(channel.message_count)),
                     Cell(units.number(channel.client_count)),
                     SparkCell(spark_levels(live.rings_of(*key)), diagnosis.tone),

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.hub.hub import TOTAL, LiveState
+from admin_console.rings import figures
 from admin_console.screens.cells import Cell, Chip, NameCell, SparkCell, StateCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of, peak_depth, spark_levels
 from admin_console.screens.links import pause_cell, selection_of, topic_cell, url_of
@@ -95,8 +96,8 @@ _COLUMNS = (
     Column("deferred", "Deferred"),
     Column("requeued", "Requeued /min"),
     Column("timeouts", "Timeouts /min"),
-    Column("published", "Published"),
-    Column("finished", "Finished"),
+    Column("published", "Published /s"),
+    Column("finished", "Finished /s"),
     Column("channels", "Channels"),
     Column("clients", "Consumers"),
     Column("spark", "Depth, 15 min", "spark"),
@@ -124,7 +125,8 @@ def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -
         subtitle = f"{units.number(len(found))} of {subtitle} match “{asked.query.strip()}”"
     rings = live.rings.get(TOTAL) if live else None
     if rings:
-        subtitle += f" · {units.rate(rings.rate('messages'))} published · {units.rate(rings.rate('finished'))} finished"
+        published, finished = (units.rate(one.rate(rings)) for one in (figures.ARRIVED, figures.FINISHED))
+        subtitle += f" · {published} published · {finished} finished"
     table = Table.build(
         "topics",
         "Topics",
@@ -235,10 +237,10 @@ def _lines(live: LiveState) -> list[Line]:
                 peak_depth=peak_depth(rings, topic.depth + sum(each.vitals.stats.depth for each in channels)),
                 in_flight=sum(each.vitals.stats.in_flight_count for each in channels),
                 deferred=sum(each.vitals.stats.deferred_count for each in channels),
-                requeued_min=rings.count("requeued") if rings else None,
-                timeouts_min=rings.count("timeouts") if rings else None,
-                published_s=rings.rate("messages") if rings else None,
-                finished_s=rings.rate("finished") if rings else None,
+                requeued_min=figures.REQUEUED_MIN.count(rings),
+                timeouts_min=figures.TIMEOUTS_MIN.count(rings),
+                published_s=figures.ARRIVED.rate(rings),
+                finished_s=figures.FINISHED.rate(rings),
                 channels=len(channels),
                 clients=sum(each.vitals.stats.client_count for each in channels),
                 level=max((each.level for each in channels), default=CALM),
@@ -306,8 +308,8 @@ def _cells(live: LiveState, line: Line, role: Role, asked: Asked) -> tuple[Any, 
         _quiet(units.number(line.deferred)),
         _quiet(units.number(line.requeued_min)),
         _quiet(units.number(line.timeouts_min)),
-        _quiet(units.rate(line.published_s)),
-        _quiet(units.rate(line.finished_s)),
+        _quiet(units.bare(units.rate(line.published_s))),
+        _quiet(units.bare(units.rate(line.finished_s))),
         Cell(units.number(line.channels)),
         _quiet(units.number(line.clients)),
         # A group has no rings of its own.
@@ -318,7 +320,7 @@ def _cells(live: LiveState, line: Line, role: Role, asked: Asked) -> tuple[Any, 
 
 def _quiet(text: str) -> Cell:
     """A number, muted while it is 0, so that others stand out."""
-    return Cell(text, tone="muted" if text in ("0", "0/s", units.UNKNOWN) else "")
+    return Cell(text, tone="muted" if text in ("0", units.UNKNOWN) else "")
 
 
 def _empty(live: LiveState | None, asked: Asked, wanted: str, http_address: str) -> Empty:

@@ -35,15 +35,17 @@ def exact(value: float | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Messages a second; a minute when it is less than one in ten seconds."""
-    if per_second is None:
-        return UNKNOWN
-    if per_second >= 9.95:
-        return f"{number(round(per_second))}/s"
-    if per_second >= 0.1:
-        return f"{per_second:.1f}".removesuffix(".0") + "/s"
-    per_minute = per_second * 60
-    return f"{per_minute:.1f}".removesuffix(".0") + "/min" if per_minute >= 0.1 else "0/s"
+    """Messages a second: 5,612/s, 3.4/s, 0.05/s. Never another unit, so that the eye compares two of them."""
+    return UNKNOWN if per_second is None else f"{_per_second(per_second)}/s"
+
+
+def _per_second(value: float) -> str:
+    if value >= 9.95:
+        return number(round(value))
+    text = f"{value:.1f}" if value >= 0.095 else f"{value:.2f}"
+    if value and text == "0.00":
+        return "<0.01"
+    return text.removesuffix(".0").removesuffix(".00")
 
 
 def growth(per_second: float | None) -> str:
@@ -51,9 +53,14 @@ def growth(per_second: float | None) -> str:
     if per_second is None:
         return UNKNOWN
     text = rate(abs(per_second))
-    if text == "0/s":
-        return text
+    if text in ("0/s", "<0.01/s"):
+        return "0/s"
     return f"+{text}" if per_second > 0 else f"{MINUS}{text}"
+
+
+def bare(text: str) -> str:
+    """A rate without its unit, for a column whose heading has it."""
+    return text.removesuffix("/s")
 
 
 def per_minute(count: float | None) -> str:

@@ -82,7 +82,7 @@ def test_a_failing_consumer_is_named_its_channel_paused_with_a_reason_and_all_re
         page = on_the_phone(open_page)
         # The overview says who it is; one tap leads to the channel.
         row = page.locator('[data-table="urgent"] tr[data-key="payments/ledger"]')
-        expect(row).to_contain_text("every delivery fails", timeout=RULES_BEGIN_MS)
+        expect(row).to_contain_text("▲ requeues", timeout=RULES_BEGIN_MS)
         row.get_by_role("link", name="ledger").click()
         banner = page.locator("[data-banner]")
         expect(banner).to_contain_text("Failing:", timeout=RULES_BEGIN_MS)

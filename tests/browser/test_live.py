@@ -98,7 +98,7 @@ def test_depth_in_flight_and_timeouts_move_on_the_topic_page_and_in_the_list_of_
             wait_for(
                 "timeouts",
                 lambda: (
-                    cell(topic, "channels", "gauges", "timed_out") != "0"
+                    cell(topic, "channels", "gauges", "timeouts") != "0"
                     and figure(topic, "timeouts") not in ("–", "0/min")
                     and cell(topics, "topics", "floods", "timeouts") not in ("–", "0")
                 ),

@@ -100,7 +100,7 @@ def test_no_channel_is_marked_by_a_disk_that_fills() -> None:
     vitals = take_vitals(orders, orders.channels[0], live.rings["orders", "billing"], live.snapshot)
     assert "disk" not in " ".join(f"{one.chip} {one.title} {one.text} {one.also}" for one in find_all(vitals))
     page = build_screen(Request("channel", Role.VIEWER, topic="orders", channel="billing"), live)
-    assert page.stats[0].note.text == "▲ 5/s over 5 s"
+    assert page.stats[0].note.text == "▲ 5/s over 30 s"
 
 
 class Looks:

@@ -4,6 +4,7 @@ import pytest
 
 from admin_console.api.series import spans
 from admin_console.hub.hub import TOTAL, Hub
+from admin_console.rings.figures import FINISHED_MIN, Figure
 from admin_console.rings.rings import RING_BYTES_MIN, SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
@@ -22,9 +23,9 @@ def test_rate_is_growth_over_the_time_that_passed() -> None:
     for index in range(10):
         feed(hub, START_S + index, messages=1000 + 50 * index)
     rings = hub.rings["orders", "billing"]
-    assert rings.rate("messages") == pytest.approx(50)
-    assert rings.count("messages", 60) == 450
-    assert hub.rings[TOTAL].rate("messages") == pytest.approx(50)
+    assert Figure("messages", 5).rate(rings) == pytest.approx(50)
+    assert Figure("messages", 60).count(rings) == 450
+    assert Figure("messages", 5).rate(hub.rings[TOTAL]) == pytest.approx(50)
 
 
 def test_ticks_that_come_early_or_late_keep_their_rate_and_leave_no_gap() -> None:
@@ -34,23 +35,23 @@ def test_ticks_that_come_early_or_late_keep_their_rate_and_leave_no_gap() -> Non
         feed(hub, taken_s, messages=round((taken_s - START_S) * 100))
     series = hub.rings["orders", "billing"].series("messages")
     assert series[-9:] == pytest.approx([100] * 9)
-    assert hub.rings["orders", "billing"].rate("messages", 60) == pytest.approx(100)
+    assert Figure("messages", 60).rate(hub.rings["orders", "billing"]) == pytest.approx(100)
 
 
 def test_first_figures_count_from_where_they_are() -> None:
     hub = Hub()
     feed(hub, START_S, messages=1_000_000)
     rings = hub.rings["orders", "billing"]
-    assert rings.rate("messages") is None, "one look is no rate"
+    assert Figure("messages", 5).rate(rings) is None, "one look is no rate"
     feed(hub, START_S + 1, messages=1_000_001)
-    assert rings.rate("messages") == pytest.approx(1)
+    assert Figure("messages", 5).rate(rings) == pytest.approx(1)
 
 
 def test_a_new_topic_counts_from_nothing() -> None:
     hub = Hub()
     hub.write(snapshot(second=START_S))
     feed(hub, START_S + 1, messages=7)
-    assert hub.rings[TOTAL].count("messages") == 7
+    assert Figure("messages", 60).count(hub.rings[TOTAL]) == 7
 
 
 def test_a_second_that_nobody_saw_is_a_gap() -> None:
@@ -62,7 +63,7 @@ def test_a_second_that_nobody_saw_is_a_gap() -> None:
     assert rings.series("depth")[-6:] == [5, 5, None, None, None, 5]
     assert rings.series("messages")[-5:] == [10, None, None, None, None]
     # Over the gap the rate is known all the same.
-    assert rings.rate("messages", 60) == pytest.approx(10)
+    assert Figure("messages", 60).rate(rings) == pytest.approx(10)
 
 
 def test_a_counter_that_starts_again_never_gives_a_negative_rate() -> None:
@@ -79,8 +80,8 @@ def test_deleting_a_channel_takes_nothing_from_the_sums() -> None:
     both = (channel("orders", "a", finish_count=100), channel("orders", "b", finish_count=900))
     hub.write(snapshot(topic("orders", *both), second=START_S))
     hub.write(snapshot(topic("orders", channel("orders", "a", finish_count=110)), second=START_S + 1))
-    assert hub.rings["orders", ""].count("finished") == 10
-    assert hub.rings[TOTAL].count("finished") == 10
+    assert FINISHED_MIN.count(hub.rings["orders", ""]) == 10
+    assert FINISHED_MIN.count(hub.rings[TOTAL]) == 10
     assert ("orders", "b") not in hub.rings, "its fifteen minutes are forgotten with it"
 
 
@@ -115,7 +116,7 @@ def test_a_sum_that_has_grown_for_long_starts_again_from_what_is_kept() -> None:
     for second in range(1, SECONDS + 60):
         feed(hub, START_S + second, messages=(1 << 32) - SECONDS - 50 + second)
         if second > SECONDS + 40:
-            assert hub.rings["orders", "billing"].count("messages", 60) == 60
+            assert Figure("messages", 60).count(hub.rings["orders", "billing"]) == 60
             assert hub.rings["orders", "billing"].series("messages")[1:] == [1] * (SECONDS - 1)
     assert hub.rings["orders", "billing"].bytes == RING_BYTES_MIN + 2 * SECONDS, "two bytes a second, not eight"
 

@@ -59,7 +59,7 @@ def snapshot(*topics: TopicStats, second: float = START_S, health: str = "OK", *
     return EngineSnapshot(
         sequence=given.pop("sequence", int(second - START_S) + 1),
         taken_at_ns=int(second * 1e9),
-        started_at_ns=int((START_S - 60) * 1e9),
+        started_at_ns=int((START_S - 3_600) * 1e9),
         version="0.0.0-test",
         health=health,
         connection_count=given.pop("connection_count", 0),
