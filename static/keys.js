@@ -13,6 +13,7 @@ addEventListener("keydown", (event) => {
     const search = document.querySelector(".search input");
     if (!search) return;
     event.preventDefault();
+    if (!search.checkVisibility()) document.getElementById("menu").showPopover(); // a narrow window has it in the menu
     search.focus();
     search.select();
   } else if (event.key === "g") {
@@ -20,19 +21,20 @@ addEventListener("keydown", (event) => {
   } else {
     const isSecond = event.timeStamp - pendingSince < SECOND_KEY_MS;
     pendingSince = -SECOND_KEY_MS;
-    if (isSecond) document.querySelector(`.places a[data-key="${CSS.escape(event.key)}"]`)?.click();
+    if (isSecond) document.querySelector(`.places > a[data-key="${CSS.escape(event.key)}"]`)?.click();
   }
 });
 
-// The user menu closes at a click elsewhere and at Escape.
-const who = document.querySelector(".who");
-if (who) {
+// The menus of the header close at a click elsewhere and at Escape.
+for (const menu of document.querySelectorAll(".who, .more-places")) {
   document.addEventListener("click", (event) => {
-    if (who.open && !who.contains(event.target)) who.open = false;
+    if (menu.open && !menu.contains(event.target)) menu.open = false;
   });
-  who.addEventListener("keydown", (event) => {
+  menu.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    who.open = false;
-    who.querySelector("summary").focus();
+    menu.open = false;
+    menu.querySelector("summary").focus();
   });
 }
+// A phone's menu that is open while the phone is turned: its parts stand in the header again.
+matchMedia("(max-width: 640px)").addEventListener("change", () => document.getElementById("menu")?.hidePopover?.());

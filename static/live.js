@@ -12,6 +12,10 @@ const CLOSED_FORBIDDEN = 4403;
 
 const subscription = document.body.dataset.subscribe;
 const freshness = document.getElementById("freshness");
+// In a narrow window the green dot stands for the word (header.css).
+const liveWord = document.createElement("span");
+liveWord.className = "live-word";
+const age = document.createTextNode("");
 let socket = null;
 let graphs = null; // their script, once it is there
 let graphsLoading = null;
@@ -110,12 +114,19 @@ function showFreshness() {
   const ageMs = ageWhenReceived + performance.now() - receivedAt;
   const isLive = socket?.readyState === WebSocket.OPEN && ageMs < STALE_AFTER_MS;
   let text;
-  if (isLive) text = `live · ${(ageMs / 1000).toFixed(1)} s ago`;
+  if (isLive) text = `${(ageMs / 1000).toFixed(1)} s ago`;
   else if (ended) text = `${ended} · ${words(ageMs)} old`;
   else if (Number.isNaN(ageMs)) text = "no figures yet";
   else if (ageMs < STALE_AFTER_MS) text = "connecting";
   else text = `stale · ${words(ageMs)} old`;
-  if (freshness.textContent !== text) freshness.textContent = text;
+  const word = isLive ? "live · " : "";
+  if (!liveWord.isConnected) {
+    const line = document.createElement("span");
+    line.append(liveWord, age);
+    freshness.replaceChildren(line);
+  }
+  if (liveWord.textContent !== word) liveWord.textContent = word;
+  if (age.data !== text) age.data = text;
   const state = isLive ? "live" : ageMs < STALE_AFTER_MS && !ended ? "still" : "stale";
   if (freshness.dataset.state !== state) {
     freshness.dataset.state = state;

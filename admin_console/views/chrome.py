@@ -56,8 +56,8 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
     user = found if found is not None and found.is_authenticated else None
     environment = getattr(settings, "PENSTOCK_ENVIRONMENT", "")
     match = request.resolver_match
-    here = match.view_name if match else ""
-    here = _UNDER.get(here, here)
+    page = match.view_name if match else ""
+    here = _UNDER.get(page, page)
     may = getattr(request, "may", None)
     return {
         "chrome": {
@@ -74,6 +74,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
                 for name, label, key in _PLACES
                 if (url := _url(name)) and (may is None or may[name])
             ],
+            "is_place": any(name == page for name, _, _ in _PLACES),
             "home_url": _url("overview") or "/",
             "topics_url": _url("topics"),
             "password_url": _url("password"),

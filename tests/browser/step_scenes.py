@@ -21,7 +21,7 @@ _IMPORTS = "/topics/shop.imports/rows/"
 def pages_of_steps() -> tuple[ConsolePage, ...]:
     """On the server of scenes.py, with its demo."""
     return (
-        ConsolePage("who-menu", "/topics/", steps=_clicked(".who summary")),
+        ConsolePage("who-menu", "/topics/", steps=_menu),
         ConsolePage("custom-range", "/topics/shop.payments/ledger/", steps=_clicked(".range-span summary")),
         ConsolePage("graph-as-table", "/topics/shop.payments/ledger/", steps=_clicked(".figure details summary")),
         ConsolePage("acts-unfolded", "/topics/shop.payments/ledger/", steps=_if_there(".acts-button")),
@@ -79,6 +79,11 @@ def _if_there(selector: str) -> Callable[[Page], None]:
             page.locator(selector).click()
 
     return click
+
+
+def _menu(page: Page) -> None:
+    """On a phone it is a part of the menu of the header."""
+    page.locator(".menu-button:visible, .who summary:visible").first.click()
 
 
 def _filters(page: Page) -> None:

@@ -1,5 +1,6 @@
 """What every page must keep to, in a narrow window and in the dark. How they look is for eyes: see screenshots.py."""
 
+import re
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,11 +16,21 @@ from tests.support.processes.server import ServerProcess
 pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
 NARROW: ViewportSize = {"width": 360, "height": 740}
-MIDDLE: ViewportSize = {"width": 1024, "height": 760}
 WIDE: ViewportSize = {"width": 1440, "height": 900}
+SIZES: tuple[ViewportSize, ...] = (NARROW, *({"width": width, "height": 760} for width in (600, 768, 1024, 1280)), WIDE)
+HEADER_PX = 52
 # How far what a card holds stands out of it.
-STICKS_OUT = """Math.max(0, ...[...document.querySelectorAll("table.list")].map(
-    (table) => table.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().right))"""
+STICKS_OUT = """[...document.querySelectorAll("table.list")]
+    .map((table) => [table, table.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().right])
+    .filter(([, px]) => px >= 1)
+    .map(([table, px]) => `${table.dataset.table ?? table.className} by ${px} px`)"""
+
+# What of the header stands on more than one line, and its height.
+HEADER = """[document.querySelector(".header").offsetHeight,
+    [...document.querySelectorAll(".header :is(a, summary, .badge, .freshness, .here)")]
+      .filter((part) => part.checkVisibility() && part.getBoundingClientRect().bottom > 53)
+      .map((part) => part.textContent)]"""
+PLACES = "[...document.querySelectorAll('.places > a')].filter((place) => place.checkVisibility()).length"
 
 
 def brightness(page: Page, of: str) -> float:
@@ -48,7 +59,7 @@ def test_no_page_scrolls_sideways_and_every_page_is_dark_in_the_dark(
             user: open_page("/login/", user=user, graphs=False, viewport=NARROW, color_scheme="dark")
             for user in ("", "admin", "vera")
         }
-        sizes = [NARROW, MIDDLE, WIDE]
+        sizes = [*SIZES]
         last = dict.fromkeys(tabs, NARROW)
         for wanted in pages_of("looks", "fine"):
             page = tabs[wanted.user]
@@ -59,9 +70,10 @@ def test_no_page_scrolls_sideways_and_every_page_is_dark_in_the_dark(
                 if size != last[wanted.user]:
                     page.set_viewport_size(size)
                     last[wanted.user] = size
-                width, sticks_out_px = page.evaluate(f"[document.scrollingElement.scrollWidth, {STICKS_OUT}]")
+                width, stick_out = page.evaluate(f"[document.scrollingElement.scrollWidth, {STICKS_OUT}]")
                 assert width <= size["width"], f"{wanted.name} is {width} pixels wide in a window of {size['width']}"
-                assert sticks_out_px < 1, f"a table of {wanted.name} is wider than its card at {size}"
+                assert not stick_out, f"tables of {wanted.name} are wider than their cards at {size}"
+                assert page.evaluate(HEADER) == [HEADER_PX, []], f"the header of {wanted.name} at {size}"
                 if size == NARROW:
                     assert brightness(page, "backgroundColor") < 60, f"{wanted.name} is light in the dark"
                     assert brightness(page, "color") > 180, f"{wanted.name} has dark letters in the dark"
@@ -168,13 +180,52 @@ def test_a_narrow_page_has_its_reason_below_title_and_button(server: ServerProce
     assert reason["width"] > 2 * NARROW["width"] / 3
 
 
-def test_a_finger_finds_the_entries_of_the_narrow_user_menu(open_page: OpenPage) -> None:
+def test_as_many_places_as_fit_stand_in_the_header_and_the_rest_behind_more(open_page: OpenPage) -> None:
+    page = open_page("/audit/", graphs=False)
+    all_places = page.locator(".places > a").all_text_contents()
+    for width, count in ((1440, 6), (1280, 6), (1279, 5), (1024, 5), (1023, 3), (768, 3), (641, 3)):
+        page.set_viewport_size({"width": width, "height": 760})
+        assert page.evaluate(PLACES) == count, width
+        more = page.locator(".more-places summary")
+        assert more.is_visible() == (count < len(all_places)), width
+        if more.is_visible():
+            more.click()
+            rest = page.locator(".more-places a:visible")
+            assert rest.all_text_contents() == all_places[count:], width
+            page.keyboard.press("Escape")
+            expect(more).to_be_focused()
+    more.click()
+    page.get_by_role("navigation", name="Places").get_by_role("link", name="Pipeline").click()
+    expect(page).to_have_url(re.compile("/pipeline/$"))
+
+
+def test_below_1200_pixels_search_is_a_sign_until_it_has_the_focus(open_page: OpenPage) -> None:
+    page = open_page("/topics/", graphs=False, viewport={"width": 768, "height": 760})
+    search = page.get_by_role("searchbox")
+    assert search.evaluate("(field) => field.offsetWidth") == 44
+    page.keyboard.press("/")
+    expect(search).to_be_focused()
+    assert search.evaluate("(field) => field.offsetWidth") > 200
+    page.set_viewport_size(NARROW)
+    page.locator("h2, .page-head").first.click()
+    expect(search).to_be_hidden()
+    page.keyboard.press("/")
+    expect(search).to_be_focused()
+
+
+def test_a_phone_has_all_places_and_the_users_entries_in_one_menu(open_page: OpenPage) -> None:
     page = open_page("/password/", graphs=False)
     page.set_viewport_size(NARROW)
-    page.locator(".who summary").click()
-    heights = page.locator(".who-menu :is(.entry, label)").evaluate_all("(all) => all.map((one) => one.offsetHeight)")
-    assert len(heights) == 7
+    page.get_by_role("button", name="Menu").click()
+    assert page.evaluate(PLACES) == 6
+    expect(page.get_by_role("searchbox")).to_be_visible()
+    parts = page.locator(".menu :is(.who-menu .entry, .who-menu label, .places > a)")
+    heights = parts.evaluate_all("(all) => all.filter((one) => one.checkVisibility()).map((one) => one.offsetHeight)")
+    assert len(heights) == 15
     assert min(heights) >= 44
+    page.get_by_role("link", name="Trash").click()
+    expect(page.locator(".here")).to_have_text("Trash")
+    assert page.locator("h1").evaluate("(h1) => h1.offsetHeight") <= 1, "the header has the name"
 
 
 def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: OpenPage) -> None:
@@ -182,7 +233,7 @@ def test_the_narrow_header_is_the_same_with_and_without_freshness(open_page: Ope
     parts = {}
     for path in ("/topics/", "/audit/", "/password/", "/topics/~create/"):
         page.goto(path)
-        boxes = {name: page.locator(name).bounding_box() for name in (".header", ".who", ".places", ".search")}
+        boxes = {name: page.locator(name).bounding_box() for name in (".header", ".brand", ".menu-button")}
         parts[path] = {name: {key: round(value) for key, value in box.items()} for name, box in boxes.items() if box}
     assert all(each == parts["/topics/"] for each in parts.values()), parts
 
