@@ -119,6 +119,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _act(f"{_TOPIC}/~empty/", risky_acts.EmptyTopic, "empty_topic"),
     _act(f"{_TOPIC}/~delete/", risky_acts.DeleteTopic, "delete_topic"),
     _act(f"{_TOPIC}/~archive-off/", cursors.ArchiveOff, "archive_off"),
+    _act(f"{_TOPIC}/~archive-again/", cursors.ArchiveAgain, "archive_again"),
     _act(f"{_TOPIC}/~archive-limits/", archive_limits.SetArchiveLimits, "set_archive_limits"),
     _act(f"{_TOPIC}/~cursors/<name:cursor>/~delete/", cursors.DeleteCursor, "delete_cursor"),
     _act(f"{_TOPIC}/~trash/<int:trash>/~restore/", trash.RestoreTrash, "restore_trash"),

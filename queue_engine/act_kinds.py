@@ -61,6 +61,7 @@ _TABLE = (
     ActKinds("lease_messages", diskqueue=_NO_OFFSETS),
     ActKinds("archive_on", diskqueue=_NO_CURSORS),
     ActKinds("archive_off", diskqueue=_NO_CURSORS),
+    ActKinds("archive_again", diskqueue=_NO_CURSORS),
     ActKinds("create_cursor", diskqueue=_NO_CURSORS),
     ActKinds("move_cursor", diskqueue=_NO_CURSORS),
     ActKinds("delete_cursor", diskqueue=_NO_CURSORS),

@@ -107,6 +107,19 @@ class CursorActs:
         ticket = store.readers.cursors.delete(found, store.end_offset)
         return Outcome(depth=_depth(store, found)), ticket
 
+    def restart(
+        self, topic: str, *, cursor: str, start: Target | None = None, maker: Maker = ANY_MAKER
+    ) -> tuple[Outcome, Ticket]:
+        """Make a cursor anew, also further back, as deleting and creating it does: its reader begins anew. start: as of
+        `create`. The outcome counts the messages from the cursor on. Raises as `delete`, and LimitError."""
+        self._catalog.check_open()
+        store = log_store_of(self._catalog.topic(topic), "archive_again")
+        found = _cursor(store, cursor)
+        _check_owns(store, found, maker)
+        offset = _start_offset(store, start or Target(word=START))
+        ticket = store.readers.cursors.restart(found, offset)
+        return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
+
     def one(self, topic: str, cursor: str) -> CursorStats:
         """One cursor at this moment. Raises TopicNotFoundError, InvalidStorageError or CursorNotFoundError."""
         store = log_store_of(self._catalog.topic(topic), "create_cursor")

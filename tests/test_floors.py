@@ -97,8 +97,8 @@ MAY_IMPORT = {
         " pipeline.housekeeping pipeline.replay"
     ),
     "pipeline.convert": (
-        "vocabulary disk topology pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.job pipeline.history"
-        " pipeline.archive"
+        "vocabulary disk topology pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.source pipeline.job"
+        " pipeline.history pipeline.archive"
     ),
     "nsqd_import": "vocabulary disk disk_queue.fifo topology pipeline.source",
     "pipeline.worker": (

@@ -162,6 +162,11 @@ def _switched_off(done: Done) -> str:
     return f"Switched the archive of {done.topic} off. It gave up {done.given_up}."
 
 
+def _begun_again(done: Done) -> str:
+    to_archive = f"{counted(done.outcome.depth, 'message')} to archive"
+    return f"The archive of {done.topic} begins a new table, with {to_archive}."
+
+
 def _rewound(done: Done) -> str:
     taken = f", {counted(done.outcome.in_flight, 'message')} taken from consumers" if done.outcome.in_flight else ""
     place = f" to offset {done.details['target'].offset:,}" if "target" in done.details else ""
@@ -304,6 +309,7 @@ _TABLE = (
     Act("delete_trash", Role.ADMIN, "trash.delete_trash", _deleted_trash),
     Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
     Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
+    Act("archive_again", Role.ADMIN, "cursors.restart", _begun_again),
     Act("set_archive_limits", Role.ADMIN),
     Act("quarantine_messages", Role.OPERATOR, "message_acts.quarantine_messages", _quarantined_messages),
     Act("redrive_messages", Role.OPERATOR, "message_acts.redrive_messages", _redriven_messages),

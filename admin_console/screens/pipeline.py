@@ -79,6 +79,7 @@ def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str,
             "cancels": _offers(replays, "Cancel…"),
             "archives": _offers(archived, "Archive…"),
             "stops_archiving": _offers(archived, "Stop archiving…"),
+            "begins_again": _offers(archived, "New table…"),
         },
     }
 
@@ -294,7 +295,7 @@ def _topic_table(
                     _range(topic),
                     _offsets(topic),
                     _gaps(topic, cursor),
-                    _switch(key[0], cursor, role, is_present=key[0] in present),
+                    _switch(key[0], cursor, role, is_present=key[0] in present, is_lost=bool(topic and topic.is_lost)),
                 ),
             )
         )
@@ -319,6 +320,8 @@ def _archive_chips(
         chips.append(Chip("off", "", "Nothing that is published now is archived."))
     else:
         chips.append(Chip("topic gone", "", "It was deleted, or made anew; its archive stays."))
+    if topic is not None and topic.is_lost:
+        chips.append(Chip("▲ table lost", "danger", topic.error))
     if topic is not None and topic.damaged_count:
         chips.append(Chip(f"▲ {units.number(topic.damaged_count)} damaged", "danger", "Their bodies are lost."))
     return tuple(chips)
@@ -382,7 +385,9 @@ def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
     return Cell(f"{units.plural(len(lost), 'gap')}, {units.plural(count, 'offset')}", told, "danger")
 
 
-def _switch(topic: str, cursor: "CursorStats | None", role: Role, *, is_present: bool) -> ActionCell:
+def _switch(topic: str, cursor: "CursorStats | None", role: Role, *, is_present: bool, is_lost: bool) -> ActionCell:
+    if cursor is not None and is_lost:
+        return act_cell("New table…", "archive_again", role, topic)
     if cursor is not None:
         return act_cell("Stop archiving…", "archive_off", role, topic)
     return act_cell("Archive…", "archive_on", role, topic) if is_present else ActionCell()

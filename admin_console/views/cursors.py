@@ -101,19 +101,12 @@ class ArchiveOn(_CursorAct):
         else:
             to_archive = counted(archive.depth, "message")
             consequences = [f"It is on already, with {to_archive} still to be archived; nothing will change."]
+        return self.pose(f"Archive {self.topic}", consequences, [self.start_field()])
+
+    def start_field(self) -> Field:
         chosen = self.request.POST.get("start", "start")
-        return self.pose(
-            f"Archive {self.topic}",
-            consequences,
-            [
-                Field(
-                    "start",
-                    "Archive from",
-                    kind="select",
-                    choices=tuple(Choice(value, label, value == chosen) for value, label in _STARTS.items()),
-                )
-            ],
-        )
+        choices = tuple(Choice(value, label, value == chosen) for value, label in _STARTS.items())
+        return Field("start", "Archive from", kind="select", choices=choices)
 
     def details(self) -> dict[str, Any]:
         start = self.request.POST.get("start", "start")
@@ -123,3 +116,26 @@ class ArchiveOn(_CursorAct):
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return f"from {_STARTS[details['start'].word]}"
+
+
+class ArchiveAgain(ArchiveOn):
+    """For an archive whose table is gone, or was put back to an earlier state."""
+
+    def question(self) -> Question:
+        self.cursor_stats()
+        return self.pose(
+            f"Begin the archive of {self.topic} again",
+            [
+                "For a table that is gone or was put back to an earlier state. Put back as it was, it goes on.",
+                "From the oldest message: all that the log still has is archived again, each message once.",
+                "From now on: what waits to be archived is given up, too.",
+                "archive_gaps says what is lost, and where the new table begins. Channels keep their messages.",
+            ],
+            [self.start_field(), typed_name_field(self.name)],
+            button=f"Begin {self.topic} again",
+            is_dangerous=True,
+        )
+
+    def details(self) -> dict[str, Any]:
+        self.check_typed_name()
+        return super().details()

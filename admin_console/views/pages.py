@@ -73,6 +73,7 @@ _ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("start_job", "Start", "starts"),
         ("archive_on", "Archive", "archives"),
         ("archive_off", "Stop archiving", "stops_archiving"),
+        ("archive_again", "New table", "begins_again"),
     ),
     "replay": (
         ("run_replay", "Run", "asked"),

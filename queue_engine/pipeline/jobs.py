@@ -303,6 +303,9 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
         if topics or tidied or (archiver and archiver.resting.topics):
             archiver = archiver or Archiver(context, include_replayed=replayed_topics(os.environ))
             archiver.archives.sum_up_again(tidied)
+            lost = archiver.archives.lost_topics()
+            # An operator has made the cursor anew.
+            archiver.resting.forget({one.topic for one in cursors if one.topic in lost and not one.lake})
             rows = archiver.run(topics) if once else archiver.run_round(topics, {one.topic for one in cursors})
         if once and not rows:
             return

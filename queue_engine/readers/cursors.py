@@ -167,6 +167,13 @@ class Cursors(ReaderRegistry[Cursor]):
         self._put(moved)
         return self._save_or(lambda: self._undo_put(cursor, moved))
 
+    def restart(self, cursor: Cursor, offset: int) -> Ticket:
+        """Make the cursor anew at `offset`, also further back: without gaps, and of no lake yet. The ticket is done
+        when that is durable."""
+        restarted = replace(cursor, offset=offset, created_ms=self._now_ms(), gaps=(), lake="")
+        self._put(restarted)
+        return self._save_or(lambda: self._undo_put(cursor, restarted))
+
     def give_up(self, cursor: Cursor, next_offset: int, reason: str) -> Ticket:
         """Go on at `next_offset`; the offsets before it become a gap."""
         gap = CursorGap(cursor.offset, next_offset, reason, self._now_ms())

@@ -329,6 +329,10 @@ class TableMissingError(TableError):
     """There is no table, or not the version of it."""
 
 
+class ArchiveLostError(TableError):
+    """The table of an archive is gone, or ends before a place that it had reached; an operator decides what follows."""
+
+
 class TableDamagedError(TableError):
     """A commit of the table's log is missing or can't be read, and it is not the last one."""
 

@@ -48,6 +48,7 @@ OF_PROGRAMS: Mapping[str, str] = {
     "run_replay": "/pipeline/replays/{replay}/~run/",
     "cancel_replay": "/pipeline/replays/{replay}/~cancel/",
     "archive_off": "/topics/clicks/~archive-off/",
+    "archive_again": "/topics/clicks/~archive-again/",
     "set_archive_limits": "/topics/clicks/~archive-limits/",
     "delete_cursor": "/topics/clicks/~cursors/archive/~delete/",
     "restore_trash": "/topics/gone/~trash/{trash}/~restore/",

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.django_db
 
 JSON = {"Accept": "application/json"}
 ON, OFF = "/topics/orders/~archive-on/", "/topics/orders/~archive-off/"
+AGAIN = "/topics/orders/~archive-again/"
 DELETE = "/topics/orders/~cursors/copy/~delete/"
 
 
@@ -114,6 +115,23 @@ def test_switching_off_tells_exactly_what_is_given_up_first(client: Client, engi
     late = client.post(OFF, {"typed_name": "orders/archive"}, headers=JSON)
     assert (late.status_code, late.json()["code"]) == (404, "CURSOR_NOT_FOUND")
     assert late.json()["message"] == "Nothing was done to orders: cursor orders/archive does not exist."
+
+
+def test_an_archive_whose_table_is_lost_begins_again_also_further_back(client: Client, engine: EngineRunner) -> None:
+    assert client.get(AGAIN).status_code == 404
+    engine.submit("cursors.create", "orders", cursor="archive").result(30)
+    engine.submit("cursors.move", "orders", cursor="archive", number=1, offset=4, lake="0b7f").result(30)
+    question = text_of(client.get(AGAIN))
+    assert "all that the log still has is archived again, each message once" in question
+    refused = client.post(AGAIN, {"typed_name": "orders", "start": "start"}, headers=JSON)
+    assert (refused.status_code, cursors(engine)["archive"].offset) == (400, 4)
+    answer = client.post(AGAIN, {"typed_name": "orders/archive", "start": "start"}, headers=JSON)
+    assert answer.json()["message"] == "The archive of orders begins a new table, with 5 messages to archive."
+    one = cursors(engine)["archive"]
+    assert (one.offset, one.lake, one.gaps) == (0, "", ())
+    assert (last_result().action, last_result().detail) == ("archive_again", "from the oldest message there is")
+    client.post(AGAIN, {"typed_name": "orders/archive", "start": "end"})
+    assert cursors(engine)["archive"].offset == 5
 
 
 def test_any_cursor_can_be_deleted(client: Client, engine: EngineRunner) -> None:

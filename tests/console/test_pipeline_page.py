@@ -291,7 +291,14 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     cursor = see(engine).topics[0].cursors[0]
     archived_topic(lake, "orders", cursor.number, cursor.id_base)
     archived_topic(lake, "gone", 9, 255, gaps=())
-    html = shown(browser)
+    shown_before = shown(browser)
+    archived_topic(lake, "orders", cursor.number, cursor.id_base, is_lost=True, error="Its table is gone.")
+    lost = shown(browser)
+    place = f"orders/{cursor.number}-{cursor.id_base:x}"
+    assert "orders on ▲ table lost 3,000 messages" in row(lost, "archived", place)
+    assert row(lost, "archived", place).endswith("New table…")
+    assert 'title="Its table is gone."' in lost
+    html = shown_before
     assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
         "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets "
         "Stop archiving…"

@@ -44,6 +44,7 @@ def refusal_of(engine: Engine, act: str) -> str:
         "lease_messages": lambda: engine.log.lease("old", 0, ttl_ms=1_000),
         "archive_on": lambda: engine.cursors.create("old", cursor="archive"),
         "archive_off": lambda: engine.cursors.delete("old", cursor="archive"),
+        "archive_again": lambda: engine.cursors.restart("old", cursor="archive"),
         "restore_trash": lambda: engine.trash.restore_trash("old", trash=1)[1],
         "delete_trash": lambda: engine.trash.delete_trash("old", trash=1)[1],
         "create_cursor": lambda: engine.cursors.create("old", cursor="a"),

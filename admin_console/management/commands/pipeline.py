@@ -1,7 +1,6 @@
-"""`penstock pipeline run JOB | worker | convert | status`: the data pipeline by hand.
+"""`penstock pipeline run JOB | worker | convert | rearchive TOPIC | status`: the data pipeline by hand.
 
-`run`, `worker` and `convert` put another program in the place of this process: no process of Django's ever imports
-Spark.
+All but `status` put another program in the place of this process: no process of Django's ever imports Spark.
 """
 
 import os
@@ -27,6 +26,7 @@ _MODULES = {
     "run": "queue_engine.pipeline.jobs",
     "worker": "queue_engine.pipeline.worker.worker",
     "convert": "queue_engine.pipeline.convert.convert",
+    "rearchive": "queue_engine.pipeline.convert.rearchive",
 }
 # As `python -m` does. Ctrl-C while modules are imported, which takes seconds, ends the process without a traceback; the
 # modules have their own way once they run.
@@ -42,7 +42,8 @@ class Command(PlainCommand):
     uses_data_path = True
     help = (
         "run JOB runs one job (rollup, compact, archive, housekeeping, replay-ID; --help after it lists its options); "
-        "worker runs all of them, as serve does; convert takes over what earlier versions wrote; status prints what "
+        "worker runs all of them, as serve does; convert takes over what earlier versions wrote; rearchive "
+        "TOPIC begins an archive again whose table is gone; status prints what "
         "each job is doing."
     )
 

@@ -266,8 +266,14 @@ class _Run:
                 f"{topic} is archived to the lake {cursor.lake}, and {self._target.storage.place} is the lake {lake}: "
                 "start the server with the --lake that it had, or stop archiving the topic and begin anew here"
             )
+        had = self._archives.had(cursor, identity)
+        if had is not None:
+            if cursor.lake:
+                raise self._archives.lost(identity, had)
+            # An operator has seen that, and made the cursor anew.
+            self._archives.begin_again(identity, had, max(cursor.offset, cursor.oldest_offset))
         archived = self._archives.next_offset(identity)
-        # The log may have lost messages since the first step was killed, or the table was moved away: gaps from there.
+        # The log may have lost messages since the first step was killed: a gap from there.
         at = self._archives.begun_at(identity, cursor.offset) if archived is None else archived
         if at > cursor.synced_offset:
             raise OffsetBeyondEndError(

@@ -7,6 +7,7 @@ DAMAGED = "damaged"
 GONE = "gone"
 OFF = "off"
 REPLAYED = "replayed"
+LOST = "lost"
 BEGIN = "begin"
 
 

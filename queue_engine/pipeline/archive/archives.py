@@ -15,7 +15,7 @@ import orjson
 
 from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
-from queue_engine.pipeline.archive.gaps import Gaps
+from queue_engine.pipeline.archive.gaps import Gaps, lost_gaps
 from queue_engine.pipeline.archive.lake_identity import NAME as LAKE_FILE
 from queue_engine.pipeline.archive.lake_identity import lake_identity
 from queue_engine.pipeline.archive.summary import ArchivedTopic, ArchiveSummary
@@ -25,7 +25,14 @@ from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
-from queue_engine.vocabulary.errors import PipelineError, StoreError, StoreUnreachableError
+from queue_engine.vocabulary.errors import (
+    ArchiveLostError,
+    PipelineError,
+    StoreError,
+    StoreUnreachableError,
+    TableMissingError,
+)
+from queue_engine.wire.cursor import CursorStats
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +100,54 @@ class Archives:
             self._next[identity] = archive_table(self._tables, identity.topic).transaction(identity.app_id)
         return self._next[identity]
 
+    def had(self, cursor: CursorStats, identity: ArchivedIdentity) -> int | None:
+        """Where the archive had ended, when its table does not reach that place any more; None when it does. Raises
+        StoreError, TableError."""
+        archived = self.next_offset(identity)
+        known = self.summary.topics.get(identity.topic)
+        if known is not None and known.table_version >= 0 and _identity_of(known) == identity:
+            return None if archived is not None and archived >= known.next_offset else known.next_offset
+        # Without a summary: a cursor that belongs to this lake was moved on behind a commit.
+        if archived is None and cursor.lake == self.identity and cursor.offset > self.begun_at(identity, cursor.offset):
+            return cursor.offset
+        return None
+
+    def lost(self, identity: ArchivedIdentity, had: int) -> ArchiveLostError:
+        """The error of an archive that had ended at `had`."""
+        topic, archived = identity.topic, self._next.get(identity)
+        found = "is gone" if archived is None else f"ends at offset {archived:,}"
+        return ArchiveLostError(
+            f"{topic} was archived up to offset {had:,}, and its table {archive_table(self._tables, topic).place} "
+            f"{found}: nothing more of it is archived, and the log keeps its messages. Put the table back from a "
+            "backup, and the archive goes on; or begin again with what the log still has, or from now on (New table… "
+            f"on the page Pipeline, or penstock pipeline rearchive {topic})"
+        )
+
+    def lost_topics(self) -> set[str]:
+        return {topic for topic, one in self.summary.topics.items() if one.is_lost}
+
+    def begin_again(self, identity: ArchivedIdentity, had: int, offset: int) -> int:
+        """Begin at `offset` behind a lost table, or where the table ends if that is further on; what lies before and is
+        not in the table is a gap. Returns where it begins. Done twice, it is done once. Raises PipelineError."""
+        archived = self.next_offset(identity)
+        begin = max(offset, archived or 0)
+        first = min(begin, self.begun_at(identity, offset)) if archived is None else archived
+        known = [
+            one for one in self._gaps.read(identity.topic).get(identity, []) if one.first_offset >= (archived or 0)
+        ]
+        gaps = lost_gaps(known, first, had, begin, self._clock.time_ns() // NS_PER_MS)
+        if error := self.commit([Commit(identity, first, begin, archived is None, gaps=gaps)])[identity]:
+            raise error
+        self.summary.forget(identity.topic)
+        self._sum_up_anew(identity, self._clock.time_ns() // NS_PER_MS)
+        logger.warning("archive begins again topic=%s offset=%d ended_at=%d", identity.topic, begin, had)
+        # Before the cursor belongs to this lake again: from then on a table that lacks what the summary has is lost.
+        self.summary.write(is_last=True)
+        return begin
+
     def begun_at(self, identity: ArchivedIdentity, offset: int) -> int:
         """Where an archive without a table begins: `offset`, or where its gaps say that it began before: then its first
-        step was killed, or its table was moved away."""
+        step was killed."""
         if self._gaps.next_offsets([identity]) == [None]:
             return offset
         gaps = self._gaps.read(identity.topic).get(identity, [])
@@ -139,7 +191,11 @@ class Archives:
     def _commit_messages(self, one: Commit) -> PipelineError | None:
         try:
             table = archive_table(self._tables, one.identity.topic)
-            table.commit(one.files, one.identity.app_id, one.next_offset, after=one.archived)
+            try:
+                table.commit(one.files, one.identity.app_id, one.next_offset, after=one.archived)
+            except TableMissingError:
+                self.next_offset(one.identity)
+                return self.lost(one.identity, one.first_offset)
         except PipelineError as exc:
             return exc
         return None
@@ -149,7 +205,11 @@ class Archives:
     def _sum_up(self, one: Commit, gaps: Sequence[ArchiveGap], now_ms: int) -> None:
         known = self.summary.topics.get(one.identity.topic)
         version = archive_table(self._tables, one.identity.topic).version
-        if known is None or known.table_version != version - 1 or _identity_of(known) != one.identity:
+        if (
+            known is None
+            or (known.table_version, known.next_offset) != (version - 1, one.first_offset)
+            or _identity_of(known) != one.identity
+        ):
             self._sum_up_anew(one.identity, now_ms)
             return
         times = [time for file in one.files for time in _times_of(file)]
@@ -166,6 +226,7 @@ class Archives:
                 table_version=version,
                 committed_ms=now_ms,
                 error="",
+                is_lost=False,
             ).with_gaps(list(gaps))
         )
 
@@ -173,6 +234,11 @@ class Archives:
         """Raises StoreUnreachableError: the next topic would wait as long."""
         try:
             end = self.next_offset(identity)
+            known = self.summary.topics.get(identity.topic)
+            is_known = known is not None and known.table_version >= 0 and _identity_of(known) == identity
+            if known is not None and is_known and (end is None or end < known.next_offset):
+                self.note_error(identity, self.lost(identity, known.next_offset))
+                return
             if end is None:
                 return  # killed before its first messages were committed
             # A step that was killed has left gaps behind the end.
@@ -210,9 +276,11 @@ class Archives:
 
     def note_error(self, identity: ArchivedIdentity, error: BaseException) -> None:
         """Show an error with the topic until its next commit."""
-        known = self.summary.topics.get(identity.topic)
+        known, is_lost = self.summary.topics.get(identity.topic), isinstance(error, ArchiveLostError)
+        if known is None and is_lost:
+            known = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
         if known is not None:
-            self.summary.put(replace(known, error=sentence_of(error)))
+            self.summary.put(replace(known, error=sentence_of(error), is_lost=is_lost))
 
 
 def _identity_of(one: ArchivedTopic) -> ArchivedIdentity:

@@ -11,6 +11,7 @@
     gone        the log had removed it before it was read
     retention   the archive lagged further behind than the log may keep for it
     off         the topic's archive was switched off
+    lost        the archive had it, and its table is gone or was put back to an earlier state
     replayed    replayed messages, which are left out; others lie between them, so count is less than the range
     begin       where the archive begins: nothing is missing there, count is 0
 
@@ -26,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queue_engine.pipeline.archive.archive_gap import BEGIN, GONE, OFF, REPLAYED, ArchiveGap
+from queue_engine.pipeline.archive.archive_gap import BEGIN, GONE, LOST, OFF, REPLAYED, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
 from queue_engine.pipeline.archive.step_check import WrittenRange
 from queue_engine.pipeline.source.arrow_schemas import TIMESTAMP
@@ -194,4 +195,31 @@ def gaps_to(next_offset: int, cursor: CursorStats, begin: int, at_ms: int) -> li
     if next_offset < begin:
         # OFF: the cursor was created after the archive had ended. GONE: the log removed messages before the cursor.
         gaps.append(ArchiveGap(next_offset, begin, OFF if cursor.offset >= begin else GONE, at_ms))
+    return gaps
+
+
+def lost_gaps(known: Sequence[ArchiveGap], first: int, had: int, begin: int, at_ms: int) -> list[ArchiveGap]:
+    """The gaps from `first` to `begin`, of an archive that begins again there after its table was lost.
+
+    known: the gaps that it had. had: where it had ended: what lies before is LOST, what lies behind OFF."""
+    gaps: list[ArchiveGap] = []
+
+    def fill(until: int) -> None:
+        for end, reason in ((min(had, until), LOST), (until, OFF)):
+            at = gaps[-1].next_offset if gaps else first
+            if at < end:
+                gaps.append(ArchiveGap(at, end, reason, at_ms))
+
+    for gap in sorted(known):
+        start = max(gap.first_offset, gaps[-1].next_offset if gaps else first)
+        # Replayed messages lie among others: of a part of such a range their count is unknown.
+        is_whole = start == gap.first_offset and gap.next_offset <= begin
+        after = min(gap.next_offset, begin)
+        if gap.reason == BEGIN or start >= after or not (is_whole or gap.reason != REPLAYED):
+            continue
+        fill(start)
+        gaps.append(gap if is_whole else ArchiveGap(start, after, gap.reason, gap.at_ms))
+        if gap.reason == REPLAYED and (others := after - start - gap.count):
+            gaps.append(ArchiveGap(start, after, LOST, at_ms, others))
+    fill(begin)
     return gaps

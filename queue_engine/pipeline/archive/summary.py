@@ -6,10 +6,12 @@
             begins, "next_offset": the next one to be archived, "rows", "bytes", "file_count": of the whole table,
             "first_time_ms", "last_time_ms": of publishing, null while empty, "table_version", "committed_ms",
             "gaps": [{"first_offset", "next_offset", "reason", "at_ms", "count"}, …]: of that newest topic, the newest
-            GAPS_MAX, "damaged_count": of all, "error": why the table can't be read, or ""}
+            GAPS_MAX, "damaged_count": of all, "error": why the table can't be read, or "", "is_lost": whether the
+            table is gone or ends before next_offset, so that an operator decides what follows}
 
 Derived from the tables: a missing or damaged file is made anew, and so is the entry of a topic whose table has another
-version than it says, as after a kill, a compaction, or the commits of another server.
+version than it says, as after a kill, a compaction, or the commits of another server. But next_offset is also the
+record of how far a table had come: while the table does not reach it, the entry stays as it is.
 """
 
 import logging
@@ -51,6 +53,7 @@ class ArchivedTopic:
     gaps: tuple[ArchiveGap, ...] = ()
     damaged_count: int = 0
     error: str = ""
+    is_lost: bool = False
 
     def with_gaps(self, gaps: list[ArchiveGap]) -> "ArchivedTopic":
         """The same with more gaps."""
@@ -101,6 +104,11 @@ class ArchiveSummary:
         if self.topics.get(one.topic) != one:
             self.topics[one.topic] = one
             self._is_written = False
+
+    def forget(self, topic: str) -> None:
+        """Sum the topic up anew, whatever its table had been."""
+        self.topics.pop(topic, None)
+        self._is_written = False
 
     def write(self, *, is_last: bool = False) -> None:
         """Write the file when it is due, or is_last and anything has changed. Raises OSError."""

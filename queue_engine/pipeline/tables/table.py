@@ -246,7 +246,8 @@ class LakeTable:
         remove: Iterable[str] = (),
         changes_data: bool = True,
     ) -> CommitResult:
-        """Commit data files, durably and exactly once; the table is created when there is none.
+        """Commit data files, durably and exactly once. Without `after` the table is created when there is none; with it
+        TableMissingError is raised then.
 
         app_id: who writes what, such as "<server>/<number>-<id base>". version: how far it comes with these files.
         after: the version of app_id that the files begin behind, None for none. remove: paths of files that these
@@ -313,7 +314,8 @@ class LakeTable:
         changes_data: bool = True,
     ) -> CommitResult:
         with self._lock:
-            self.create()
+            if all(move.after is None for move in moves):
+                self.create()
             is_prepared = False
             # Whether a try may have made the commit, though its answer was lost.
             is_unknown = False
@@ -325,6 +327,7 @@ class LakeTable:
                 is_committing = False
                 try:
                     self._tried(self._refresh)
+                    self._check_is_there()
                     if self._is_known(moves):
                         self._sync_log()
                         return CommitResult.KNOWN
@@ -359,6 +362,14 @@ class LakeTable:
                     f" job finds out before it goes on: {reason}"
                 ) from error
             raise error
+
+    def _check_is_there(self) -> None:
+        """Raises TableMissingError where the log of the opened table is gone: delta-rs would begin another one in its
+        midst. A clean-up leaves the last commit, or its checkpoint."""
+        names = (commit_path(self.path, self.version), checkpoint_path(self.path, self.version))
+        if not any(self.storage.exists(name) for name in names):
+            self._delta = None
+            raise TableMissingError(f"there is no table at {self.place} any more")
 
     def _is_known(self, moves: Sequence[Move]) -> bool:
         """Whether the table has all of the moves. Raises TableTransactionError when it is elsewhere."""

@@ -3,6 +3,7 @@
 The engine and Spark are replaced: a step writes the files of its ranges by itself.
 """
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, ArchivedId
 from queue_engine.pipeline.archive.archives import Commit
 from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.archive.step_check import WrittenRange
+from queue_engine.pipeline.archive.summary import SUMMARY_NAME, read_summary
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import JobState
 from queue_engine.pipeline.lake.lake import Lake
@@ -32,6 +34,7 @@ from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import (
+    ArchiveLostError,
     CommitUnknownError,
     DataFileMissingError,
     OtherLakeError,
@@ -349,20 +352,110 @@ def test_a_gaps_file_that_is_gone_is_a_sentence(lake: Lake) -> None:
         Gaps(archiver(lake, FakeEngine({"a": 10})).context.open_tables()).read("a")
 
 
-def test_behind_a_table_that_was_moved_away_a_new_one_goes_on(lake: Lake, tmp_path: Path) -> None:
-    """As the sentence about a damaged table advises; what was in it is a gap."""
-    engine = FakeEngine({"a": 10, "b": 10})
-    archiver(lake, engine).run(None)
-    engine.ends.update(a=15, b=15)
-    archiver(lake, engine).run(None)
-    Path(lake.within(archive_path("a"))).rename(tmp_path / "away")
+def lose(lake: Lake, engine: FakeEngine, tmp_path: Path, *, back_to: int, running: Archiver | None = None) -> None:
+    """Archive a and b up to 15, and leave a without its table, or with the one that ended at `back_to`."""
+    table = Path(lake.within(archive_path("a")))
+    for end in (10, 15):
+        engine.ends.update(a=end, b=end)
+        (running or archiver(lake, engine)).run(None)
+        shutil.copytree(table, tmp_path / f"at-{end}")
+    shutil.rmtree(table)
+    if back_to:
+        shutil.copytree(tmp_path / f"at-{back_to}", table)
     engine.ends.update(a=20, b=20)
-    assert archiver(lake, engine).run(None) == 10
-    for topic in "ab":
-        assert archive_of(lake, topic).next_offset == 20
+
+
+@pytest.mark.parametrize(("back_to", "words"), [(0, "is gone"), (10, "ends at offset 10")])
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_table_that_is_lost_stops_its_archive_until_it_is_put_back(
+    lake: Lake, tmp_path: Path, back_to: int, words: str, is_running: bool
+) -> None:
+    engine = FakeEngine({"a": 0, "b": 0})
+    running = archiver(lake, engine) if is_running else None  # with the table opened
+    lose(lake, engine, tmp_path, back_to=back_to, running=running)
+    one = running or archiver(lake, engine)
+    for _ in range(2):
+        with pytest.raises(
+            ArchiveLostError, match=f"a was archived up to offset 15, .* {words}: nothing more"
+        ) as caught:
+            one.run(None)
+        one = archiver(lake, engine)
+    assert (engine.offsets, engine.lakes["a"]) == ({"a": 15, "b": 20}, one.archives.identity)
+    table = Path(lake.within(archive_path("a")))
+    assert (table / "_delta_log").exists() == bool(back_to)
+    known = read_summary(lake)
+    assert known is not None
+    assert (known["a"].is_lost, known["a"].next_offset, known["a"].error) == (True, 15, f"{caught.value}.")
+    assert (known["b"].is_lost, known["b"].error) == (False, "")
+    shutil.rmtree(table, ignore_errors=True)
+    shutil.copytree(tmp_path / "at-15", table)
+    archiver(lake, engine).run(None)
+    assert archive_of(lake, "a").bodies == [b"%d" % offset for offset in range(20) if offset != REPLAYED_OFFSET]
+    known = read_summary(lake)
+    assert known is not None
+    assert (known["a"].is_lost, known["a"].next_offset, known["a"].error) == (False, 20, "")
+
+
+def test_a_table_that_is_lost_with_the_summary_stops_its_archive(lake: Lake, tmp_path: Path) -> None:
+    engine = FakeEngine({"a": 0, "b": 0})
+    lose(lake, engine, tmp_path, back_to=0)
+    Path(lake.within(SUMMARY_NAME)).unlink()
+    with pytest.raises(ArchiveLostError, match="a was archived up to offset 15"):
+        archiver(lake, engine).run(None)
+    known = read_summary(lake)
+    assert known is not None
+    assert known["a"].is_lost
+
+
+@pytest.mark.parametrize(
+    ("back_to", "start", "reasons"),
+    [
+        (0, 0, [(7, 8, "replayed")]),
+        (0, 4, [(0, 4, "lost"), (7, 8, "replayed")]),
+        (0, 12, [(0, 7, "lost"), (7, 8, "replayed"), (8, 12, "lost")]),
+        (0, 18, [(0, 7, "lost"), (7, 8, "replayed"), (8, 15, "lost"), (15, 18, "off")]),
+        (10, 0, [(7, 8, "replayed")]),
+        (10, 18, [(7, 8, "replayed"), (10, 15, "lost"), (15, 18, "off")]),
+    ],
+)
+@pytest.mark.parametrize("dies", ["", "behind the gaps", "behind the table", "before the cursor"])
+def test_a_lost_archive_begins_again_where_its_cursor_was_made_anew_and_counts_each_message_once(
+    lake: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    back_to: int,
+    start: int,
+    reasons: list[tuple[int, int, str]],
+    dies: str,
+) -> None:
+    engine = FakeEngine({"a": 0, "b": 0})
+    lose(lake, engine, tmp_path, back_to=back_to)
+    engine.offsets["a"], engine.lakes["a"] = start, ""
+    if dies:
+        one = archiver(lake, engine)
+
+        def die(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            if dies == "behind the gaps":
+                patch.setattr(one.archives, "_commit_messages", die)
+            elif dies == "behind the table":
+                patch.setattr(one.archives.summary, "write", die)
+            else:
+                patch.setattr(engine, "cursor_move", die)
+            with pytest.raises(KeyboardInterrupt):
+                one.run({"a"})
+    archiver(lake, engine).run(None)
     found = archive_of(lake, "a")
-    assert found.reasons == [(0, 15, "off")]
-    assert found.begin_offset == 0
+    assert (found.begin_offset, found.next_offset, found.reasons) == (0, 20, reasons)
+    kept = back_to if start >= back_to else 0
+    wanted = [*range(kept), *range(max(start, kept), 20)]
+    assert found.bodies == [b"%d" % offset for offset in wanted if offset != REPLAYED_OFFSET]
+    assert engine.offsets == {"a": 20, "b": 20}
+    known = read_summary(lake)
+    assert known is not None
+    assert (known["a"].next_offset, known["a"].rows, known["a"].is_lost) == (20, len(found.bodies), False)
 
 
 def test_a_step_whose_files_are_too_old_is_made_again_and_each_message_counts_once(lake: Lake) -> None:

@@ -7,7 +7,7 @@ from importlib import import_module
 from admin_console.management.program import COMMANDS
 from admin_console.management.serve_options import ServeParser
 from queue_engine.pipeline import jobs
-from queue_engine.pipeline.convert import convert
+from queue_engine.pipeline.convert import convert, rearchive
 from tests.support.references.generated import code, table
 
 
@@ -21,6 +21,7 @@ def commands() -> list[str]:
             rows += _rows(
                 "pipeline convert", convert.command_line(), set(), "make tables of what earlier versions wrote"
             )
+            rows += _rows("pipeline rearchive", rearchive.command_line(), set(), rearchive.SENTENCE)
             rows += [(code("pipeline status"), "", "print what the jobs do")]
         elif name != "serve":
             # `systemd` takes what `serve` takes.

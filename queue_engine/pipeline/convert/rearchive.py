@@ -1,0 +1,129 @@
+"""Begins an archive again whose table is gone, or ends before a place that it had reached: `pipeline rearchive`.
+
+    python -m queue_engine.pipeline.convert.rearchive orders --from 2026-11-20T00:00:00Z --dry-run
+
+The archive's cursor is made anew where the archive is to begin, and the archive job, which finds the table lost, goes
+on there, each message once. The server runs meanwhile, its worker too. The command can be killed and run again.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.pipeline.archive.summary import read_summary
+from queue_engine.pipeline.job.archive_settings import LAKE
+from queue_engine.pipeline.jobs import ENGINE_URL_DEFAULT, add_data_path
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.pipeline.source.wanted_range import synced_messages
+from queue_engine.pipeline.spark.secret_variables import take_token
+from queue_engine.pipeline.spark.worker_limits import add_option
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.pipeline.variables import ENGINE_URL_VARIABLE
+from queue_engine.vocabulary import log_lines
+from queue_engine.vocabulary.errors import PenstockError, PipelineError
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR
+
+SENTENCE = "begin an archive again whose table is gone, or was put back to an earlier state"
+# The log keeps the messages while the cursor is made anew.
+_LEASE_MS = 60_000
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What `penstock pipeline rearchive` takes."""
+    parser = argparse.ArgumentParser("pipeline rearchive", description=SENTENCE)
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default="0",
+        metavar="OFFSET|TIME",
+        help="begin at this offset, or at the first message of this time, such as 2026-11-20T00:00:00Z (default: the "
+        "oldest message that the log has)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what it would read and write, and do nothing")
+    parser.add_argument(
+        "--engine-url",
+        default=os.environ.get(ENGINE_URL_VARIABLE, ENGINE_URL_DEFAULT),
+        help=f"the engine's HTTP API (default: ${ENGINE_URL_VARIABLE}, else {ENGINE_URL_DEFAULT})",
+    )
+    add_data_path(parser)
+    add_option(parser, LAKE)
+    return parser
+
+
+def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, start: str, *, is_dry: bool) -> str:
+    """Make the cursor of a lost archive anew. start: an offset, or a time with its zone. Returns what it did, or would
+    do. Raises PipelineError where the archive is off or its table lacks nothing."""
+    state = engine.topic(topic, time_ms=None if start.isdecimal() else _time_ms_of(start))
+    identity = ArchivedIdentity(topic, engine.server(), state.number, state.id_base)
+    cursor = next((one for one in engine.cursor_list() if (one.topic, one.cursor) == (topic, ARCHIVE_CURSOR)), None)
+    known = (read_summary(lake) or {}).get(topic)
+    table = archive_table(tables, topic)
+    archived = table.transaction(identity.app_id)
+    had = known.next_offset if known is not None and known.number == state.number else None
+    if had is None:
+        had = 0 if cursor is None else cursor.offset
+    if archived is not None and archived >= had:
+        raise PipelineError(
+            f"the table {table.place} lacks nothing that was archived: it ends at offset {archived:,}, and the archive "
+            "goes on there by itself; nothing was done"
+        )
+    asked = int(start) if start.isdecimal() else state.time_offset or 0
+    begin = min(max(asked, state.oldest_offset, archived or 0), state.synced_offset)
+    count = synced_messages(state).count_between(begin, state.synced_offset)
+    reads, writes = ("Would read", "and write") if is_dry else ("Reads", "and writes")
+    found, to = ("is gone", "a new table") if archived is None else (f"ends at offset {archived:,}", "the table")
+    sentences = [f"The archive of {topic} had come to offset {had:,}, and its table {table.place} {found}."]
+    sentences.append(
+        f"{reads} {count:,} messages of the log, from offset {begin:,} up to {state.synced_offset:,}, {writes} each "
+        f"once to {to} there, and then what was published meanwhile."
+    )
+    first = archived if archived is not None else known.first_offset if known is not None else 0
+    if begin > first:
+        sentences.append(
+            f"Offsets {first:,} to {begin - 1:,} stay missing: archive_gaps has those that were archived as lost."
+        )
+    if not is_dry:
+        lease = engine.lease(topic, max(begin, state.oldest_offset), ttl_ms=_LEASE_MS)
+        if cursor is not None:
+            engine.cursor_delete(topic, ARCHIVE_CURSOR)
+        engine.cursor_create(topic, ARCHIVE_CURSOR, offset=begin)
+        engine.release(lease.lease)
+    return "\n".join(sentences)
+
+
+def _time_ms_of(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise PipelineError(f"--from {text[:80]} is neither an offset nor a time such as 2026-11-20T00:00:00Z") from exc
+    if moment.tzinfo is None:
+        raise PipelineError(f"--from {text[:80]} has no zone: write {text[:80]}Z for UTC")
+    return int(moment.astimezone(UTC).timestamp() * 1000)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status."""
+    log_lines.configure(os.environ)
+    given = command_line().parse_args(arguments)
+    pipeline = Path(given.data_path).absolute() / "pipeline"
+    try:
+        tables = LakeTables(TableStorage(given.lake or str(pipeline)), is_holder=False)
+        with LogClient(given.engine_url, take_token(os.environ)) as engine:
+            said = rearchive(engine, Lake(str(pipeline)), tables, given.topic, given.start, is_dry=given.dry_run)
+    except (PenstockError, OSError, ModuleNotFoundError) as exc:
+        sys.stderr.write(f"penstock: {exc}\n")
+        return 2
+    sys.stdout.write(f"{said}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    log_lines.log_uncaught()
+    sys.exit(main(sys.argv[1:]))

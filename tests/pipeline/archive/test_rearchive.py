@@ -1,0 +1,88 @@
+"""`penstock pipeline rearchive`: an archive whose table is lost begins again, with a real engine."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_engine.pipeline.archive.archive_table import archive_path
+from queue_engine.pipeline.convert import rearchive
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.vocabulary.errors import ArchiveLostError
+from tests.pipeline.archive_reading import archive_of, archive_once, cursor_of, job, publish, switch_on
+from tests.pipeline.local_tasks import LocalTasks
+from tests.support.processes.engine_process import EngineProcess
+
+BODIES = [b"%d" % number for number in range(30)]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineProcess]:
+    """The topic `orders`, whose archive has 20 of 30 messages, and no table any more."""
+    with EngineProcess(tmp_path / "data", options=["--storage=log"]) as engine:
+        publish(engine, "orders", BODIES[:20])
+        switch_on(engine, "orders")
+        lake = lake_of(tmp_path)
+        archive(lake, engine)
+        shutil.rmtree(lake.within(archive_path("orders")))
+        publish(engine, "orders", BODIES[20:])
+        with pytest.raises(ArchiveLostError, match=r"orders was archived up to offset 20, .* is gone"):
+            archive(lake, engine)
+        yield engine
+
+
+def lake_of(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "data" / "pipeline"))
+
+
+def archive(lake: Lake, engine: EngineProcess) -> None:
+    tasks: Any = LocalTasks()
+    with lake.lock():
+        archive_once(job(tasks, lake, engine).context)
+
+
+def run(engine: EngineProcess, tmp_path: Path, *arguments: str) -> int:
+    url = f"http://127.0.0.1:{engine.http_port}"
+    return rearchive.main(["orders", "--engine-url", url, "--data-path", str(tmp_path / "data"), *arguments])
+
+
+@pytest.mark.parametrize("start", [0, 12])
+def test_a_dry_run_says_what_is_read_and_written_and_a_run_archives_it_once(
+    engine: EngineProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int
+) -> None:
+    lake = lake_of(tmp_path)
+    arguments = ["--from", str(start)] if start else []
+    assert run(engine, tmp_path, *arguments, "--dry-run") == 0
+    said = capsys.readouterr().out
+    place = lake.within(archive_path("orders"))
+    assert f"The archive of orders had come to offset 20, and its table {place} is gone." in said
+    assert f"Would read {30 - start} messages of the log, from offset {start} up to 30, and write each once" in said
+    assert ("Offsets 0 to 11 stay missing" in said) == bool(start)
+    assert cursor_of(engine, "orders").offset == 20
+    assert run(engine, tmp_path, *arguments) == 0
+    assert cursor_of(engine, "orders").offset == start
+    archive(lake, engine)
+    found = archive_of(lake, "orders")
+    assert (found.bodies, found.reasons) == (BODIES[start:], [(0, start, "lost")] if start else [])
+    capsys.readouterr()
+    assert run(engine, tmp_path) == 2
+    assert "lacks nothing that was archived: it ends at offset 30" in capsys.readouterr().err
+    assert cursor_of(engine, "orders").offset == 30
+
+
+@pytest.mark.parametrize(
+    ("start", "sentence"),
+    [
+        ("yesterday", "is neither an offset nor a time"),
+        ("2026-11-20T00:00:00", "has no zone: write 2026-11-20T00:00:00Z"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(
+    engine: EngineProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str], start: str, sentence: str
+) -> None:
+    assert run(engine, tmp_path, "--from", start) == 2
+    assert sentence in capsys.readouterr().err
+    assert run(engine, tmp_path, "--from", "2026-11-20T00:00:00Z", "--dry-run") == 0
+    assert "from offset 0 up to 30" in capsys.readouterr().out
