@@ -35,12 +35,9 @@ def left(pause: "Pause | None", now_ms: int) -> str:
     return f"resumes in {units.rough(left_ms / 1000)}" if left_ms > 0 else "resumes now"
 
 
-def chip(pause: "Pause | None", now_ms: int, *, is_overdue: bool) -> str:
-    """`❚❚ paused by anna for 42m, resumes in 3m`."""
-    end = left(pause, now_ms)
-    return f"{'▲' if is_overdue else '❚❚'} paused{since(pause, now_ms)}" + (
-        f", {end}" if end and not is_overdue else ""
-    )
+def chip(*, is_overdue: bool) -> str:
+    """By whom and until when is said by the sentences beside it."""
+    return "▲ paused" if is_overdue else "❚❚ paused"
 
 
 def overdue(pause: "Pause | None", refused: str, now_ms: int, limit_ms: int) -> str:

@@ -19,7 +19,7 @@ def find(vitals: Vitals) -> Finding | None:
         PAUSED,
         WARNING if late else HELD,
         lambda: Sentences(
-            pause_words.chip(stats.pause, now_ms, is_overdue=bool(late)),
+            pause_words.chip(is_overdue=bool(late)),
             f"Paused{pause_words.since(stats.pause, now_ms)}: nothing is delivered.",
             _joined(late, pause_words.details(stats.pause, now_ms), pause_words.began(stats.pause))
             + f"{words.depth(vitals)}.{words.growth(vitals)} Resume it to deliver them.",

@@ -36,8 +36,8 @@ def find(vitals: Vitals) -> Finding | None:
         SATURATED,
         behind.level,
         lambda: Sentences(
-            "▲ saturated",
-            "Saturated: the consumers hold as many messages as they asked for.",
+            "▲ consumers full",
+            "Every consumer is full: it holds as many messages as it asked for (RDY).",
             f"{_held(vitals)} Add consumers, or let each take more at once.",
             _also(vitals),
         ),

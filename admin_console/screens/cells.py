@@ -10,8 +10,6 @@ from html import escape
 
 from django.utils.html import format_html
 
-from admin_console.vocabulary import units
-
 SPARK_TOP = 35  # of a sparkline's levels, from 0
 
 
@@ -107,17 +105,26 @@ class Chip:
         return _element('<span class="chip{}"{}>{}</span>', tone, title, self.text)
 
 
+_GRAVITY = ("danger", "warning", "held")
+
+
 @dataclass(frozen=True, slots=True)
 class StateCell(BaseCell):
-    """States in chips. sentence: the gravest in one sentence, under them."""
+    """The gravest state in a chip. The others are "+2" behind it, listed under the pointer and on focus; the page of
+    the row's thing shows them all."""
 
     chips: tuple[Chip, ...] = ()
-    sentence: str = ""
 
     @property
     def html(self) -> str:
-        sentence = _element('<small class="cause">{}</small>', units.unbroken(self.sentence)) if self.sentence else ""
-        return "".join(chip.html for chip in self.chips) + sentence
+        if len(self.chips) < 2:
+            return "".join(chip.html for chip in self.chips)
+        ordered = sorted(
+            self.chips, key=lambda chip: _GRAVITY.index(chip.tone) if chip.tone in _GRAVITY else len(_GRAVITY)
+        )
+        others = "\n".join(f"{chip.text}: {chip.title}" if chip.title else chip.text for chip in ordered[1:])
+        more = '<span class="chip chip-more" role="note" tabindex="0" title="{}" aria-label="{}">+{}</span>'
+        return ordered[0].html + _element(more, others, others, len(ordered) - 1)
 
 
 @dataclass(frozen=True, slots=True)

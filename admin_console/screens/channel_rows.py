@@ -4,6 +4,7 @@ import heapq
 from math import isnan
 from typing import TYPE_CHECKING
 
+from admin_console.diagnosis import pause_words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.diagnosis.findings import RANK
@@ -92,19 +93,15 @@ def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:
 
 def _title(state: State, diagnosis: Diagnosis) -> str:
     """The finding as a sentence; with the time of its figures, where the newest ones do not show it."""
-    title = state.finding.title
+    vitals, title = diagnosis.vitals, state.finding.title
+    if state.finding.kind is PAUSED:
+        return f"{title} {pause_words.details(vitals.stats.pause, vitals.taken_at_ms)}".strip()
     return title if state.seen_s >= diagnosis.looked_s else f"{units.clock(state.seen_s)} UTC: {title}"
 
 
 def state_cell(diagnosis: Diagnosis) -> StateCell:
-    """The chips, and the sentence that heads the channel's own page. A pause has its chip, and its reason here."""
-    if diagnosis.level == CALM:
-        return StateCell(chips_of(diagnosis))
-    finding, pause = diagnosis.states[0].finding, diagnosis.vitals.stats.pause
-    sentence = finding.title
-    if finding.kind is PAUSED:
-        sentence = f"Reason: {pause.reason.rstrip('.')}." if pause is not None and pause.reason else ""
-    return StateCell(chips_of(diagnosis), sentence)
+    """The states as chips; the sentence of each is its title, and heads the channel's own page."""
+    return StateCell(chips_of(diagnosis))
 
 
 def age_s(live: LiveState, published_ns: int | None) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from django.template.loader import render_to_string
 
-from admin_console.screens.cells import BaseCell, Cell, Chip, StateCell
+from admin_console.screens.cells import BaseCell, Cell, Chip
 from admin_console.vocabulary import units
 
 NOTHING = Cell("")
@@ -212,7 +212,7 @@ class Screen:
 
     @property
     def chips_html(self) -> str:
-        return StateCell(self.chips).html
+        return "".join(chip.html for chip in self.chips)
 
     @property
     def age_text(self) -> str:

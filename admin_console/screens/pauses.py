@@ -34,9 +34,15 @@ def _overdue(live: LiveState, one: "TopicStats | ChannelStats") -> str:
 
 def paused_chip(live: LiveState, topic: "TopicStats") -> Chip:
     late = _overdue(live, topic)
-    text = pause_words.chip(topic.pause, now_ms(live), is_overdue=bool(late))
-    title = late or "No message goes on to the channels until the topic is resumed"
-    return Chip(text, "warning" if late else "held", title)
+    now = now_ms(live)
+    sentences = (
+        f"Paused{pause_words.since(topic.pause, now)}: no message goes on to the channels.",
+        late,
+        pause_words.details(topic.pause, now),
+    )
+    return Chip(
+        pause_words.chip(is_overdue=bool(late)), "warning" if late else "held", " ".join(filter(None, sentences))
+    )
 
 
 def paused_table(live: LiveState | None) -> Table:

@@ -253,40 +253,26 @@ def _lines(live: LiveState) -> list[Line]:
 
 
 def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
-    if line.members > 1:
-        return _group_chips(line, live)
-    if line.stats.paused:
-        return (paused_chip(live, line.stats),)
+    """What is gravest in a topic or a group, and where; how much of it is paused."""
+    is_group = line.members > 1
     chips: list[Chip] = []
     gravest = _gravest(line, live)
     if gravest is not None:
-        chips.extend(
-            Chip(f"{chip.text} · {gravest.vitals.channel_name}", chip.tone, chip.title)
-            for chip in chips_of(gravest)[:1]
-        )
+        worst, where = chips_of(gravest)[0], gravest.vitals.channel_name
+        where = f"{line.stats.topic_name}/{where}" if is_group else where
+        chips.append(Chip(worst.text, worst.tone, f"{where}: {worst.title}"))
+    if is_group:
+        if line.paused_topics:
+            chips.append(Chip(f"❚❚ {units.plural(line.paused_topics, 'topic')}", "held", "Paused"))
+    elif line.stats.paused:
+        chips.append(paused_chip(live, line.stats))
     if line.paused_channels:
-        chips.append(Chip(f"❚❚ {units.plural(line.paused_channels, 'channel')} paused", "held"))
-    if not line.channels:
-        chips.append(
-            Chip(
-                "no channels", "warning" if line.depth else "", "Messages stay at the topic until a channel is created"
-            )
-        )
-    return tuple(chips)
-
-
-def _group_chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
-    """What is gravest in a group, and where; how much of it is paused."""
-    chips = [Chip(units.plural(line.members, "topic"))]
-    gravest = _gravest(line, live)
-    if gravest is not None:
-        worst = chips_of(gravest)[0]
-        chips.append(
-            Chip(f"{worst.text} · {line.stats.topic_name}/{gravest.vitals.channel_name}", worst.tone, worst.title)
-        )
-    for count, noun in ((line.paused_topics, "topic"), (line.paused_channels, "channel")):
-        if count:
-            chips.append(Chip(f"❚❚ {units.plural(count, noun)} paused", "held"))
+        chips.append(Chip(f"❚❚ {units.plural(line.paused_channels, 'channel')}", "held", "Paused"))
+    if is_group:
+        chips.append(Chip(units.plural(line.members, "topic")))
+    elif not line.channels:
+        title = "Messages stay at the topic until a channel is created"
+        chips.append(Chip("no channels", "warning" if line.depth else "", title))
     return tuple(chips)
 
 

@@ -76,6 +76,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_the_oldest_age_goes_on_behind_a_quarantined_message": (LOG, "a disk queue has no quarantine"),
     "browser/test_zones.py": (LOG, "it is about the page"),
     "console/screens/test_agreement.py": (LOG, "no engine runs"),
+    "console/screens/test_chips.py": (LOG, "no engine runs"),
     "browser/test_scenes.py": (LOG, "the scenes have topics of the log"),
     "browser/test_quarantine.py": (LOG, "a disk queue has no quarantine"),
     "test_a_text_is_searched_for_while_the_page_shows_how_far_it_is": (

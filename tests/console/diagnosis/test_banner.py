@@ -6,7 +6,6 @@ from typing import Any
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Banner, Screen
-from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from queue_engine.storage.quarantine_stats import QuarantineStats
 from queue_engine.vocabulary.flow.redrive import Redrive, RedriveState
@@ -134,7 +133,7 @@ def test_lists_show_the_same_sentence() -> None:
     for page, table in (("overview", "urgent"), ("topic", "channels")):
         (row,) = screen_of(live, page).tables[table].rows
         html = {column.name: cell.html for column, cell in row.cells}["state"]
-        assert f'<small class="cause">{units.unbroken(title)}</small>' in html
+        assert f'<span class="chip chip-danger" title="{title}">▲ requeues</span>' in html
 
 
 def test_names_of_consumers_are_escaped() -> None:

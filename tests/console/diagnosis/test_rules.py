@@ -160,7 +160,7 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
             {"finish_count": 10, "message_count": 20, "depth": 10}, **HELD_20 | {"depth": 900, "oldest_ns": old(90)}
         ),
         DANGER,
-        "Saturated:",
+        "Every consumer is full: it holds",
         [vitals({"finish_count": 10, "message_count": 20, "depth": 10}, **HELD_20 | {"depth": 900})],
     ),
     "nothing ends": (
