@@ -2,6 +2,7 @@
 // shows what is wrong with it, with the input still there. Without scripts the link and the form do the
 // same on pages of their own.
 import { isServerGone } from "./connection.js";
+import { focusAfter, rememberOpener } from "./focus.js";
 import { logInPath } from "./paths.js";
 
 const NOT_LOGGED_IN = 401;
@@ -11,7 +12,10 @@ document.addEventListener("click", async (event) => {
   if (!link || event.defaultPrevented || event.button !== 0) return;
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  await askInDialog(link.href, link);
+  const url = new URL(link.href);
+  // An act of a row leads back to its list.
+  if (link.closest("[data-table] tr")) url.searchParams.set("next", location.pathname + location.search);
+  await askInDialog(url.href, link);
 });
 
 // opener: what was clicked; it gets the focus back.
@@ -44,7 +48,8 @@ async function ask(url, options = {}) {
   return text.trimStart().startsWith("<form") ? { status, form: text } : { status };
 }
 
-function open(content, opener) {
+// content: HTML, or an element; opener: it gets the focus back.
+export function open(content, opener) {
   const dialog = document.createElement("dialog");
   dialog.className = "dialog";
   fill(dialog, content);
@@ -56,12 +61,11 @@ function open(content, opener) {
   });
   dialog.addEventListener("close", () => {
     dialog.remove();
-    // In a narrow window the acts lie behind a button, and are hidden again by now.
-    (opener.checkVisibility() ? opener : document.querySelector(".acts-button"))?.focus();
+    focusAfter(opener);
   });
   dialog.addEventListener("submit", (event) => {
     event.preventDefault();
-    send(dialog, event.target, event.submitter);
+    send(dialog, event.target, event.submitter, opener);
   });
   document.body.append(dialog);
   show(dialog);
@@ -91,7 +95,7 @@ function fill(dialog, content) {
   dialog.setAttribute("aria-labelledby", title.id);
 }
 
-async function send(dialog, form, submitter) {
+async function send(dialog, form, submitter, opener) {
   // A second click must not post the act twice.
   if (dialog.dataset.sent) return;
   dialog.dataset.sent = "1";
@@ -100,6 +104,7 @@ async function send(dialog, form, submitter) {
   const isAsking = form.method === "get"; // for a question, as after an act on several of which some failed
   const answer = await (isAsking ? ask(`${form.action}?${fields}`) : ask(form.action, { method: "POST", body: fields }));
   if (answer.next) {
+    rememberOpener(opener);
     location.assign(answer.next);
     return;
   }

@@ -1,5 +1,6 @@
-// Keyboard: "/" goes to the search, "g" and then a place's own key (data-key) to that place. Not while typing, not with
+// Keyboard: "/" goes to the search, "g" and then a place's own key (data-key) to that place, "?" lists all keys. Not while typing, not with
 // modifiers. Another key in between ends it.
+import { open } from "./dialogs.js";
 import { shortcutsAreOn } from "./shortcuts.js";
 
 const SECOND_KEY_MS = 1_500; // at most so long after "g"
@@ -16,6 +17,9 @@ addEventListener("keydown", (event) => {
     if (!search.checkVisibility()) document.getElementById("menu").showPopover(); // a narrow window has it in the menu
     search.focus();
     search.select();
+  } else if (event.key === "?") {
+    event.preventDefault();
+    open(listOfKeys(), document.activeElement);
   } else if (event.key === "g") {
     pendingSince = event.timeStamp;
   } else {
@@ -24,6 +28,30 @@ addEventListener("keydown", (event) => {
     if (isSecond) document.querySelector(`.places > a[data-key="${CSS.escape(event.key)}"]`)?.click();
   }
 });
+
+function listOfKeys() {
+  const keys = [["/", "Search topics and channels"]];
+  for (const place of document.querySelectorAll(".places > a[data-key]")) keys.push([`g ${place.dataset.key}`, `Go to ${place.textContent}`]);
+  if (document.querySelector("[data-messages]")) {
+    keys.push(["j", "Next message"], ["k", "Message before"], ["x", "Select or unselect it"], ["Enter", "Unfold its body"]);
+  }
+  keys.push(["?", "List the keys"], ["Esc", "Close a dialog or a menu"]);
+  const body = document.createElement("div");
+  body.className = "dialog-body keys";
+  body.innerHTML = `<h2>Keys</h2><dl></dl>
+    <div class="form-row-inline act-buttons"><button type="button" class="button" data-close autofocus>Close</button></div>`;
+  for (const [key, text] of keys) {
+    const [name, meaning] = ["dt", "dd"].map((tag) => document.createElement(tag));
+    for (const part of key.split(" ")) {
+      const cap = document.createElement("kbd");
+      cap.textContent = part;
+      name.append(cap, " ");
+    }
+    meaning.textContent = text;
+    body.querySelector("dl").append(name, meaning);
+  }
+  return body;
+}
 
 // The menus of the header close at a click elsewhere and at Escape.
 for (const menu of document.querySelectorAll(".who, .more-places")) {

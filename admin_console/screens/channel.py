@@ -100,6 +100,7 @@ def parts(
             "paused": stats.paused,
             "running": not stats.paused,
             "gone": False,
+            "has_latency": latency.is_known(stats.window),
             "has_in_flight": stats.in_flight_count > 0,
             "has_deferred": stats.deferred_count > 0,
             "stopped": bool(stats.fenced or stats.unreadable),

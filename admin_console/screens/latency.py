@@ -27,6 +27,11 @@ def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]
     }
 
 
+def is_known(window: "LatencyWindow") -> bool:
+    """Whether messages were finished lately; without any there is no panel."""
+    return any(window.counts().values())
+
+
 def _share(quantile: float) -> str:
     return {0.5: "half", 1.0: "all"}.get(quantile, f"{quantile * 100:g}\N{NO-BREAK SPACE}%")
 

@@ -26,6 +26,7 @@ def texts(stats: "ChannelStats", now_ns: int) -> dict[str, str]:
 def flags(stats: "ChannelStats") -> dict[str, bool]:
     redrives = stats.redrive is not None and not stats.redrive.ended
     return {
+        "has_quarantine": bool(stats.quarantine.max_attempts or stats.quarantined_count or stats.redrive),
         "quarantines": stats.quarantined_count > 0,
         "redriving": redrives,
         "redrivable": stats.quarantined_count > 0 and not redrives,

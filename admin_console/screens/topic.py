@@ -86,6 +86,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
             "paused": topic.paused,
             "running": not topic.paused,
             "gone": False,
+            "has_latency": latency.is_known(topic.window),
             "readable": topic.storage == "log",
             "has_cursors": bool(topic.cursors),
             "stopped": bool(topic.fenced or topic.unreadable),

@@ -432,3 +432,47 @@ def test_cancelling_does_nothing(server: ServerProcess, open_page: OpenPage) -> 
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert topology(server, "spared") is not None
+
+
+def test_after_an_act_the_focus_is_at_its_undo_or_its_row_and_never_at_the_body(
+    server: ServerProcess, open_page: OpenPage
+) -> None:
+    for channel in ("left", "right"):
+        create_channel(server, "focus", channel)
+    page = open_page("/topics/focus/", graphs=False)
+    row = page.locator('[data-table="channels"] tr[data-key="right"]')
+    confirm(open_act(page, "Pause…", row), "Pause focus/right")
+    assert page.url.endswith("/topics/focus/"), "an act of a row leads back to its list"
+    assert message(page).endswith(" Undo")
+    expect(page.get_by_role("link", name="Undo")).to_be_focused()
+    confirm(open_act(page, "Resume…", row), "Resume focus/right")
+    assert not message(page).endswith(" Undo")
+    expect(row.locator(".action-cell a")).to_be_focused()
+    # Acts of the page itself.
+    confirm(open_act(page, "New channel…"), "Create channel", name="middle")
+    expect(page.locator("body")).not_to_be_focused()
+    # After a dialog of several, from the bar that goes with the selection.
+    page.goto("/topics/focus/")
+    row.get_by_role("checkbox").check()
+    page.locator(".selected-acts").get_by_role("button", name="Pause…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause 1 channel").click()
+    page.get_by_role("dialog").get_by_role("link", name="Close").click()
+    expect(page.locator("[data-select-all]")).to_be_focused()
+
+
+def test_a_question_mark_lists_the_keys(server: ServerProcess, open_page: OpenPage) -> None:
+    create_channel(server, "keys", "all")
+    server.http("POST", "/pub?topic=keys", b"1")
+    page = open_page("/topics/keys/all/~messages/", graphs=False)
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    for text in ("Search topics and channels", "Go to Pipeline", "Next message", "List the keys"):
+        expect(dialog).to_contain_text(text)
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    page.goto("/topics/")
+    page.get_by_role("searchbox").press("?")
+    expect(dialog).to_have_count(0)
+    page.locator("h1").click()
+    page.keyboard.press("?")
+    expect(dialog).not_to_contain_text("Next message")

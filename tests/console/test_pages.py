@@ -298,4 +298,5 @@ def test_the_header_names_the_place_that_a_page_lies_below(
     engine.submit("acts.create_topic", "orders", storage="log").result(30)
     engine.submit("acts.create_channel", "orders", "billing").result(30)
     page = browser.get(path).content.decode()
-    assert re.findall(r'aria-current="page">([A-Z][a-z]+)</a>', page.partition("</nav>")[0]) == [place]
+    # In the row of places, and behind "More" where the row is too short for it.
+    assert re.findall(r'aria-current="page">([A-Z][a-z]+)</a>', page.partition("</nav>")[0]) == [place] * 2

@@ -89,6 +89,7 @@ def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_ro
     sentence = "Set max attempts of orders/billing to 5: what fails so often is quarantined."
     assert message_of(client, "max-attempts", max_attempts="5") == sentence
     assert stats_of(engine).quarantine.max_attempts == 5
+    assert 'data-when="has_quarantine">' in client.get(PAGE).content.decode()
     assert (
         "No redrive is under way: cancelling changes nothing." in client.get(f"{PAGE}~cancel-redrive/").content.decode()
     )

@@ -64,3 +64,18 @@ def test_what_was_not_finished_has_no_latency(name: str) -> None:
         LATELY,
     )
     assert told(topic_parts(live({}, {}), Role.VIEWER, "orders"))[0] == "unknown: no message was finished"
+
+
+def test_a_panel_that_would_say_nothing_is_not_shown() -> None:
+    """Latency while nothing was finished, and the quarantine of a channel without any."""
+    for counts, is_shown in (({}, False), (QUICK, True)):
+        for parts in (
+            channel_parts(live(counts, {}), Role.VIEWER, "orders", "quick", None),
+            topic_parts(live(counts, {}), Role.VIEWER, "orders"),
+        ):
+            assert parts["flags"]["has_latency"] is is_shown
+    for figures, is_shown in (({}, False), ({"quarantined_count": 1}, True)):
+        hub = Hub()
+        hub.write(snapshot(topic("orders", channel("orders", "quick", **figures))))
+        flags = channel_parts(hub.live, Role.VIEWER, "orders", "quick", None)["flags"]
+        assert flags["has_quarantine"] is is_shown
