@@ -11,6 +11,7 @@ from queue_engine.log_acts import END, START, Target, log_store_of
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import CONSUMER_CURSOR_BYTES, Cursor, EndedCursor
 from queue_engine.readers.reader_registry import ANY_MAKER, Maker
+from queue_engine.topic_acts import check_counts
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
@@ -97,13 +98,17 @@ class CursorActs:
         ticket = store.readers.cursors.move(found, offset, lake)
         return _stats(store, _cursor(store, cursor)), ticket
 
-    def delete(self, topic: str, *, cursor: str, maker: Maker = ANY_MAKER) -> tuple[Outcome, Ticket]:
-        """Delete a cursor; the outcome counts the messages that it had not passed. Raises TopicNotFoundError,
-        InvalidStorageError, CursorNotFoundError or NotOwnReaderError."""
+    def delete(
+        self, topic: str, *, cursor: str, maker: Maker = ANY_MAKER, expected: int | None = None
+    ) -> tuple[Outcome, Ticket]:
+        """Delete a cursor; the outcome counts the messages that it had not passed. expected: how many of them the
+        caller knows of. Raises TopicNotFoundError, InvalidStorageError, CursorNotFoundError, NotOwnReaderError or
+        CountsChangedError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "delete_cursor")
         found = _cursor(store, cursor)
         _check_owns(store, found, maker)
+        check_counts(Outcome(depth=_depth(store, found)), expected, f"the cursor {topic}/{cursor}")
         ticket = store.readers.cursors.delete(found, store.end_offset)
         return Outcome(depth=_depth(store, found)), ticket
 

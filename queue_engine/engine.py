@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 
 from queue_engine.aside_files import AsideFiles
 from queue_engine.backups import Backups
@@ -34,6 +35,7 @@ from queue_engine.message_search import MessageSearch
 from queue_engine.pauses import Pauses
 from queue_engine.progress.journal import RESERVE_BYTES
 from queue_engine.quarantine_acts import QuarantineActs
+from queue_engine.recent_acts import RecentActs
 from queue_engine.running_config import RunningConfig
 from queue_engine.samples.disk_watch import DiskWatch
 from queue_engine.samples.sampler import Sampler
@@ -72,7 +74,8 @@ class Engine:
     pauses: those of topics and channels, which end by themselves where they have an end. quarantine: acts on what
     channels set aside.
     cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
-    message_search: finds a text in their bodies. trash: restores what was deleted or emptied.
+    message_search: finds a text in their bodies. trash: restores what was deleted or emptied. recent_acts: the latest
+    acts, and who did them; refuses what was decided on an older state.
     stats: snapshots of all counts, and the health. config: the options as they are now.
 
     on_work: called when `turn` has something to do and had nothing before. progress: `open` says there where it is.
@@ -141,6 +144,7 @@ class Engine:
         self.message_acts = MessageActs(options, self.catalog, self.messages)
         self.message_search = MessageSearch(self.catalog, clock, backgrounds.disk)
         self.trash = TrashActs(self.catalog, self._stores, self.pauses, options, clock, self._pieces)
+        self.recent_acts = RecentActs(self.catalog, clock, lambda name: attrgetter(name)(self))
         self.stats = EngineStats(
             self.catalog,
             self._stores,

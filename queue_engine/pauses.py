@@ -91,6 +91,7 @@ class Pauses:
             until_ms = now_ms + asked.for_ms if asked.for_ms else 0
         if one.paused and reason is None and until_ms is None:
             _count(one, outcome)
+            outcome.already = True
             return DONE
         if one.paused:
             known = one.pause or Pause()
@@ -153,11 +154,13 @@ class Pauses:
 
     def resume(self, one: Topic | Channel, outcome: Outcome, *, ramp_ms: int = 0) -> Ticket:
         """Resume a topic or channel that is paused; of one that is not, end the ramp. ramp_ms: how long it delivers
-        slowly first; a topic's channels do. The outcome counts what waits. Raises PauseError."""
+        slowly first; a topic's channels do. The outcome counts what waits; `already` is whether there was neither a
+        pause nor a ramp to end. Raises PauseError."""
         if not 0 <= ramp_ms <= RAMP_MS_MAX:
             raise PauseError(f"a ramp of {ramp_ms} ms is not between 0 and {format_duration(RAMP_MS_MAX)}")
         now_ms = self._now_ms()
         ramp = Ramp(now_ms, now_ms + ramp_ms) if ramp_ms and one.paused else None
+        outcome.already = not one.paused and not (isinstance(one, Channel) and one.ramp_now() is not None)
         if isinstance(one, Topic):
             return self._resume_topic(one, outcome, ramp)
         return self._resume_channel(one, outcome, ramp)

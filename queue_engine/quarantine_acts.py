@@ -72,7 +72,9 @@ class QuarantineActs:
             raise QuarantineError(f"max_attempts={max_attempts} is not between 0 and {MAX_ATTEMPTS_MOST}")
 
         def act(outcome: Outcome) -> Ticket:
-            one, _ = self._found("set_max_attempts", topic, channel)
+            one, backlog = self._found("set_max_attempts", topic, channel)
+            known = 0 if backlog.quarantine is None else backlog.quarantine.max_attempts
+            outcome.already = known == max_attempts
 
             def in_force() -> Ticket:
                 one.set_max_attempts(max_attempts)
@@ -99,6 +101,7 @@ class QuarantineActs:
                 raise QuarantineError(f"{topic}/{channel} is being redriven already: cancel that first")
             outcome.quarantined = backlog.quarantined_count
             if not backlog.quarantined_count:
+                outcome.already = True
                 return DONE
             # After the newest of them, also where the clock was set back since: it is what says which ones they are.
             newest_ns = max(one.since_ns for one in backlog.progress.quarantined.values())
@@ -125,6 +128,7 @@ class QuarantineActs:
             job = self._jobs.get(one)
             outcome.quarantined = backlog.quarantined_count
             if job is None:
+                outcome.already = True
                 return DONE
 
             def in_force() -> Ticket:

@@ -5,9 +5,10 @@ alone has no role here: a client with the API's token may do it (`queue_engine/s
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from admin_console.gateway.act_state import IN_CHANNEL, OF_CHANNEL, OF_MESSAGES, OF_TOPIC, SHARED, State
 from admin_console.gateway.sentences import counted, ended_pause, given_up, message_counts, paused_until
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import Outcome
@@ -61,12 +62,19 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Act:
     """least: the role that may do it on a page; None: no page offers it. method: of the engine; "" where the pipeline's
-    worker does it, HTTP alone asks for it, or it is about tokens or nsqlookupds."""
+    worker does it, HTTP alone asks for it, or it is about tokens or nsqlookupds. unchanged: what must not have changed
+    since its question showed it."""
 
     name: str
     least: Role | None
     method: str = ""
     sentence: Callable[[Done], str] | None = None
+    unchanged: tuple[State, ...] = field(kw_only=True, default=())
+
+    @property
+    def changes(self) -> frozenset[State]:
+        """What it changes that questions show."""
+        return SHARED.intersection(self.unchanged)
 
 
 def _created(done: Done) -> str:
@@ -104,6 +112,8 @@ def _paused_channel(done: Done) -> str:
 
 
 def _resumed(done: Done) -> str:
+    if done.outcome.already:
+        return f"{done.name} was resumed already; nothing was changed."
     ramp_ms, ended = done.details.get("ramp_ms"), done.details.get("pause")
     slowly = f", slowly at first, for {format_duration(ramp_ms)}" if ramp_ms else ""
     depth = done.outcome.depth
@@ -131,6 +141,8 @@ def _released(done: Done) -> str:
 
 def _max_attempts_set(done: Done) -> str:
     most = done.details["max_attempts"]
+    if done.outcome.already:
+        return f"Max attempts of {done.name} {f'are {most:,}' if most else 'are off'} already; nothing was changed."
     if not most:
         return f"Switched the quarantine of {done.name} off: no message is quarantined any more."
     return f"Set max attempts of {done.name} to {most:,}: what fails so often is quarantined."
@@ -269,61 +281,153 @@ def _published_again(done: Done) -> str:
 
 _TABLE = (
     Act("create_topic", Role.OPERATOR, "acts.create_topic", _created),
-    Act("create_channel", Role.OPERATOR, "acts.create_channel", _created),
-    Act("publish", Role.OPERATOR, "publish", _published),
-    Act("pause_topic", Role.OPERATOR, "acts.pause_topic", _paused_topic),
-    Act("unpause_topic", Role.OPERATOR, "acts.unpause_topic", _resumed),
-    Act("pause_channel", Role.OPERATOR, "acts.pause_channel", _paused_channel),
-    Act("unpause_channel", Role.OPERATOR, "acts.unpause_channel", _resumed),
-    Act("retry_topic", Role.OPERATOR, "acts.retry_topic", _retried_topic),
-    Act("retry_channel", Role.OPERATOR, "acts.retry_channel", _retried_channel),
-    Act("requeue_channel", Role.OPERATOR, "acts.requeue_channel", _requeued),
-    Act("release_deferred", Role.OPERATOR, "acts.release_deferred", _released),
-    Act("requeue_messages", Role.OPERATOR, "message_acts.requeue_messages", _requeued_messages),
-    Act("release_messages", Role.OPERATOR, "message_acts.release_messages", _released_messages),
-    Act("publish_again", Role.OPERATOR, "message_acts.publish_again", _published_again),
-    Act("set_max_attempts", Role.OPERATOR, "acts.set_max_attempts", _max_attempts_set),
-    Act("redrive_channel", Role.OPERATOR, "acts.redrive_channel", _redriven),
-    Act("cancel_redrive", Role.OPERATOR, "acts.cancel_redrive", _redrive_cancelled),
+    Act("create_channel", Role.OPERATOR, "acts.create_channel", _created, unchanged=(State.TOPIC, State.CHANNELS)),
+    Act("publish", Role.OPERATOR, "publish", _published, unchanged=(State.TOPIC,)),
+    Act("pause_topic", Role.OPERATOR, "acts.pause_topic", _paused_topic, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
+    Act("unpause_topic", Role.OPERATOR, "acts.unpause_topic", _resumed, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
+    Act(
+        "pause_channel",
+        Role.OPERATOR,
+        "acts.pause_channel",
+        _paused_channel,
+        unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
+    ),
+    Act(
+        "unpause_channel",
+        Role.OPERATOR,
+        "acts.unpause_channel",
+        _resumed,
+        unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
+    ),
+    Act("retry_topic", Role.OPERATOR, "acts.retry_topic", _retried_topic, unchanged=(State.TOPIC, State.TOPIC_FENCE)),
+    Act(
+        "retry_channel",
+        Role.OPERATOR,
+        "acts.retry_channel",
+        _retried_channel,
+        unchanged=(State.CHANNEL, State.CHANNEL_FENCE),
+    ),
+    Act(
+        "requeue_channel", Role.OPERATOR, "acts.requeue_channel", _requeued, unchanged=(State.CHANNEL, State.IN_FLIGHT)
+    ),
+    Act(
+        "release_deferred", Role.OPERATOR, "acts.release_deferred", _released, unchanged=(State.CHANNEL, State.DEFERRED)
+    ),
+    Act("requeue_messages", Role.OPERATOR, "message_acts.requeue_messages", _requeued_messages, unchanged=OF_MESSAGES),
+    Act("release_messages", Role.OPERATOR, "message_acts.release_messages", _released_messages, unchanged=OF_MESSAGES),
+    Act(
+        "publish_again",
+        Role.OPERATOR,
+        "message_acts.publish_again",
+        _published_again,
+        unchanged=(*OF_MESSAGES, State.COPIES),
+    ),
+    Act(
+        "set_max_attempts",
+        Role.OPERATOR,
+        "acts.set_max_attempts",
+        _max_attempts_set,
+        unchanged=(State.CHANNEL, State.MAX_ATTEMPTS),
+    ),
+    Act(
+        "redrive_channel", Role.OPERATOR, "acts.redrive_channel", _redriven, unchanged=(State.CHANNEL, State.QUARANTINE)
+    ),
+    Act(
+        "cancel_redrive",
+        Role.OPERATOR,
+        "acts.cancel_redrive",
+        _redrive_cancelled,
+        unchanged=(State.CHANNEL, State.QUARANTINE),
+    ),
     # The archive of a topic is the cursor of that name.
-    Act("archive_on", Role.OPERATOR, "cursors.create", _switched_on),
-    Act("stop_job", Role.OPERATOR),
-    Act("start_job", Role.OPERATOR),
+    Act("archive_on", Role.OPERATOR, "cursors.create", _switched_on, unchanged=(State.TOPIC, State.CURSOR)),
+    Act("stop_job", Role.OPERATOR, unchanged=(State.JOB,)),
+    Act("start_job", Role.OPERATOR, unchanged=(State.JOB,)),
     # A replay publishes, as an operator may: what is planned and read is in the archive, not in the answer.
     Act("plan_replay", Role.OPERATOR),
-    Act("run_replay", Role.OPERATOR),
-    Act("cancel_replay", Role.OPERATOR),
+    Act("run_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
+    Act("cancel_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
     # It ends by itself, after the tombstone's lifetime.
-    Act("tombstone_producer", Role.OPERATOR),
+    Act("tombstone_producer", Role.OPERATOR, unchanged=(State.TOMBSTONE,)),
     # These lose messages, or deliver them again.
     # Whoever makes a token can give its rights to any program.
     Act("create_token", Role.ADMIN),
-    Act("revoke_token", Role.ADMIN),
-    Act("finish_messages", Role.ADMIN, "message_acts.finish_messages", _finished_messages),
-    Act("rewind_channel", Role.ADMIN, "acts.rewind_channel", _rewound),
-    Act("empty_topic", Role.ADMIN, "acts.empty_topic", _emptied),
-    Act("empty_channel", Role.ADMIN, "acts.empty_channel", _emptied),
-    Act("delete_topic", Role.ADMIN, "acts.delete_topic", _deleted_topic),
-    Act("delete_channel", Role.ADMIN, "acts.delete_channel", _deleted_channel),
-    Act("restore_trash", Role.ADMIN, "trash.restore_trash", _restored),
-    Act("delete_trash", Role.ADMIN, "trash.delete_trash", _deleted_trash),
-    Act("delete_cursor", Role.ADMIN, "cursors.delete", _deleted_cursor),
-    Act("archive_off", Role.ADMIN, "cursors.delete", _switched_off),
-    Act("archive_again", Role.ADMIN, "cursors.restart", _begun_again),
-    Act("set_archive_limits", Role.ADMIN),
-    Act("quarantine_messages", Role.OPERATOR, "message_acts.quarantine_messages", _quarantined_messages),
-    Act("redrive_messages", Role.OPERATOR, "message_acts.redrive_messages", _redriven_messages),
+    Act("revoke_token", Role.ADMIN, unchanged=(State.PROGRAM,)),
+    Act("finish_messages", Role.ADMIN, "message_acts.finish_messages", _finished_messages, unchanged=OF_MESSAGES),
+    Act("rewind_channel", Role.ADMIN, "acts.rewind_channel", _rewound, unchanged=(State.CHANNEL, *IN_CHANNEL)),
+    Act(
+        "empty_topic",
+        Role.ADMIN,
+        "acts.empty_topic",
+        _emptied,
+        unchanged=(State.TOPIC, State.TOPIC_BACKLOG, *IN_CHANNEL, State.COUNTS),
+    ),
+    Act(
+        "empty_channel",
+        Role.ADMIN,
+        "acts.empty_channel",
+        _emptied,
+        unchanged=(State.CHANNEL, *IN_CHANNEL, State.COUNTS),
+    ),
+    Act(
+        "delete_topic",
+        Role.ADMIN,
+        "acts.delete_topic",
+        _deleted_topic,
+        unchanged=(State.TOPIC, *OF_TOPIC, State.COUNTS),
+    ),
+    Act(
+        "delete_channel",
+        Role.ADMIN,
+        "acts.delete_channel",
+        _deleted_channel,
+        unchanged=(State.CHANNEL, *OF_CHANNEL, State.COUNTS),
+    ),
+    Act(
+        "restore_trash",
+        Role.ADMIN,
+        "trash.restore_trash",
+        _restored,
+        unchanged=(State.TOPIC, State.TRASH, State.TOPIC_BACKLOG, *IN_CHANNEL),
+    ),
+    Act("delete_trash", Role.ADMIN, "trash.delete_trash", _deleted_trash, unchanged=(State.TRASH,)),
+    Act(
+        "delete_cursor",
+        Role.ADMIN,
+        "cursors.delete",
+        _deleted_cursor,
+        unchanged=(State.TOPIC, State.CURSOR, State.COUNTS),
+    ),
+    Act(
+        "archive_off", Role.ADMIN, "cursors.delete", _switched_off, unchanged=(State.TOPIC, State.CURSOR, State.COUNTS)
+    ),
+    Act("archive_again", Role.ADMIN, "cursors.restart", _begun_again, unchanged=(State.TOPIC, State.CURSOR)),
+    Act("set_archive_limits", Role.ADMIN, unchanged=(State.LIMITS,)),
+    Act(
+        "quarantine_messages",
+        Role.OPERATOR,
+        "message_acts.quarantine_messages",
+        _quarantined_messages,
+        unchanged=OF_MESSAGES,
+    ),
+    Act("redrive_messages", Role.OPERATOR, "message_acts.redrive_messages", _redriven_messages, unchanged=OF_MESSAGES),
     # The server by itself.
-    Act("expire_trash", None, "", _expired_trash),
-    Act("give_up_trash", None, "", _gave_up_trash),
+    Act("expire_trash", None, "", _expired_trash, unchanged=(State.TRASH,)),
+    Act("give_up_trash", None, "", _gave_up_trash, unchanged=(State.TRASH,)),
     # Over HTTP alone; a look on a page is a page, and audited.
     Act("read_messages", None, "", _looked),
-    Act("create_cursor", None, "", _created_cursor),
+    Act("create_cursor", None, "", _created_cursor, unchanged=(State.CURSOR,)),
     Act("move_cursor", None, "", _moved_cursor),
     Act("release_lease", None, "", _released_lease),
     Act("change_option", None, "", _changed_option),
 )
 ACTS = {act.name: act for act in _TABLE}
+
+
+def rivals_of(action: str) -> frozenset[str]:
+    """The acts that change what the question of `action` shows, itself included where it does."""
+    changes = ACTS[action].changes
+    return frozenset(act.name for act in _TABLE if act.changes & changes)
 
 
 def sentence_of(action: str, topic: str, channel: str, details: Mapping[str, Any], outcome: Outcome) -> str:

@@ -3,14 +3,19 @@
 import concurrent.futures
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 from admin_console.gateway.act_table import ACTS, sentence_of
+from admin_console.gateway.changed import changed, code_of, deletion, order_of
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
+    NOBODY,
     UNKNOWN,
     ActResult,
+    Asker,
+    Deletion,
     EngineSnapshot,
     EngineUnavailableError,
     InFlightStats,
@@ -32,6 +37,7 @@ from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.act_kinds import ACT_KINDS
 from queue_engine.delivery.stats import Outcome
+from queue_engine.recent_acts import RecentAct, StateChangedError
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
@@ -151,11 +157,45 @@ class EmbeddedGateway:
             capabilities=CAPABILITIES,
         )
 
-    def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:
+    def mark(self, topic: str, channel: str = "") -> str:
+        found: str = self._ask("recent_acts.mark", topic, channel)
+        return found
+
+    def changed_since(self, action: str, topic: str, channel: str, asker: Asker) -> str:
+        try:
+            self._ask("recent_acts.check", order_of(action, topic, channel, asker))
+        except StateChangedError as exc:
+            return changed(exc, f"{topic}/{channel}" if channel else topic or asker.part, asker)
+        return ""
+
+    def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:
+        found: RecentAct | None = self._ask("recent_acts.deletion_of", topic, channel)
+        return None if found is None else deletion(found)
+
+    def act_beside(self, action: str, topic: str, channel: str, asker: Asker, do: Callable[[], ActResult]) -> ActResult:
+        name = topic or asker.part
+        try:
+            note = self._ask("recent_acts.begin", order_of(action, topic, channel, asker))
+        except StateChangedError as exc:
+            return ActResult(FAILED, f"{changed(exc, name, asker)} Nothing was done.", code_of(exc, channel))
+        except EngineUnavailableError as exc:
+            return ActResult(FAILED, f"Nothing was done to {name}: {exc}", "ENGINE_BUSY")
+        result: ActResult | None = None
+        try:
+            result = do()
+        finally:
+            is_done = result is not None and result.verdict != FAILED
+            self._runner.submit("recent_acts.end", note, result.message if result is not None and is_done else "")
+        return result
+
+    def act(self, action: str, topic: str, channel: str = "", asker: Asker = NOBODY, **details: Any) -> ActResult:
         name = f"{topic}/{channel}" if channel else topic
         places = (topic, channel) if channel else (topic,)
+        order = order_of(action, topic, channel, asker, details)
         try:
-            answer = self._wait(self._runner.submit(ACTS[action].method, *places, **details))
+            answer = self._wait(self._runner.submit("recent_acts.do", order, ACTS[action].method, *places, **details))
+        except StateChangedError as exc:
+            return ActResult(FAILED, f"{changed(exc, name, asker)} Nothing was done.", code_of(exc, channel))
         except _DroppedError:
             return ActResult(
                 FAILED,

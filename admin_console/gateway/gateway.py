@@ -1,6 +1,6 @@
 """What the console asks of an engine, and the gateway of this process. Views know nothing else of the engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,6 +39,7 @@ __all__ = [
     "KEY_BYTES_MAX",
     "MAX_ATTEMPTS_MOST",
     "NAME_LENGTH_MAX",
+    "NOBODY",
     "RATE_DEFAULT",
     "RATE_MAX",
     "ActResult",
@@ -134,6 +135,28 @@ class ActResult:
     trash: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who wants an act. shown: the mark of the question that was answered, from `Gateway.mark`; "" where none was
+    shown: then nothing is compared. part: what the act is about, where that is neither a topic nor a channel."""
+
+    by: str = ""
+    shown: str = ""
+    part: str = ""
+
+
+NOBODY = Asker()
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Of a topic or channel: a sentence on what was deleted, by whom and when. trash: the entry's id; 0 for none."""
+
+    sentence: str
+    topic: str
+    trash: int
+
+
 class Gateway(Protocol):
     """One engine, embedded or remote. Any thread; nothing here blocks longer than its deadline."""
 
@@ -218,8 +241,26 @@ class Gateway(Protocol):
         """What rewinding a channel to `target` would do. Raises as `messages`."""
         ...
 
-    def act(self, action: str, topic: str, channel: str = "", **details: Any) -> ActResult:
+    def act(self, action: str, topic: str, channel: str = "", asker: Asker = NOBODY, **details: Any) -> ActResult:
         """Do one act and wait until it is durable. Failures come as an ActResult, never as an exception."""
+        ...
+
+    def act_beside(self, action: str, topic: str, channel: str, asker: Asker, do: Callable[[], ActResult]) -> ActResult:
+        """Do an act that is not the engine's, compared and noted as `act` does; `do` is called where nothing
+        changed."""
+        ...
+
+    def mark(self, topic: str, channel: str = "") -> str:
+        """Stands for the state of a topic or channel, and of all that has acts. Read it before what a question shows.
+        Raises EngineUnavailableError."""
+        ...
+
+    def changed_since(self, action: str, topic: str, channel: str, asker: Asker) -> str:
+        """What changed since `asker.shown`, in sentences, so that the act would be refused; "" for nothing."""
+        ...
+
+    def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:
+        """Who deleted a topic or channel that is not there; None where the latest acts have no such deletion."""
         ...
 
     def node(self) -> NodeInfo:

@@ -19,7 +19,7 @@ from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.next_page import next_page
-from admin_console.views.question import Field, Question, ask
+from admin_console.views.question import Field, Question
 
 SELECTED_MAX = 1_000  # as the engine takes at once
 SHOWN_MAX = 100  # results on a page
@@ -167,7 +167,7 @@ class PublishAgain(MessageAct):
 
     def post(self, request: HttpRequest, **kwargs: str) -> HttpResponse:
         if "to" not in request.POST and not wants_json(request):
-            return ask(request, self.question(), next_url=next_page(request))
+            return self.asked_anew()
         return super().post(request, **kwargs)
 
     def _title(self, verb: str, what: str) -> str:

@@ -1,7 +1,7 @@
 """One act as a resource: GET shows the question, POST does the act, with an audit row before and after it."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,16 +21,18 @@ from admin_console.gateway.gateway import (
     FAILED,
     UNKNOWN,
     ActResult,
+    Asker,
     ChannelStats,
     EngineUnavailableError,
     TopicStats,
     get_gateway,
 )
 from admin_console.views.next_page import next_page
-from admin_console.views.question import Field, Question, ask, reason_field
+from admin_console.views.question import SHOWN, Field, Question, ask, reason_field
 
 logger = logging.getLogger(__name__)
 
+STATE_CHANGED = "STATE_CHANGED"
 _STATUS_OF_CODE = {
     "TOPIC_NOT_FOUND": 404,
     "CHANNEL_NOT_FOUND": 404,
@@ -39,6 +41,7 @@ _STATUS_OF_CODE = {
     "TRASH_NOT_FOUND": 404,
     "TRASH_CONFLICT": 409,
     "COUNTS_CHANGED": 409,
+    STATE_CHANGED: 409,
     "NOT_OWNER": 409,
     "FENCED": 409,
     "LIMIT_REACHED": 409,
@@ -69,6 +72,7 @@ class ActPage(View):
     http_method_names = ["get", "head", "post"]
     action = ""
     is_confirmed = False  # it was confirmed for all of a selection at once
+    shown_field = SHOWN  # one of a selection has its own
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -106,9 +110,14 @@ class ActPage(View):
         """Which part of the object the act is about, such as one consumer."""
         return ""
 
+    @property
+    def part(self) -> str:
+        """What the act is about, where that is neither a topic nor a channel: `trash 5`."""
+        return ""
+
     def do(self, details: dict[str, Any]) -> ActResult:
         """Do the act, and wait until it is durable."""
-        return self.gateway.act(self.action, self.topic, self.channel, **details)
+        return self.gateway.act(self.action, self.topic, self.channel, self.asker(), **details)
 
     def after_url(self) -> str:
         """The page that the browser goes to after the act."""
@@ -120,14 +129,46 @@ class ActPage(View):
 
     # The same for all acts.
 
+    def asker(self) -> Asker:
+        """Who wants the act, and the mark of the question that was answered: of the form, or of the link to it."""
+        return Asker(self.request.user.get_username(), self.shown(), self.part)
+
+    def shown(self) -> str:
+        return str(self.request.POST.get(self.shown_field) or self.request.GET.get(self.shown_field, ""))[:100]
+
+    def done_beside(self, do: Callable[[], ActResult]) -> ActResult:
+        """Do an act that is not the engine's, unless what its question showed has changed."""
+        return self.gateway.act_beside(self.action, self.topic, self.channel, self.asker(), do)
+
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             return super().dispatch(request, *args, **kwargs)
         except NotThereError as exc:
-            return refusal(request, str(exc), status=404)
+            return refusal(request, " ".join([str(exc), *self._who_deleted()]), status=404)
+
+    def _who_deleted(self) -> list[str]:
+        found = self.gateway.deletion_of(self.topic, self.channel) if self.topic else None
+        return [found.sentence] if found is not None else []
 
     def get(self, request: HttpRequest, **_: str) -> HttpResponse:
-        return ask(request, self.question(), next_url=next_page(self.request))
+        complaints: tuple[str, ...] = ()
+        if self.shown():
+            # The link is from an act, such as the Undo of one: what was done since is no part of what it takes back.
+            changed = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
+            complaints = (changed,) if changed else ()
+        return self.asked_anew(complaints, status=200)
+
+    def asked_anew(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
+        """The question with the state of this moment."""
+        shown = self.gateway.mark(self.topic, self.channel)
+        return ask(
+            self.request,
+            self.question(),
+            complaints=tuple(complaints),
+            next_url=next_page(self.request),
+            complaint_status=status,
+            shown=shown,
+        )
 
     def post(self, request: HttpRequest, **_: str) -> HttpResponse:
         try:
@@ -135,7 +176,10 @@ class ActPage(View):
         except ComplaintError as exc:
             if wants_json(request):
                 return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
-            return ask(request, self.question(), complaints=exc.sentences, next_url=next_page(self.request))
+            # It was decided on what the first question showed.
+            shown = self.shown() or self.gateway.mark(self.topic, self.channel)
+            next_url = next_page(self.request)
+            return ask(request, self.question(), complaints=exc.sentences, next_url=next_url, shown=shown)
         return self._answer(self.perform(details))
 
     def perform(self, details: dict[str, Any]) -> ActResult:
@@ -174,11 +218,9 @@ class ActPage(View):
                 "undo": self.undo_url() if is_done else "",
             }
             return JsonResponse(body, status=200 if is_done else _STATUS_OF_CODE.get(result.code, 400))
-        if is_in_dialog and result.verdict == FAILED:
+        if result.verdict == FAILED and (is_in_dialog or result.code == STATE_CHANGED):
             return self._refused_in_dialog(result)
-        if is_done and (undo_url := self.undo_url()):
-            # Back to the page that shows the link.
-            undo_url = f"{undo_url}?{urlencode({'next': url})}"
+        if is_done and (undo_url := self.undo_link(url)):
             sentence: str = format_html('{} <a href="{}" data-dialog>Undo</a>', result.message, undo_url)
         else:
             sentence = result.message
@@ -191,20 +233,21 @@ class ActPage(View):
         # A script would follow a redirect by itself, and use up the messages of the next page.
         return HttpResponse(status=204, headers={"X-Next": url}) if is_in_dialog else HttpResponseRedirect(url)
 
+    def undo_link(self, back_url: str = "") -> str:
+        """To the question of the undo, which says what was done since this act. "" where there is no undo."""
+        undo_url = self.undo_url()
+        if not undo_url:
+            return ""
+        query = {**({"next": back_url} if back_url else {}), SHOWN: self.gateway.mark(self.topic, self.channel)}
+        return f"{undo_url}?{urlencode(query)}"
+
     def _refused_in_dialog(self, result: ActResult) -> HttpResponse:
         """The form once more, with what was filled in and why nothing was done."""
         status = _STATUS_OF_CODE.get(result.code, 400)
         try:
-            question = self.question()
+            return self.asked_anew((result.message,), status=status)
         except (NotThereError, EngineUnavailableError):
             return refusal(self.request, result.message, status=status)
-        return ask(
-            self.request,
-            question,
-            complaints=(result.message,),
-            next_url=next_page(self.request),
-            complaint_status=status,
-        )
 
     # For several acts.
 

@@ -92,7 +92,7 @@ class SetArchiveLimits(ActPage):
         return worded(details["limits"]) if details["limits"] is not None else "as of all topics"
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return self.pipeline.set_archive_limits(self.topic, details["limits"])
+        return self.done_beside(lambda: self.pipeline.set_archive_limits(self.topic, details["limits"]))
 
     def _held(self) -> str:
         """What the archive has of the topic now, with its oldest message: what a limit would remove."""

@@ -29,7 +29,7 @@ from admin_console.gateway.gateway import (
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.views import pausing, risky_acts
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
-from admin_console.views.question import Field, Question, ask, reason_field, typed_name_field
+from admin_console.views.question import SHOWN, Field, Question, ask, reason_field, typed_name_field
 
 # Done one after the other, each until it is durable. Their names, of up to 130 characters, fit into one URL.
 SELECTED_MAX = 100
@@ -119,6 +119,7 @@ class RowResult:
     target: Target
     result: ActResult
     undo_url: str = ""
+    undo_link: str = ""
 
     @property
     def is_done(self) -> bool:
@@ -205,6 +206,7 @@ class BulkAct(View):
     def _question(self, targets: Sequence[Target]) -> Question:
         count = counted(len(targets), self._noun)
         posted = self.request.POST
+        marks = [self._mark(target) for target in targets]
         rows = [self._counts_of(target) for target in targets]
         return Question(
             title=f"{self.kind.verb} {count}",
@@ -215,12 +217,19 @@ class BulkAct(View):
             rows=rows,
             selected=[target.name for target in targets],
             fields=[
+                *marks,
                 *(self._shared_fields(targets) if self.kind.asks_like_one else ()),
                 *([*self._expected(targets), typed_name_field(count)] if self.kind.is_dangerous else ()),
                 reason_field(posted.get("reason", "")),
             ],
             is_dangerous=self.kind.is_dangerous,
         )
+
+    def _mark(self, target: Target) -> Field:
+        """Stands for the state that its row shows; that of the first question, where this one is asked again."""
+        page = self._one(target)
+        value = page.shown() or self.gateway.mark(target.topic, target.channel)
+        return Field(page.shown_field, "", kind="hidden", value=value)
 
     def _shared_fields(self, targets: Sequence[Target]) -> list[Any]:
         """The act's own fields, as its question for the first of them has them; its reason is asked anyway."""
@@ -295,6 +304,7 @@ class BulkAct(View):
         kwargs = {"topic": target.topic, **({"channel": target.channel} if target.channel else {})}
         page.setup(self.request, **kwargs)
         page.is_confirmed = True
+        page.shown_field = f"{SHOWN}:{target.name}"
         return page
 
     def _perform(self, targets: Sequence[Target]) -> list[RowResult]:
@@ -305,7 +315,8 @@ class BulkAct(View):
                 result = page.perform(self._details(page, target))
             except (ComplaintError, NotThereError) as exc:
                 result = ActResult(FAILED, str(exc))
-            rows.append(RowResult(target, result, page.undo_url() if result.verdict == DONE else ""))
+            is_done = result.verdict == DONE
+            rows.append(RowResult(target, result, *((page.undo_url(), page.undo_link()) if is_done else ())))
             if result.code in ("ENGINE_BUSY", "EXITING"):
                 # Each further one would wait for its deadline.
                 sentence = "Not tried: the engine did not answer the one before."

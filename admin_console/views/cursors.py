@@ -8,6 +8,7 @@ from admin_console.gateway.gateway import ARCHIVE_CURSOR, CursorStats, Maker, Ta
 from admin_console.gateway.sentences import counted, given_up
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
+from admin_console.views.risky_acts import EXPECTED, expected_of
 from admin_console.vocabulary import units
 
 _STARTS = {"start": "the oldest message there is", "end": "what is published from now on"}
@@ -25,6 +26,10 @@ class _CursorAct(ActPage):
     @property
     def name(self) -> str:
         return f"{self.topic}/{self.cursor}"
+
+    @property
+    def part(self) -> str:
+        return f"cursor {self.cursor}"
 
     def logged_topic(self) -> TopicStats:
         """The topic at this moment. Raises NotThereError, also when it is not of the log."""
@@ -62,7 +67,7 @@ class _CursorAct(ActPage):
                 *([kept] if cursor.lag_bytes else []),
                 "The topic's channels keep their messages. What was archived before stays.",
             ],
-            [typed_name_field(self.name)],
+            [Field(EXPECTED, "", kind="hidden", value=str(cursor.depth)), typed_name_field(self.name)],
             button=button,
             is_dangerous=True,
         )
@@ -77,7 +82,7 @@ class DeleteCursor(_CursorAct):
 
     def details(self) -> dict[str, Any]:
         self.check_typed_name()
-        return {"cursor": self.cursor}
+        return {"cursor": self.cursor, **expected_of(self.request.POST.get(EXPECTED, ""))}
 
 
 class ArchiveOff(DeleteCursor):

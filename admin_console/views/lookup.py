@@ -89,6 +89,10 @@ class TombstoneProducer(ActPage):
         self.node: str = kwargs["node"]
 
     @property
+    def part(self) -> str:
+        return f"node {self.node}"
+
+    @property
     def page_url(self) -> str:
         return reverse("lookup")
 
@@ -128,7 +132,7 @@ class TombstoneProducer(ActPage):
         return {"addresses": self.addresses()}
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return tombstone(details["addresses"], self.topic, self.node)
+        return self.done_beside(lambda: tombstone(details["addresses"], self.topic, self.node))
 
 
 def _asked(lookupds: Sequence[LookupdStats]) -> dict[str, list[str]]:

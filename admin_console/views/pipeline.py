@@ -42,6 +42,10 @@ class _PipelineAct(ActPage):
         return self.job or self.replay_id
 
     @property
+    def part(self) -> str:
+        return f"job {self.job}" if self.job else f"replay {self.replay_id}"
+
+    @property
     def page_url(self) -> str:
         replay_id = self.replay_id or self.job.removeprefix(_REPLAY_PREFIX)
         if replay_id != self.job and self.view.replay(replay_id) is not None:
@@ -56,7 +60,7 @@ class _PipelineAct(ActPage):
         return self.name
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return self.pipeline.ask(self.action, self.name, **details)
+        return self.done_beside(lambda: self.pipeline.ask(self.action, self.name, **details))
 
     def when(self) -> str:
         """A sentence: when the worker takes the request up."""

@@ -7,6 +7,9 @@ from django.shortcuts import render
 
 from admin_console.answers.refusal import wants_fragment
 
+# The field of a form, or the parameter of a link, with the mark of the state that was shown.
+SHOWN = "shown"
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -61,13 +64,14 @@ def ask(
     complaints: tuple[str, ...] = (),
     next_url: str = "",
     complaint_status: int = 400,
+    shown: str = "",
 ) -> HttpResponse:
     """Render the question; with complaints about wrong input (400), or after the act failed.
 
-    The header X-Fragment asks for what goes into a dialog, without the page around it.
+    shown: the mark of the state that it shows, from `Gateway.mark`. The header X-Fragment asks for what goes into a dialog, without the page around it.
     """
     template = "acts/_confirm.html" if wants_fragment(request) else "acts/confirm.html"
-    context = {"question": question, "complaints": complaints, "next": next_url}
+    context = {"question": question, "complaints": complaints, "next": next_url, "shown": shown}
     return render(request, template, context, status=complaint_status if complaints else 200)
 
 

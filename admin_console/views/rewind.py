@@ -10,8 +10,7 @@ from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
 from admin_console.messages.asked import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.act_page import ActPage, ComplaintError
-from admin_console.views.next_page import next_page
-from admin_console.views.question import Choice, Field, Question, ask
+from admin_console.views.question import SHOWN, Choice, Field, Question
 
 _PLACES = {
     "start": "the oldest message in the log",
@@ -111,16 +110,17 @@ class RewindChannel(ActPage):
             complaints = exc.sentences
         if wants_json(request):
             return self._unconfirmed(complaints)
-        return ask(request, self.question(), complaints=complaints, next_url=next_page(request))
+        return self.asked_anew(complaints)
 
     def _unconfirmed(self, complaints: tuple[str, ...]) -> JsonResponse:
         """The preview for a script: sent once more with what is in `form`, it is confirmed."""
+        shown = self.gateway.mark(self.topic, self.channel)
         question = self.question()
         body = {
             "ok": False,
             "message": " ".join(complaints or question.consequences),
             "code": "NOT_CONFIRMED",
-            "form": {field.name: field.value for field in question.fields if field.kind == "hidden"},
+            "form": {field.name: field.value for field in question.fields if field.kind == "hidden"} | {SHOWN: shown},
         }
         return JsonResponse(body, status=400 if complaints else 409)
 

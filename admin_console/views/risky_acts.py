@@ -24,6 +24,11 @@ def _removed(depth: int, in_flight: int, deferred: int, quarantined: int = 0) ->
     return f"{counts} will be removed." if counts else "It holds no message now."
 
 
+def expected_of(text: str) -> dict[str, int]:
+    """The act's argument from the form's field; none where it has no number."""
+    return {"expected": int(text)} if re.fullmatch(r"[0-9]{1,15}", text) else {}
+
+
 def _of_channels(topic: TopicStats) -> tuple[int, int, int, int]:
     """Depth, in flight, deferred and quarantined of all channels of a topic."""
     return (
@@ -83,8 +88,7 @@ class Removal(ActPage):
 
     def details(self) -> dict[str, Any]:
         self.check_typed_name()
-        given = self.request.POST.get(self.told(), "")
-        found = {"expected": int(given)} if re.fullmatch(r"[0-9]{1,15}", given) else {}
+        found = expected_of(self.request.POST.get(self.told(), ""))
         return {"by": self.request.user.get_username(), **found}
 
     def do(self, details: dict[str, Any]) -> ActResult:

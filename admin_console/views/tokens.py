@@ -227,4 +227,4 @@ class RevokeToken(_TokenAct):
         return self.token().name
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return revoke_token(settings.DATA_PATH, self.token_id, by=self.by())
+        return self.done_beside(lambda: revoke_token(settings.DATA_PATH, self.token_id, by=self.by()))

@@ -115,6 +115,10 @@ class _TrashAct(ActPage):
         self.trash: int = kwargs["trash"]
 
     @property
+    def part(self) -> str:
+        return f"trash {self.trash}"
+
+    @property
     def page_url(self) -> str:
         return reverse("trash")
 

@@ -6,7 +6,8 @@ keep their order. Acts on different names don't wait for each other.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from queue_engine.vocabulary.errors import PenstockError
@@ -23,6 +24,16 @@ class ActsInTurn:
 
     def __init__(self) -> None:
         self._lines: dict[str, deque[tuple[Act, Ticket]]] = {}
+        self._guard: Callable[[], None] | None = None
+
+    @contextmanager
+    def guarding(self, guard: Callable[[], None]) -> Iterator[None]:
+        """Acts that are brought meanwhile, and have to wait, begin only when `guard` raises no PenstockError then."""
+        self._guard = guard
+        try:
+            yield
+        finally:
+            self._guard = None
 
     def is_busy(self, name: str) -> bool:
         """Whether an act on this name is under way."""
@@ -34,7 +45,7 @@ class ActsInTurn:
         line = self._lines.get(name)
         if line is not None:
             ticket = Ticket()
-            line.append((act, ticket))
+            line.append((act if self._guard is None else partial(_guarded, self._guard, act), ticket))
             return ticket
         line = self._lines[name] = deque()
         try:
@@ -72,6 +83,11 @@ class ActsInTurn:
             _settle(ticket, done)
         finally:
             self._next(name)
+
+
+def _guarded(guard: Callable[[], None], act: Act) -> Ticket:
+    guard()
+    return act()
 
 
 def _settle(ticket: Ticket, like: Ticket) -> None:

@@ -8,6 +8,7 @@ never has a record of a topic number that topology.json did not know first.
 import logging
 import os
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 
 from queue_engine.catalog.acts_in_turn import ActsInTurn
 from queue_engine.catalog.stores import Stores
@@ -261,6 +262,10 @@ class Catalog:
         self.check_open()
         outcome = Outcome()
         return outcome, self._acts.run(topic, lambda: begin(outcome))
+
+    def guarding(self, guard: Callable[[], None]) -> AbstractContextManager[None]:
+        """Acts that are brought meanwhile, and have to wait for their turn, begin only when `guard` raises nothing."""
+        return self._acts.guarding(guard)
 
     def in_turn(self, name: str, act: Callable[[], Ticket]) -> Ticket:
         """Begin an act in the turn of another name, too."""

@@ -328,6 +328,7 @@ class Outcome:
     channels: int = 0
     clients: int = 0
     created: bool = False  # the thing did not exist before
+    already: bool = False  # all was as the act wants it: nothing was changed
     results: tuple[MessageResult, ...] = ()  # of an act on single messages: one for each
     name: str = ""  # of the topic or channel that was restored, or was in the trash
     trash: int = 0  # the id in the trash of what was removed; 0: it can't be restored

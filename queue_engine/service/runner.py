@@ -240,6 +240,8 @@ class EngineRunner:
     # On the engine's thread.
 
     def _tell_act(self, record: ActRecord) -> None:
+        if self._engine is not None:
+            self._engine.recent_acts.told(record)
         if self.on_act is not None:
             self.on_act(record)
         elif self._own_acts is not None:

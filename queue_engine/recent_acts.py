@@ -1,0 +1,230 @@
+"""The latest acts: what they were about, who did them and when. An act whose question showed a state that another act
+has changed since is refused.
+
+A question carries a mark: the number of the latest act when it was asked, and the numbers of its topic and channel.
+`do` and `begin` compare it in the step in which the act begins; an act that waits for its turn is compared once more
+when its turn comes. The acts are in memory alone: after a restart, and once RECENT_MAX acts came since, a mark says too
+little, and the act is refused, too.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from queue_engine.catalog.catalog import Catalog
+from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+from queue_engine.vocabulary.errors import OutcomeUnknownError, RequestError
+from queue_engine.vocabulary.ticket import DONE, Ticket
+
+RECENT_MAX = 10_000  # some 5 MB
+# They change nothing that a question shows, and come by the thousand.
+_ROUTINE = frozenset(
+    {"read_messages", "move_cursor", "release_lease", "create_topic", "change_option", "foreign_request"}
+)
+_DELETIONS = frozenset({"delete_topic", "delete_channel"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an act is about: a topic, one of its channels, or a part that has a name of its own, such as `trash 5`."""
+
+    topic: str
+    channel: str = ""
+    part: str = ""
+
+    def meets(self, other: "Place") -> bool:
+        """Whether one is the other or below it."""
+        return (
+            self.topic == other.topic
+            and (self.channel == other.channel or not self.channel or not other.channel)
+            and (self.part == other.part or not self.part or not other.part)
+        )
+
+
+@dataclass(slots=True)
+class RecentAct:
+    """An act that was done, or is under way while its record has no outcome. sentence: what it did; "" where the record
+    says it. at_ms: Unix."""
+
+    number: int
+    place: Place
+    record: ActRecord
+    at_ms: int
+    sentence: str = ""
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An act that is to be done. record: its names, who wants it, and its details. shown: the mark of its question, ""
+    for no comparison. rivals: acts that change the state which the question showed. is_noted: it changes such a state
+    itself. with_topic, with_channel: the mark is of that very topic or channel, not of another one of its name."""
+
+    record: ActRecord
+    part: str = ""
+    shown: str = ""
+    rivals: frozenset[str] = frozenset()
+    is_noted: bool = False
+    with_topic: bool = False
+    with_channel: bool = False
+
+    @property
+    def place(self) -> Place:
+        found = _place_of(self.record)
+        return replace(found, part=self.part) if self.part else found
+
+
+class StateChangedError(RequestError):
+    """What the question showed has changed; nothing was done.
+
+    acts: that changed it, newest first. is_gone: the topic or channel is not there. is_other: another one has its name.
+    is_unknown: the mark is from before the start, or too old.
+    """
+
+    code = "STATE_CHANGED"
+
+    def __init__(
+        self,
+        acts: tuple[RecentAct, ...] = (),
+        *,
+        is_gone: bool = False,
+        is_other: bool = False,
+        is_unknown: bool = False,
+    ) -> None:
+        super().__init__("the state has changed since it was shown")
+        self.acts = acts
+        self.is_gone = is_gone
+        self.is_other = is_other
+        self.is_unknown = is_unknown
+
+
+class RecentActs:
+    """The acts of one engine. Belongs to its thread. method: an act of the engine by its name, `acts.pause_topic`."""
+
+    def __init__(self, catalog: Catalog, clock: Clock, method: Callable[[str], Callable[..., Any]]) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._method = method
+        self._start = secrets.token_hex(4)
+        self._acts: deque[RecentAct] = deque()
+        self._last = 0
+        self._forgotten = 0
+
+    def mark(self, topic: str, channel: str = "") -> str:
+        """For a question that is about to show the state of a topic or channel: read it before that state."""
+        numbers = self._numbers(topic, channel)
+        return f"{self._start}-{self._last}-{numbers[0]}-{numbers[1]}"
+
+    def _numbers(self, topic: str, channel: str) -> tuple[int, int]:
+        """Of a topic and its channel; 0 for one that is not there."""
+        owner = self._catalog.topics.get(topic)
+        one = owner.channels.get(channel) if owner is not None else None
+        return 0 if owner is None else owner.number, 0 if one is None else one.number
+
+    def deletion_of(self, topic: str, channel: str = "") -> RecentAct | None:
+        """The latest deletion of a topic or channel that is not there; None where none is noted."""
+        numbers = self._numbers(topic, channel)
+        if numbers[0] and (numbers[1] or not channel):
+            return None
+        place = Place(topic, channel)
+        for act in reversed(self._acts):
+            is_above = not act.place.channel or act.place.channel == channel
+            if act.is_over and act.record.action in _DELETIONS and is_above and act.place.meets(place):
+                return act
+        return None
+
+    # Acts.
+
+    def check(self, order: Order, own: RecentAct | None = None) -> None:
+        """Raises StateChangedError. own: the note of this act itself."""
+        if not order.shown:
+            return
+        start, _, rest = order.shown.partition("-")
+        texts = rest.split("-")
+        if start != self._start or len(texts) != 3 or not all(text.isascii() and text.isdigit() for text in texts):
+            raise StateChangedError(is_unknown=True)
+        since, *shown = (int(text[:18]) for text in texts)
+        place = order.place
+        now = self._numbers(place.topic, place.channel)
+        pairs = [(shown[0], now[0])] * order.with_topic + [(shown[1], now[1])] * order.with_channel
+        found = []
+        for act in reversed(self._acts):
+            if act.number <= since:
+                break
+            if act is not own and act.record.action in order.rivals and act.place.meets(place):
+                found.append(act)
+        is_gone = any(was and not is_now for was, is_now in pairs)
+        is_other = not is_gone and any(was != is_now for was, is_now in pairs)
+        if found or is_gone or is_other:
+            raise StateChangedError(tuple(found), is_gone=is_gone, is_other=is_other)
+        if since < self._forgotten:
+            raise StateChangedError(is_unknown=True)
+
+    def do(self, order: Order, method: str, *args: Any, **details: Any) -> Any:
+        """Do an act of the engine; returns what it returns. Raises StateChangedError, also as the ticket's error, and
+        what the act raises."""
+        note = self.begin(order)
+        try:
+            with self._catalog.guarding(partial(self.check, order, note)):
+                result = self._method(method)(*args, **details)
+        except BaseException:
+            self._drop(note)
+            raise
+        outcome, ticket = result if isinstance(result, tuple) else (None, result)
+        assert isinstance(ticket, Ticket), method
+        ticket.when_done(partial(self._settled, note, outcome))
+        return result
+
+    def begin(self, order: Order) -> RecentAct | None:
+        """Compare and note an act that is not the engine's own; `end` follows. None where it is not noted. Raises
+        StateChangedError."""
+        self.check(order)
+        return self._note(order.place, order.record) if order.is_noted else None
+
+    def end(self, note: RecentAct | None, sentence: str) -> None:
+        """sentence: what it did; "" where it did nothing."""
+        if note is not None and sentence:
+            note.sentence, note.is_over = sentence, True
+        else:
+            self._drop(note)
+
+    def told(self, record: ActRecord) -> None:
+        """Note an act that came over HTTP, that a client caused, or that the server did by itself."""
+        outcome = record.outcome
+        if not record.error and outcome is not None and not outcome.already and record.action not in _ROUTINE:
+            self._note(_place_of(record), record).is_over = True
+
+    def _note(self, place: Place, record: ActRecord) -> RecentAct:
+        self._last += 1
+        act = RecentAct(self._last, place, record, self._clock.time_ns() // NS_PER_MS)
+        self._acts.append(act)
+        if len(self._acts) > RECENT_MAX:
+            self._forgotten = self._acts.popleft().number
+        return act
+
+    def _drop(self, note: RecentAct | None) -> None:
+        if note is not None and note in self._acts:
+            self._acts.remove(note)
+
+    def _settled(self, note: RecentAct | None, outcome: Outcome | None, done: Ticket = DONE) -> None:
+        if note is None:
+            return
+        is_refused = done.error is not None and not isinstance(done.error, OutcomeUnknownError)
+        if is_refused or (outcome is not None and outcome.already):
+            self._drop(note)
+            return
+        note.record = replace(note.record, outcome=outcome or Outcome())
+        note.is_over = done.error is None
+
+
+def _place_of(record: ActRecord) -> Place:
+    if "trash" in record.details:
+        return Place(record.topic, "", f"trash {record.details['trash']}")
+    if record.action.endswith("_cursor") or record.action.startswith("archive_"):
+        # Over HTTP the cursor's name stands in the channel's place.
+        return Place(record.topic, "", f"cursor {record.details.get('cursor', record.channel)}")
+    return Place(record.topic, record.channel)

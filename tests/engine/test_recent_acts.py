@@ -1,0 +1,145 @@
+"""The latest acts: an act that was decided on an older state is refused in the step in which it would begin."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_engine import recent_acts
+from queue_engine.delivery.stats import ActRecord
+from queue_engine.engine import Engine
+from queue_engine.recent_acts import Order, StateChangedError
+from queue_engine.vocabulary.errors import TopicNotFoundError
+from queue_engine.vocabulary.ticket import Ticket
+from tests.support.clock import ManualClock
+from tests.support.engine import make_engine
+from tests.support.stores.background import HeldBackground
+
+ACTS = frozenset({"pause_channel", "unpause_channel", "delete_channel"})
+
+
+@pytest.fixture
+def disk() -> HeldBackground:
+    return HeldBackground()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, disk: HeldBackground) -> Engine:
+    made = make_engine(tmp_path, ManualClock(), background=disk)
+    made.acts.create_topic("orders")
+    settle_all(made, disk)
+    made.acts.create_channel("orders", "billing")
+    settle_all(made, disk)
+    return made
+
+
+def settle_all(engine: Engine, disk: HeldBackground) -> None:
+    while engine.has_work or disk.is_busy:
+        engine.turn()
+        disk.finish()
+
+
+def order(engine: Engine, action: str, by: str, *, channel: str = "billing", shown: str | None = None) -> Order:
+    mark = engine.recent_acts.mark("orders", channel) if shown is None else shown
+    record = ActRecord(action, "orders", channel, "", "", None, actor=by)
+    return Order(record, shown=mark, rivals=ACTS, is_noted=True, with_topic=True, with_channel=bool(channel))
+
+
+def do(engine: Engine, asked: Order, **details: Any) -> Ticket:
+    record = asked.record
+    names = (record.topic, record.channel) if record.channel else (record.topic,)
+    _, ticket = engine.recent_acts.do(asked, f"acts.{record.action}", *names, **details)
+    return ticket
+
+
+def refused(ticket: Ticket) -> StateChangedError:
+    assert isinstance(ticket.error, StateChangedError)
+    return ticket.error
+
+
+def test_an_act_that_waits_for_its_turn_is_compared_when_it_comes(engine: Engine, disk: HeldBackground) -> None:
+    asked = order(engine, "pause_channel", "ada")
+    outcome, over_http = engine.acts.pause_channel("orders", "billing", by="script")
+    over_http.when_done(
+        lambda done: engine.recent_acts.told(ActRecord("pause_channel", "orders", "billing", "h:1", "", outcome))
+    )
+    assert not over_http.done
+    ticket = do(engine, asked, by="ada", reason="mine")
+    assert not ticket.done
+    settle_all(engine, disk)
+    (other,) = refused(ticket).acts
+    assert other.record.remote_address == "h:1"
+    pause = engine.topics["orders"].channels["billing"].pause
+    assert pause is not None
+    assert (pause.by, pause.reason) == ("script", "")
+
+
+def test_the_second_of_two_in_one_step_is_refused_though_the_first_is_under_way(
+    engine: Engine, disk: HeldBackground
+) -> None:
+    first, second = order(engine, "pause_channel", "ada"), order(engine, "pause_channel", "grace")
+    ticket = do(engine, first, by="ada")
+    assert not ticket.done
+    with pytest.raises(StateChangedError) as told:
+        do(engine, second, by="grace")
+    (other,) = told.value.acts
+    assert (other.record.actor, other.is_over) == ("ada", False)
+    settle_all(engine, disk)
+    assert other.is_over
+    assert ticket.error is None
+
+
+def test_an_act_that_failed_or_changed_nothing_hinders_nothing(engine: Engine, disk: HeldBackground) -> None:
+    asked = order(engine, "unpause_channel", "ada")
+    do(engine, order(engine, "unpause_channel", "grace"))
+    settle_all(engine, disk)
+    with pytest.raises(TopicNotFoundError):
+        engine.recent_acts.do(order(engine, "pause_channel", "grace"), "acts.pause_channel", "nothing", "billing")
+    settle_all(engine, disk)
+    engine.recent_acts.end(engine.recent_acts.begin(order(engine, "pause_channel", "grace")), "")
+    ticket = do(engine, asked)
+    settle_all(engine, disk)
+    assert ticket.error is None
+
+
+def test_without_a_mark_nothing_is_compared(engine: Engine, disk: HeldBackground) -> None:
+    do(engine, order(engine, "pause_channel", "ada"))
+    settle_all(engine, disk)
+    do(engine, order(engine, "pause_channel", "grace", shown=""), reason="later")
+    settle_all(engine, disk)
+    pause = engine.topics["orders"].channels["billing"].pause
+    assert pause is not None
+    assert pause.reason == "later"
+
+
+def test_a_mark_that_is_older_than_the_noted_acts_is_refused(
+    engine: Engine, disk: HeldBackground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent_acts, "RECENT_MAX", 3)
+    asked = order(engine, "pause_channel", "ada")
+    for number in range(5):
+        engine.recent_acts.end(
+            engine.recent_acts.begin(order(engine, "create_channel", "x", channel=f"c{number}", shown="")), "Did it."
+        )
+    with pytest.raises(StateChangedError) as told:
+        do(engine, asked)
+    assert told.value.is_unknown
+
+
+def test_what_is_gone_has_its_deletion_until_it_is_there_again(engine: Engine, disk: HeldBackground) -> None:
+    late = order(engine, "pause_channel", "ada")
+    assert engine.recent_acts.deletion_of("orders", "billing") is None
+    do(engine, order(engine, "delete_channel", "grace"))
+    settle_all(engine, disk)
+    found = engine.recent_acts.deletion_of("orders", "billing")
+    assert found is not None
+    assert found.record.actor == "grace"
+    with pytest.raises(StateChangedError) as told:
+        do(engine, late)
+    assert told.value.is_gone
+    engine.acts.create_channel("orders", "billing")
+    settle_all(engine, disk)
+    assert engine.recent_acts.deletion_of("orders", "billing") is None
+    with pytest.raises(StateChangedError) as again:
+        do(engine, late)
+    assert (again.value.is_gone, again.value.is_other) == (False, True)
