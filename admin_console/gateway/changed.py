@@ -67,7 +67,7 @@ def _who(record: ActRecord, reader: str) -> str:
     if record.via == _VIA_CONSOLE:
         return "you" if record.actor == reader else record.actor or "the console"
     over = {VIA_HTTP: "the HTTP API", VIA_TCP: "TCP"}.get(record.via, record.via)
-    return f"{record.actor} over {over}" if record.actor else f"a client of {over} at {record.remote_address}"
+    return f"{record.actor} over {over}" if record.actor else f"a request over {over} from {record.remote_address}"
 
 
 def _what(act: RecentAct) -> str:

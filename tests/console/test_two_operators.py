@@ -349,7 +349,7 @@ def test_an_act_over_http_counts_as_another_operators(engine: EngineRunner, ada:
         assert answer.status == 200
     told = late.confirm()
     assert told["code"] == "STATE_CHANGED"
-    assert "a client of the HTTP API at 127.0.0.1:" in told["message"]
+    assert "a request over the HTTP API from 127.0.0.1:" in told["message"]
     assert f"Paused {place.topic}/c: its consumers get nothing" in told["message"]
 
 
