@@ -68,7 +68,8 @@ def ask(
 ) -> HttpResponse:
     """Render the question; with complaints about wrong input (400), or after the act failed.
 
-    shown: the mark of the state that it shows, from `Gateway.mark`. The header X-Fragment asks for what goes into a dialog, without the page around it.
+    shown: the mark of the state that it shows, from `Gateway.mark`. The header X-Fragment asks for what goes into a
+    dialog, without the page around it.
     """
     template = "acts/_confirm.html" if wants_fragment(request) else "acts/confirm.html"
     context = {"question": question, "complaints": complaints, "next": next_url, "shown": shown}
