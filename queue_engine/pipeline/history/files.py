@@ -18,6 +18,7 @@ from queue_engine.pipeline.history.levels import CONVERTED, DIRECTORY, MINUTES, 
 from queue_engine.pipeline.history.old_manifest import OLD_MANIFEST, OldHistory, read_old_history
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.lake.status_file import sign_of
+from queue_engine.pipeline.tables.own_files import check_own_files
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
 
 
@@ -160,6 +161,7 @@ class _Table:
         if not actions.num_rows:
             return ()
         columns = [actions.column(name).to_pylist() for name in ("path", "min.t", "max.t")]
+        check_own_files(self._path, columns[0], is_local=True)
         found = (
             HistoryFile(f"{self._path}/{path}", first_s, last_s + self._window_s)
             for path, first_s, last_s in zip(*columns, strict=True)

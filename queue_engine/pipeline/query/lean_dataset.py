@@ -7,12 +7,14 @@ file is not opened for a query that none of its rows can match.
 import os
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
 from queue_engine.pipeline.tables.log_files import check_commits, last_checkpoint
+from queue_engine.pipeline.tables.own_files import check_own_files
 from queue_engine.pipeline.tables.storage import TableStorage
 
 # pyarrow reads so much ahead for each scan: with its own values, 4 files of 16 batches of 131,072 rows, large messages
@@ -46,7 +48,7 @@ class LeanDataset(ds.FileSystemDataset):
 
 def open_dataset(storage: TableStorage, table: str) -> LeanDataset | None:
     """The table at the path `table` as it is now; None where there is none. Raises OSError, delta-rs's errors, and
-    TableDamagedError, StoreError of an object store."""
+    TableDamagedError and ForeignFileError, StoreError of an object store."""
     if storage.is_local and not os.path.isdir(storage.at(f"{table}/_delta_log")):
         return None
     try:
@@ -56,6 +58,8 @@ def open_dataset(storage: TableStorage, table: str) -> LeanDataset | None:
     if not storage.is_local:
         last = delta.version()
         check_commits(storage, table, range(last_checkpoint(storage, table, last) + 1, last + 1))
+    paths = pa.table(delta.get_add_actions(flatten=True)).column("path").to_pylist()
+    check_own_files(storage.at(table), paths, is_local=storage.is_local)
     place = fs.SubTreeFileSystem(storage.at_filesystem(table), storage.filesystem)
     whole = delta.to_pyarrow_dataset(filesystem=place)
     lean = LeanDataset(list(whole.get_fragments()), whole.schema, whole.format, place)

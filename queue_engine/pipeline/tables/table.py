@@ -204,7 +204,7 @@ class LakeTable:
 
     def files(self) -> list[TableFile]:
         """The data files that count at `version`, by path."""
-        return table_files(self._opened(), self.partition_by)
+        return table_files(self._opened(), self.partition_by, self.place, is_local=self.storage.is_local)
 
     def replaced_files(self, retention_ms: int) -> tuple[set[str], set[str]]:
         """Paths of data files that do not count any longer: (since more than retention_ms, the others that are known).

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from queue_engine.pipeline.tables.own_files import check_own_files
+
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
@@ -24,9 +26,10 @@ class TableFile:
     maximum: dict[str, Any]
 
 
-def table_files(delta: DeltaTable, partition_by: Sequence[str]) -> list[TableFile]:
-    """The data files of a table at its version, by path."""
+def table_files(delta: DeltaTable, partition_by: Sequence[str], place: str, *, is_local: bool) -> list[TableFile]:
+    """The data files of the table at `place` at its version, by path. Raises ForeignFileError."""
     rows = pa.table(delta.get_add_actions(flatten=False)).to_pylist()
+    check_own_files(place, (row["path"] for row in rows), is_local=is_local)
     return sorted(
         (
             TableFile(
