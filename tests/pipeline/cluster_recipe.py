@@ -160,7 +160,11 @@ def _run_recipe(cluster: Machines, engine: EngineProcess, bodies: list[bytes], s
             assert {Path(f"/proc/{pid}").stat().st_uid for pid in worker.pids()} == {NOBODY}
     arguments = b" ".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in cluster.pids())
     assert SECRET.encode() not in arguments
-    found = DeltaTable(f"{LAKE}/archive/{TOPIC}", storage_options=dict(store)).to_pyarrow_table().sort_by("offset")
+    found = (
+        DeltaTable(f"{LAKE}/archive/{TOPIC}", storage_options={**store, "AWS_ALLOW_HTTP": "true"})
+        .to_pyarrow_table()
+        .sort_by("offset")
+    )
     assert found.column("offset").to_pylist() == list(range(len(bodies)))
     assert found.column("body").to_pylist() == bodies
     os.kill(_driver_of(job), signal.SIGTERM)

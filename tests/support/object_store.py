@@ -61,7 +61,6 @@ class ObjectStore:
             "AWS_ACCESS_KEY_ID": KEY_ID,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }

@@ -2,7 +2,7 @@
 
     /srv/lake                        a directory
     s3://bucket/prefix               AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or the machine's role;
-                                     AWS_REGION or AWS_DEFAULT_REGION; AWS_ENDPOINT_URL; AWS_ALLOW_HTTP
+                                     AWS_REGION or AWS_DEFAULT_REGION; AWS_ENDPOINT_URL, also with http://
     gs://bucket/prefix               GOOGLE_APPLICATION_CREDENTIALS; not tried
     az://container/prefix            AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY; not tried
 

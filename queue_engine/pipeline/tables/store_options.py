@@ -49,9 +49,11 @@ def delta_options(scheme: str, environment: Mapping[str, str] = os.environ) -> d
         # A commit is made only when no other writer has made one of its number.
         options["conditional_put"] = "etag"
         options["AWS_REGION"] = _region(environment)
-        for name in ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"):
-            if environment.get(name):
-                options[name] = environment[name]
+        if endpoint := environment.get("AWS_ENDPOINT_URL"):
+            options["AWS_ENDPOINT_URL"] = endpoint
+            # pyarrow takes the scheme alone; delta-rs refuses http unless it is told.
+            if endpoint.lower().startswith("http://"):
+                options["AWS_ALLOW_HTTP"] = "true"
     return options
 
 

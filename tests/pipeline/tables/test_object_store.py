@@ -345,3 +345,11 @@ def test_no_server_at_all_is_a_sentence(store: ObjectStore, monkeypatch: pytest.
     for act in (lambda: opened(storage).transaction(APP), lambda: data_file(storage, 0, 10)):
         with pytest.raises(StoreUnreachableError, match="no answer came from the store"):
             act()
+
+
+def test_the_endpoint_says_for_writer_and_committer_whether_http_is_meant() -> None:
+    for endpoint, is_http in (("http://127.0.0.1:9000", True), ("https://minio:9000", False)):
+        given = {"AWS_ENDPOINT_URL": endpoint}
+        options = store_options.delta_options("s3", given)
+        assert (options["AWS_ENDPOINT_URL"], "AWS_ALLOW_HTTP" in options) == (endpoint, is_http)
+        assert store_options.store_filesystem("s3", given) is not None
