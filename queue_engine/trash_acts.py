@@ -19,6 +19,7 @@ from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.log_store.channel_restore import ChannelRestore
 from queue_engine.log_store.held_segments import HeldSegments
+from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.pauses import Pauses
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.topology.topology import Change, channel_paused, channel_redriven, max_attempts_set
@@ -29,7 +30,7 @@ from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_ephemeral
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.pieces import WorkInPieces
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, all_done, or_unknown
-from queue_engine.wire.trash import TrashPage, TrashStats
+from queue_engine.wire.trash import FreedBytes, TrashPage, TrashStats
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,21 @@ class TrashActs:
     def one(self, trash: int, topic: str = "") -> TrashStats:
         """Raises TrashNotFoundError or InvalidStorageError."""
         return self._stats_of(self.item(trash, topic), self._held())
+
+    def freed_by(self, topic: str, channel: str, *, own_too: bool, channels_too: bool, readers_too: bool) -> FreedBytes:
+        """What the disk gets back if what a channel has goes, or with `own_too` what waits at the topic, with
+        `channels_too` what its channels have, with `readers_too` what its cursors and leases keep: once the trash has
+        given it up. Raises TopicNotFoundError."""
+        found, log = self._catalog.topic(topic), self._stores.log
+        if log is None or not isinstance(found.store, LogTopicStore):
+            return FreedBytes()
+        emptied = list(found.channels) if channels_too else [channel]
+        offset = found.store.needed_without(emptied, own_too=own_too, readers_too=readers_too)
+        try:
+            size, holder = log.retention.freed_by(found.store, offset)
+        except StorageError:
+            return FreedBytes()
+        return FreedBytes(size, holder.name if holder is not None else "")
 
     def _held(self) -> HeldSegments:
         """None while that can't be read: entries are shown and restored all the same."""

@@ -18,6 +18,7 @@ from admin_console.gateway.gateway import (
     Deletion,
     EngineSnapshot,
     EngineUnavailableError,
+    FreedBytes,
     InFlightStats,
     KeyPage,
     MessagePage,
@@ -81,6 +82,17 @@ class EmbeddedGateway:
 
     def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
         found: TrashPage = self._ask("trash.page", count_max, before=before)
+        return found
+
+    def freed_by(
+        self, topic: str, channel: str, *, own_too: bool, channels_too: bool, readers_too: bool
+    ) -> FreedBytes | None:
+        try:
+            found: FreedBytes = self._ask(
+                "trash.freed_by", topic, channel, own_too=own_too, channels_too=channels_too, readers_too=readers_too
+            )
+        except RequestError:
+            return None
         return found
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:

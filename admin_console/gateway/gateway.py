@@ -32,7 +32,7 @@ from queue_engine.vocabulary.names import ARCHIVE_CURSOR, NAME_LENGTH_MAX, is_ep
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
 from queue_engine.vocabulary.version import full_version
 from queue_engine.wire.cursor import CursorStats
-from queue_engine.wire.trash import TrashPage, TrashStats
+from queue_engine.wire.trash import FreedBytes, TrashPage, TrashStats
 
 __all__ = [
     "ARCHIVE_CURSOR",
@@ -51,6 +51,7 @@ __all__ = [
     "DiskSpace",
     "EngineSnapshot",
     "EngineUnavailableError",
+    "FreedBytes",
     "Gateway",
     "InFlightStats",
     "KeyPage",
@@ -187,6 +188,13 @@ class Gateway(Protocol):
 
         Raises EngineUnavailableError.
         """
+        ...
+
+    def freed_by(
+        self, topic: str, channel: str, *, own_too: bool, channels_too: bool, readers_too: bool
+    ) -> FreedBytes | None:
+        """What the disk gets back if what a channel has goes; what waits at the topic, its channels have, and its
+        cursors and leases keep, too. None for what is gone. Raises EngineUnavailableError."""
         ...
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:

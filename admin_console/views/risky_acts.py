@@ -9,6 +9,7 @@ from admin_console.gateway.gateway import ActResult, ChannelStats, ClientStats, 
 from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
+from admin_console.vocabulary import units
 
 # How many messages the question named: at the thing itself, and with all that is below it.
 EXPECTED = "expected"
@@ -78,6 +79,28 @@ class Removal(ActPage):
             "room sooner."
         )
 
+    def frees(
+        self, storage: str, *, own_too: bool = False, channels_too: bool = False, readers_too: bool = False
+    ) -> list[str]:
+        """What that does for the disk, or what does it instead; of what also goes beside the channel, as the gateway's
+        `freed_by` takes it."""
+        names = [name for name in (self.topic, self.channel) if name]
+        found = self.gateway.freed_by(
+            self.topic, self.channel, own_too=own_too, channels_too=channels_too, readers_too=readers_too
+        )
+        if found is None or why_not("read_messages", storage, *names):
+            return []
+        if found.bytes:
+            once = " once the trash gives it up" if self.gateway.node().trash_age_ms else ""
+            return [f"The disk gets {units.byte_count(found.bytes)} back{once}."]
+        no_room = "This makes no room on the disk"
+        if not found.holder:
+            return [f"{no_room}."]
+        if found.holder == self.topic:
+            rest = "the rest of this topic (other channels, cursors, leases or what waits there)"
+            return [f"{no_room}: {rest} needs the same part of the log. Consume or empty that."]
+        return [f"{no_room}: topic {found.holder} needs the same part of the log. Consume or empty {found.holder}."]
+
     @staticmethod
     def expected(count: int, name: str = EXPECTED) -> Field:
         return Field(name, "", kind="hidden", value=str(count))
@@ -115,6 +138,7 @@ class EmptyTopic(Removal):
                 "Messages at the topic itself have reached none of its channels yet.",
                 "What is in a channel stays there, unless you remove that too.",
                 self.afterwards(topic.storage),
+                *self.frees(topic.storage, own_too=True),
             ],
             [
                 self.expected(topic.depth),
@@ -164,6 +188,7 @@ class DeleteTopic(Removal):
                 *_given_up(topic),
                 *_disconnected(clients),
                 self.afterwards(topic.storage),
+                *self.frees(topic.storage, own_too=True, channels_too=True, readers_too=True),
                 "A producer or consumer that comes back creates the topic again, empty.",
             ],
             [self.expected(topic.depth + depth + in_flight + deferred + quarantined), typed_name_field(self.name)],
@@ -196,6 +221,7 @@ class EmptyChannel(_ChannelAct):
                 self._removed(channel),
                 "A consumer that still works on one of them can't finish it any more.",
                 self.afterwards(self.topic_stats().storage),
+                *self.frees(self.topic_stats().storage),
             ],
             self.fields(channel),
             is_dangerous=True,
@@ -213,6 +239,7 @@ class DeleteChannel(_ChannelAct):
                 "Other channels of the topic keep their copies.",
                 "A consumer that comes back creates the channel again, empty.",
                 self.afterwards(self.topic_stats().storage),
+                *self.frees(self.topic_stats().storage),
             ],
             self.fields(channel),
             is_dangerous=True,

@@ -21,7 +21,7 @@ PAGE_ENTRIES = 50
 # Of an entry of 0 bytes.
 COSTS_NOTHING = (
     "0 B on disk: the log keeps no segment for the entry alone. Its messages are in a segment that is still written, "
-    "or that channels, cursors or the retention keep anyway."
+    "which a full disk completes and removes, or in one that channels, cursors or the retention keep anyway."
 )
 _ACT_WORDS = {
     "empty_topic": "Emptied",
@@ -193,6 +193,9 @@ class DeleteTrash(_TrashAct):
             [
                 f"This entry of the trash, with {counts}, will be deleted. This can't be undone.",
                 "A topic or channel that has its name now stays as it is.",
+                f"The disk gets {units.byte_count(entry.bytes)} back where no other entry needs it."
+                if entry.bytes
+                else "This makes no room on the disk now.",
             ],
             is_dangerous=True,
         )

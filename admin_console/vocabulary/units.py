@@ -7,14 +7,15 @@ import re
 import time
 from datetime import UTC, datetime
 
-UNKNOWN = "–"
+from queue_engine.vocabulary.byte_sizes import UNKNOWN as UNKNOWN
+from queue_engine.vocabulary.byte_sizes import byte_count as byte_count
+
 MINUS = "−"
 _FULL_TO = 9_999_999
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 _FIGURE_AND_UNIT = re.compile(
     r"(?<=[0-9]) (?=(?:%|ms|s|min|h|days|B|[KMGT]iB|[kMGT])(?![0-9A-Za-z]))|(?<=[0-9][mhd]) (?=[0-9]{2}[smh])"
 )
-_BYTE_SCALES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def number(value: float | None) -> str:
@@ -105,16 +106,6 @@ def rough(seconds: float) -> str:
         if whole >= 2 * size or (size == 60 and whole >= size):
             return f"{whole // size}{unit}"
     return f"{whole} s"
-
-
-def byte_count(value: float | None) -> str:
-    """Bytes in binary units: 18.2 GiB."""
-    if value is None:
-        return UNKNOWN
-    for size, unit in _BYTE_SCALES:
-        if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} B"
 
 
 def share(part: float, whole: float) -> str:

@@ -22,9 +22,9 @@ Three kinds of trouble:
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from queue_engine.commit_log.group import LogGroup, LogPiece, write_group
+from queue_engine.commit_log.early_seal import EarlySeal
+from queue_engine.commit_log.group import LogGroup, LogListener, LogPiece, write_group
 from queue_engine.commit_log.log_recovery import RecoveredLog
 from queue_engine.commit_log.next_segment import NextSegment
 from queue_engine.commit_log.open_segment import OpenSegment, is_passing
@@ -44,17 +44,6 @@ from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
 
 logger = logging.getLogger(__name__)
-
-
-class LogListener(Protocol):
-    """Hears how far the log has come, on the engine's thread."""
-
-    def became_visible(self, visible_end: int) -> None:
-        """Records up to `visible_end` may be read and acknowledged."""
-
-    def log_failed(self, error: StorageError) -> None:
-        """Records behind `visible_end` are rejected, and their positions are taken back. Called once with the error
-        that stops the log, even when no record was rejected."""
 
 
 class CommitLog:
@@ -89,6 +78,7 @@ class CommitLog:
         self.policy = options.policy
         self._is_synced_always = options.policy is SyncPolicy.ALWAYS  # a member of an enum takes 0.2 µs to look up
         self.has_readers = False  # beside the channels: pipeline cursors, leases
+        self.wants_early_seal = False  # while it is full: only the trash, or nothing, needs what is written
         self._sync_background = sync_background
         self._sync_place = sync_place
         self._listener = listener
@@ -276,7 +266,10 @@ class CommitLog:
         if self._job is None:
             self._schedule.tick(now_ns, has_readers=self.has_readers)
             if self._refusal.is_probe_due(now_ns) and self._gathered_since_ns is None:
-                self._start_probe()
+                if self.wants_early_seal:
+                    self._start_early_seal()
+                else:
+                    self._start_probe()
             elif self._schedule.is_wanted:
                 self._start_sync()
         self._keep_ahead()
@@ -473,6 +466,52 @@ class CommitLog:
                 self._fail(error)
 
         self._start_job(probe.run, done)
+
+    @property
+    def has_open_records(self) -> bool:
+        """Whether the segment that is written to has some."""
+        return bool(self._open) and self.visible_end > self._open[self._current_at(self.visible_end)].start
+
+    def _start_early_seal(self) -> None:
+        """Complete the segment that a full log writes to, once: the next try comes when it is wanted again."""
+        self.wants_early_seal = False
+        at = self._current_at(self.visible_end)
+        last = self._open[at]
+        following: OpenSegment | NextSegment
+        following = self._open[at + 1] if at + 1 < len(self._open) else self._ahead.making(last.stop)
+        seal = EarlySeal(
+            self._open[: at + 1],
+            following,
+            end=self.visible_end,
+            time_ns=self.last_time_ns,
+            to_clean=tuple(self._to_clean),
+        )
+        self._to_clean = [*[one for one in self._to_clean if one is not last], last]
+
+        def done(error: Exception | None) -> None:
+            if isinstance(following, NextSegment) and following.job.is_over:
+                self._ahead.take(following, following.job.error)
+            if self.error is not None:
+                return
+            if error is None:
+                self._begin_behind(seal, at + 1)
+            elif is_passing(error):
+                self._refusal.refuse(error)
+            else:
+                self._fail(error)
+
+        self._start_job(seal.run, done)
+
+    def _begin_behind(self, seal: EarlySeal, count: int) -> None:
+        """Go on behind an early seal, which ends the first `count` open segments; the log stays full."""
+        seal.note_sealed()
+        self._to_clean = [one for one in self._to_clean if one not in seal.written]
+        self._forget_closed(count)
+        first = self._open[0]
+        self._write_to(first)
+        self.end = self.written_end = self.synced_end = self._told_end = first.start
+        self._job_since_ns = self._schedule.unsynced_since_ns = None
+        logger.info("commit log full: segment completed early path=%s", seal.last.info.path)
 
     # Syncs of `interval` and `os`.
 

@@ -1,8 +1,20 @@
 """A group: the records of one turn, or of several that gathered; written to the commit log whole or not at all."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from queue_engine.commit_log.open_segment import OpenSegment, is_passing
+from queue_engine.vocabulary.errors import StorageError
+
+
+class LogListener(Protocol):
+    """Hears how far the log has come, on the engine's thread."""
+
+    def became_visible(self, visible_end: int) -> None:
+        """Records up to `visible_end` may be read and acknowledged."""
+
+    def log_failed(self, error: StorageError) -> None:
+        """Records behind `visible_end` are rejected, and their positions are taken back. Called once with the error
+        that stops the log, even when no record was rejected."""
 
 
 class LogPiece(NamedTuple):

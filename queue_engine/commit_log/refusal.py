@@ -6,6 +6,7 @@ import logging
 from queue_engine.commit_log.open_segment import is_passing
 from queue_engine.commit_log.options import LogOptions
 from queue_engine.commit_log.segment import LogSegments
+from queue_engine.vocabulary.byte_sizes import byte_count
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 
@@ -91,13 +92,13 @@ class Refusal:
             return
         files, directory = self._segments.files, self._segments.directory
         try:
-            free, total = files.free_bytes(directory) / 1e6, files.total_bytes(directory) / 1e6
+            free, total = files.free_bytes(directory), files.total_bytes(directory)
         except OSError:
             how_full = ""
         else:
-            how_full = f" ({free:.1f} of {total:,.0f} MB free)"
+            how_full = f" ({byte_count(free)} of {byte_count(total)} free)"
         if self._options.room_bytes_min:
-            goes_on += f" ({self._options.room_bytes_min / 1e6:.1f} MB)"
+            goes_on += f" ({byte_count(self._options.room_bytes_min)})"
         self.text = f"publish refused, the disk is full{how_full}. Nothing was stored. {goes_on}."
 
     def is_probe_due(self, now_ns: int) -> bool:
@@ -109,7 +110,7 @@ class Refusal:
         wanted = self._options.room_bytes_min
         free = self._segments.files.free_bytes(self._segments.directory) if wanted else 0
         if free < wanted:
-            raise OSError(errno.ENOSPC, f"{free} bytes are free, {wanted} must be")
+            raise OSError(errno.ENOSPC, f"{byte_count(free)} are free, {byte_count(wanted)} must be")
 
 
 def is_disk_full(error: Exception) -> bool:

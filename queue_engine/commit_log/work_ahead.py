@@ -14,6 +14,7 @@ from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
+from queue_engine.vocabulary.byte_sizes import byte_count
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import StorageError
 
@@ -147,7 +148,7 @@ class WorkAhead:
                 # The last room is for messages, and for acts that make room.
                 free = self._segments.files.free_bytes(self._segments.directory)
                 if free < self._options.room_bytes_min + self._fill_step_bytes:
-                    raise OSError(errno.ENOSPC, f"{free} bytes are free")
+                    raise OSError(errno.ENOSPC, f"{byte_count(free)} are free")
             segment.fill(self._fill_step_bytes)
 
         def done(error: Exception | None) -> None:

@@ -121,24 +121,49 @@ class LogRetention:
         BackgroundJob(remove, then=done).start(self._worker)
         return len(removed)
 
-    def needed_without_trash(self) -> int:
-        """The first position that would be needed if the trash were empty. Raises StorageError."""
+    def needed_without_trash(self, end: int) -> int:
+        """The first position below `end` that would be needed if the trash were empty. Raises StorageError."""
         unwritten = self._batch_keys.first_unwritten_position
-        first_open = self._log.first_open_position
-        end = first_open if unwritten is None else min(unwritten, first_open)
+        end = end if unwritten is None else min(unwritten, end)
         for topic in self._topics.values():
             end = min(end, topic.needed_position_without_trash(end))
         return end
 
     def held_by_trash(self) -> HeldSegments:
         """The segments that would be removed now if the trash were empty. Raises StorageError."""
-        end = self.needed_without_trash()
+        end = self.needed_without_trash(self._log.first_open_position)
         held = self._past_retention([one for one in self._segments.list if one.is_sealed and one.next_position <= end])
         holes = self._holes.bytes_from
         return HeldSegments(
             [one.next_position for one in held],
             [one.end - one.position - holes(one.position) + holes(one.next_position) for one in held],
         )
+
+    def freed_by(self, topic: LogTopicStore, needed_offset: int) -> tuple[int, LogTopicStore | None]:
+        """How many bytes of segments would go if `topic` needed nothing before `needed_offset`, and the trash nothing;
+        and the topic that needs the first record of the rest, None where nothing does.
+
+        The segment that is written to counts: a full log completes it early. Raises StorageError.
+        """
+        end = self._log.visible_end
+        first: tuple[int, LogTopicStore | None] = (end, None)
+        for one in self._topics.values():
+            if one is topic:
+                position = one.needed_position_from(needed_offset, end)
+            else:
+                position = one.needed_position_without_trash(end)
+            first = min(first, (position, one), key=lambda found: found[0])
+        position, holder = first
+        now = min(position, topic.needed_position_without_trash(end))
+        freed = [
+            one
+            for one in self._segments.list
+            if one.next_position > now and (one.next_position if one.is_sealed else max(end, one.start)) <= position
+        ]
+        freed = self._past_retention(freed)
+        sizes = [(one.end if one.is_sealed else max(end, one.position)) - one.position for one in freed]
+        holes = [self._holes.bytes_from(one.position) - self._holes.bytes_from(one.next_position) for one in freed]
+        return sum(sizes) - sum(holes), holder
 
     def _past_retention(self, unneeded: list[SegmentInfo]) -> list[SegmentInfo]:
         """The oldest segments that retention does not keep: too old, or beyond its bytes."""

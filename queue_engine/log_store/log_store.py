@@ -448,7 +448,17 @@ class LogStore:
 
     def _tick_log(self, now_ns: int) -> None:
         self.log.has_readers = len(self.readers) > 0
+        self.log.wants_early_seal = self.log.is_full and self.log.has_open_records and self._is_written_free()
         self.log.tick(now_ns)
+
+    def _is_written_free(self) -> bool:
+        """Whether the trash alone, or nothing, needs what the log has: the segment that is written to may go, too."""
+        if not self.readers.are_known:
+            return False
+        try:
+            return self.retention.needed_without_trash(self.log.visible_end) >= self.log.visible_end
+        except StorageError:
+            return False
 
     def _tick_journal(self, now_ns: int) -> None:
         self._tick_reserve()

@@ -6,7 +6,7 @@ no channel, `released` stays, and the messages behind it wait at the topic.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 from queue_engine.commit_log.record import REPLAYED, message_ids
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
@@ -114,6 +114,16 @@ class LogTopicStore(LogTopic):
         if self._planned_starts:
             needed = min(needed, *self._planned_starts.values())
         read = self.readers.least_offset(self.number)
+        return needed if read is None else min(needed, read)
+
+    def needed_without(self, emptied: Collection[str], *, own_too: bool, readers_too: bool) -> int:
+        """The first offset that the topic would need, the trash apart, if these channels had nothing; nor, with
+        `own_too`, the topic itself, nor, with `readers_too`, cursors and leases."""
+        needed = self.queue.end_offset if own_too else self.released
+        for name, channel in self._channels.items():
+            if name not in emptied:
+                needed = min(needed, channel.needed_offset)
+        read = None if readers_too else self.readers.least_offset(self.number)
         return needed if read is None else min(needed, read)
 
     def needed_position(self, end: int) -> int:

@@ -41,6 +41,7 @@ from queue_engine.log_store.log_topic import TopicOpening
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.progress.journal import RESERVE_BYTES
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
+from queue_engine.vocabulary.byte_sizes import byte_count
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import CorruptError, NewerFormatError, StorageError
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
@@ -231,8 +232,8 @@ class SamplesLog:
         free = self._files.free_bytes(self._directory)
         if free < ROOM_BYTES_MIN:
             raise StorageError(
-                f"a sample is refused: {free / 1e6:.1f} MB are free, "
-                f"and the last {ROOM_BYTES_MIN / 1e6:.1f} MB are for messages"
+                f"a sample is refused: {byte_count(free)} are free, "
+                f"and the last {byte_count(ROOM_BYTES_MIN)} are for messages"
             )
         ticket = self._store.append(self._store.make_batch([body]))
         log.end_turn()

@@ -27,6 +27,15 @@ class TrashStats:
 
 
 @dataclass(frozen=True, slots=True)
+class FreedBytes:
+    """What an act would free of the log's segments, the trash apart. holder: the topic that needs the first record of
+    what stays; "" where none does."""
+
+    bytes: int = 0
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TrashPage:
     """A part of the trash, newest first. count, bytes: of the whole trash; bytes: of the segments of
     the log that would be removed if it were empty, each counted once."""

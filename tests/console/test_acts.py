@@ -251,6 +251,9 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
         page = client.get(f"{path}~empty/").content.decode()
         assert ("This can be undone for 24h: all of it goes to the trash" in page) == is_logged
         assert ("its files are nsqd&#x27;s own" in page) != is_logged
+    # Where the topic orders is one of the log, it lies before this one.
+    no_room = "This makes no room on the disk: topic orders needs the same part of the log. Consume or empty orders."
+    assert (no_room in page or "back once the trash gives it up." in page) == is_logged
     assert ("This can be undone for 24h" in client.get("/topics/kept/reader/~delete/").content.decode()) == is_logged
     assert ("This can be undone for 24h" in client.get("/topics/kept/~delete/").content.decode()) == is_logged
     assert post(client, "/topics/kept/reader/~empty/", typed_name="kept/reader")["ok"]

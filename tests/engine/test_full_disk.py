@@ -9,11 +9,13 @@ import pytest
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.disk_queue.closing import Closing
+from queue_engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import NoRoomError, StorageError, TopologyError, TrashNotFoundError
+from queue_engine.wire.trash import FreedBytes
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
-from tests.support.engine import Client, make_engine, pass_time, settle
+from tests.support.engine import Client, make_engine, make_topic, pass_time, settle
 from tests.support.topology import written
 
 MIB = 1 << 20
@@ -96,6 +98,73 @@ def test_the_space_is_made_by_the_acts_of_operators_alone(tmp_path: Path) -> Non
     engine.close()
     again = make_engine(tmp_path, clock)
     assert Client(again, "orders", "archive", ready=10).bodies == [b"goes on"]
+
+
+def publish_until_full(engine: Engine, clock: ManualClock) -> None:
+    for _ in range(1_000):
+        ticket = engine.publish("orders", [b"x" * 50_000])
+        settle(engine)
+        if ticket.error is not None:
+            break
+    assert isinstance(ticket.error, NoRoomError)
+    pass_time(engine, clock, 100)
+
+
+def freed_by_emptying(engine: Engine) -> FreedBytes:
+    return engine.trash.freed_by("orders", "billing", own_too=False, channels_too=False, readers_too=False)
+
+
+@pytest.mark.parametrize("sync", ["always", "interval", "os"])
+@pytest.mark.parametrize("act", ["empty", "finish", "delete"])
+def test_messages_in_the_segment_that_is_still_written_make_room(tmp_path: Path, act: str, sync: str) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = make_engine(tmp_path, clock, files=files, sync=sync)
+    make_topic(engine, "orders", "billing")
+    pass_time(engine, clock, 3_000)
+    files.bytes_free = 12 * MIB
+    publish_until_full(engine, clock)
+    assert len(list((tmp_path / "log" / "segments").glob("*.log"))) == 1
+    # What is freed is known before.
+    assert 9 * MIB <= freed_by_emptying(engine).bytes <= 12 * MIB
+    if act == "empty":
+        assert engine.acts.empty_channel("orders", "billing")[1].error is None
+    elif act == "delete":
+        assert engine.acts.delete_topic("orders")[1].error is None
+    else:
+        client = Client(engine, "orders", "billing", ready=1_000)
+        assert client.finish(*[one.id for one in client.sink.received]) == []
+        client.leave()
+    for _ in range(6):
+        pass_time(engine, clock, 1_000)
+    ticket = engine.publish("orders", [b"goes on"])
+    settle(engine)
+    assert ticket.error is None
+    assert engine.stats.health == "OK"
+    files.abandon()  # killed
+    again = make_engine(tmp_path, clock)
+    assert Client(again, "orders", "billing", ready=10).bodies == [b"goes on"]
+    assert again.warnings == []
+    again.close()
+
+
+def test_a_full_log_keeps_its_segment_while_a_channel_needs_it(tmp_path: Path) -> None:
+    files, clock = FaultyFiles(), ManualClock()
+    engine = make_engine(tmp_path, clock, files=files)
+    make_topic(engine, "orders", "billing", "archive")
+    pass_time(engine, clock, 3_000)
+    files.bytes_free = 12 * MIB
+    publish_until_full(engine, clock)
+    assert freed_by_emptying(engine) == FreedBytes(0, "orders")
+    outcome, ticket = engine.acts.empty_channel("orders", "billing")
+    assert ticket.error is None
+    for _ in range(6):
+        pass_time(engine, clock, 1_000)
+    # The trash is left alone, too: it would free nothing.
+    assert [one.restorable for one in engine.trash.list()] == [outcome.depth]
+    publish_until_full(engine, clock)
+    assert engine.catalog.channel("orders", "archive").backlog.depth == outcome.depth
+    files.bytes_free = None
+    engine.close()
 
 
 def test_after_a_fault_of_the_disk_the_log_takes_nothing_and_gives_what_it_has(tmp_path: Path) -> None:

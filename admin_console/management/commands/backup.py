@@ -20,6 +20,7 @@ from admin_console.management.command import PlainCommand
 from queue_engine.disk import backup_files
 from queue_engine.disk.backup_copy import CopiedFile, check_files, copy_files, sync_directories
 from queue_engine.disk.dirlock import DirectoryLock
+from queue_engine.vocabulary.byte_sizes import byte_count
 from queue_engine.vocabulary.errors import DirectoryLockedError, PenstockError
 from queue_engine.vocabulary.version import VERSION
 
@@ -74,7 +75,7 @@ class _Backup:
             self._total = sum(_length(source, path, length) for path, length in files)
             copied = copy_files(str(source), str(self._target), files, self._advanced)
         self._copy_database()
-        self._print(f"Copied {counted(len(copied), 'file')}, {_mb(self._total)} MB; reading them back")
+        self._print(f"Copied {counted(len(copied), 'file')}, {byte_count(self._total)}; reading them back")
         self._bytes = 0
         check_files(str(self._target), copied, self._advanced)
         self._write_list(copied)
@@ -137,7 +138,7 @@ class _Backup:
         self._renew()
         if time.monotonic() - self._told_at >= TOLD_EVERY_S:
             self._told_at = time.monotonic()
-            self._print(f"{_mb(self._bytes)} of {_mb(self._total)} MB")
+            self._print(f"{byte_count(self._bytes)} of {byte_count(self._total)}")
 
     def _renew(self) -> None:
         """Renew the request, so that the server keeps the staged files."""
@@ -174,7 +175,3 @@ class _Backup:
 
 def _length(source: Path, path: str, length: int | None) -> int:
     return (source / path).stat().st_size if length is None else length
-
-
-def _mb(count: int) -> str:
-    return f"{count / 1_000_000:.1f}"

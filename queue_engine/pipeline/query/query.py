@@ -17,6 +17,7 @@ import pyarrow as pa
 from queue_engine.pipeline.query.child import Outcome, Task
 from queue_engine.pipeline.query.limits import QueryLimits, check_text
 from queue_engine.pipeline.query.views import View
+from queue_engine.vocabulary.byte_sizes import byte_count
 from queue_engine.vocabulary.errors import QueryError
 from queue_engine.vocabulary.options.durations import format_duration
 
@@ -169,13 +170,13 @@ class Query:
             code = self._process.wait()
             raise QueryError(
                 f"The process of the query ended by signal {-code}: perhaps it needed more memory than "
-                f"{_size(self._limits.memory_bytes)}, its limit."
+                f"{byte_count(self._limits.memory_bytes)}, its limit."
                 if code < 0
                 else f"The process of the query ended with status {code} and without an answer."
             )
         outcome = Outcome(**json.loads(data))
         if outcome.needs_memory:
-            raise QueryError(f"The query needs more memory than {_size(self._limits.memory_bytes)}, its limit.")
+            raise QueryError(f"The query needs more memory than {byte_count(self._limits.memory_bytes)}, its limit.")
         if outcome.missing_view:
             near = difflib.get_close_matches(outcome.missing_view, self._names, 1)
             raise QueryError(f"{outcome.error} {f'The nearest is {near[0]}. ' if near else ''}{_WHAT_ELSE}")
@@ -215,7 +216,3 @@ def _rows_in_file(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Any:
         file.close()
         raise
     return file
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 20):,.0f} MiB"

@@ -8,12 +8,12 @@ from dataclasses import Field, dataclass, fields
 from inspect import get_annotations
 from typing import Any
 
+from queue_engine.vocabulary.byte_sizes import whole_units
 from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import environment_name_of, flag_of
 from queue_engine.vocabulary.options.options import Options, option_groups
 
 BOOLEAN = "true|false"  # the value of a switch
-_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,6 @@ def _shown(spec: Field[Any], value: Any) -> str:
         return format_duration(value)
     if isinstance(value, bool):
         return str(value).lower()
-    if _is_bytes(spec):
-        for size, unit in _UNITS:
-            if value and value % size == 0:
-                return f"{value} = {value // size} {unit}"
+    if _is_bytes(spec) and (in_units := whole_units(value)):
+        return f"{value} = {in_units}"
     return str(value)

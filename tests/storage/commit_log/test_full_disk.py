@@ -23,7 +23,9 @@ def test_a_start_without_room_for_a_segment_refuses_and_goes_on_by_itself(
     bench.files.fail(operation, error, count=4)
     bench.log.open()
     assert bench.log.is_full
-    with pytest.raises(NoRoomError, match=r"publish refused, the disk is full \([0-9.]+ of [0-9,]+ MB free\)"):
+    with pytest.raises(
+        NoRoomError, match=r"publish refused, the disk is full \([0-9.]+ [KMGT]?i?B of [0-9.]+ [KMGT]iB free\)"
+    ):
         bench.publish()
     for _ in range(3):
         bench.clock.advance(ms=1_000)
