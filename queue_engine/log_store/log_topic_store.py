@@ -508,7 +508,6 @@ class LogTopicStore(LogTopic):
         # The channels settle what the topic drops.
         for channel in self._channels.values():
             channel.skip_to(end)
-        self.trash.skip(self.released, end)
         self.released = end
         return result
 

@@ -88,13 +88,6 @@ class TrashedChannels:
     def named(self, name: str) -> list[TrashedChannel]:
         return [one for one in self.all.values() if one.name == name]
 
-    def skip(self, first: int, end: int) -> None:
-        """The topic drops these offsets before its channels have them: those that would get them settle them, too."""
-        for one in self.all.values():
-            if one.upto is None and first < end:
-                one.progress.settled(first, end - first)
-                self._journal.entries.ack(one.number, first, end - first)
-
     def given_way(self, name: str, first: int) -> dict[int, tuple[int, int]]:
         """Number → the range (first, count) that it settles when the living channel of this name is rewound to `first`:
         what lies from there on is that one's own again."""

@@ -149,6 +149,35 @@ def test_messages_between_the_deletion_and_the_new_channel_come_back(engine: Eng
     assert received(engine) == FILLED | {b"between": 1}
 
 
+@pytest.mark.parametrize("order", ["channel", "channel topic", "topic channel"])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_deleted_channel_has_what_waited_at_its_topic_though_that_was_emptied(
+    tmp_path: Path, clock: ManualClock, order: str, is_restarted: bool
+) -> None:
+    """Each message once, in whichever order both are restored, and also where the channel alone is."""
+    engine = make_engine(tmp_path, clock)
+    fill(engine, clock)
+    engine.acts.pause_topic("orders")
+    publish(engine, b"waits", b"too")
+    channel = engine.acts.delete_channel("orders", "billing")[0].trash
+    topic = engine.acts.empty_topic("orders")[0].trash
+    settle(engine)
+    if is_restarted:
+        engine.close()
+        engine = make_engine(tmp_path, clock)
+    entries = {"channel": channel, "topic": topic}
+    for one in order.split():
+        ticket = engine.trash.restore_trash("orders", trash=entries[one])[1]
+        settle(engine)
+        assert ticket.error is None
+    engine.acts.unpause_topic("orders")
+    clock.advance(ms=61_000)
+    pass_time(engine, clock, 1_000)
+    client = Client(engine, "orders", "billing", ready=100)
+    assert sorted(client.bodies) == sorted([b"1", b"2", *[b"%d" % one for one in range(4, 10)], b"waits", b"too"])
+    engine.close()
+
+
 def test_what_the_new_channel_finished_stays_finished_though_it_was_deleted_too(
     engine: Engine, clock: ManualClock
 ) -> None:
