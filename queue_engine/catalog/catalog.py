@@ -102,6 +102,7 @@ class Catalog:
         self._progress = progress
         self._open_store = open_store
         self._changes = ChangeLog(options.data_path, files, background)
+        self._changes.make_room = stores.make_room
         self._guard = LogGuard(options.data_path, files)
         self._promises = TopologyPromises(options, clock, stores, self._changes, self._guard)
         self.trash = Trash(options, clock, self._changes, self._promises, pieces)

@@ -183,6 +183,10 @@ class Stores:
         """Why publishes are refused, when the disk is full; None while it has room."""
         return (self.log.log.refusal if self.log is not None else None) or self.disk_queues.room.refusal
 
+    def make_room(self) -> bool:
+        """Give up the log's reserve for an act that found no room; returns whether that freed some."""
+        return self.log is not None and self.log.make_room()
+
     def leases_with(self, name: str) -> Leases:
         """The log's leases, of which `name` may be one. Raises LeaseNotFoundError without a log."""
         if self.log is None:

@@ -20,7 +20,9 @@ Three kinds of trouble:
 - A record larger than a segment: refused, nothing else changes.
 """
 
+import errno
 import logging
+import os
 from collections.abc import Callable, Sequence
 
 from queue_engine.commit_log.early_seal import EarlySeal
@@ -258,6 +260,11 @@ class CommitLog:
     def fail(self, error: Exception) -> None:
         """Stop for good: an unexpected error has left the state of the whole log unknown."""
         self._fail(error)
+
+    def leave_room(self) -> None:
+        """Refuse publishes as on a full disk: the room that is left is for others."""
+        if self._refusal.text is None:
+            self._fill_up(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 0)
 
     def tick(self, now_ns: int) -> None:
         """Begin what is due: a sync, a probe of a full disk, work ahead. now_ns: monotonic."""

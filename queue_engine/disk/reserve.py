@@ -6,6 +6,7 @@ would be lost.
 
 import errno
 import os
+from collections.abc import Callable
 
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
@@ -15,11 +16,13 @@ from queue_engine.disk.files import Files
 class Reserve:
     """One file of `size` bytes; 0 for none. Belongs to the engine's thread.
 
-    is_allowed: whether the file may be made now; not while the disk is full.
+    is_allowed: whether the file may be made now; not while the disk is full. on_give_up: called before it is removed,
+    so that publishes do not take the room that is for acts.
     """
 
     def __init__(self, path: str, size: int, *, files: Files, worker: Background) -> None:
         self.is_allowed = True
+        self.on_give_up: Callable[[], None] = lambda: None
         self._path = path
         self._size = size
         self._files = files
@@ -54,6 +57,7 @@ class Reserve:
         """Remove the file; returns whether that freed room."""
         if not self._is_there:
             return False
+        self.on_give_up()
         self._is_there = False
         try:
             self._files.unlink(self._path)

@@ -235,6 +235,7 @@ class LogStore:
         self._checkpointer = Checkpointer(parts, settings, log, self._topics, found.checkpointed)
         self._cursor_retention = CursorRetention(self.cursors, self._topics, self._shared.size)
         journal.reserve.find()
+        journal.reserve.on_give_up = log.leave_room
         log.open()
         self._tick_reserve()
         journal.open(progress)
@@ -251,6 +252,10 @@ class LogStore:
         path = os.path.join(self._parts.progress_directory, RESERVE_NAME)
         if self._files.size_of(path) and self._files.free_bytes(self._parts.progress_directory) < RECOVERY_BYTES:
             self._files.unlink_quietly(path)
+
+    def make_room(self) -> bool:
+        """Give up the reserve for an act that found no room; returns whether that freed some."""
+        return self.journal.reserve.give_up()
 
     def _tick_reserve(self) -> None:
         """Give the reserve up while the disk is full: FINs, emptying, deleting and the console's files need room."""

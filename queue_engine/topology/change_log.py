@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 
+from queue_engine.commit_log.refusal import is_disk_full
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
 from queue_engine.disk.files import Files
@@ -46,12 +47,14 @@ def read_topology(directory: str, files: Files) -> FoundTopology:
 class ChangeLog:
     """The files of one data directory while the engine runs. Belongs to the engine's thread.
 
-    state: what the disk has. error: why the newest write failed; None after one that did not.
+    state: what the disk has. error: why the newest write failed; None after one that did not. make_room: called when
+    the disk is full; returns whether a write may find room now.
     """
 
     def __init__(self, directory: str, files: Files, background: Background) -> None:
         self.state = Topology()
         self.error: TopologyError | None = None
+        self.make_room: Callable[[], bool] = lambda: False
         self._paths = TopologyFiles(directory, files)
         self._files = files
         self._background = background
@@ -213,8 +216,12 @@ class ChangeLog:
         line, fd, at = self._line(changes), self._fd, self._at
         self._sequence += 1
         self._is_writing = True
+        job: BackgroundJob
 
         def done(error: Exception | None) -> None:
+            if error is not None and not job.steps_done and is_disk_full(error) and self.make_room():
+                begin()
+                return
             try:
                 if error is None:
                     self._appended(line, changes)
@@ -227,8 +234,14 @@ class ChangeLog:
                 self._is_writing = False
                 self._go_on()
 
-        job = BackgroundJob(lambda: self._files.write_all(fd, line, at), lambda: self._files.sync_data(fd), then=done)
-        job.start(self._background)
+        def begin() -> None:
+            nonlocal job
+            job = BackgroundJob(
+                lambda: self._files.write_all(fd, line, at), lambda: self._files.sync_data(fd), then=done
+            )
+            job.start(self._background)
+
+        begin()
 
     def _go_on(self) -> None:
         if self._is_writing:
@@ -284,6 +297,9 @@ class ChangeLog:
         self._is_writing = True
 
         def done(error: Exception | None) -> None:
+            if error is not None and is_disk_full(error) and self.make_room():
+                self._start_merge()
+                return
             self._is_writing = False
             if error is None:
                 self._merged()

@@ -167,6 +167,36 @@ def test_a_full_log_keeps_its_segment_while_a_channel_needs_it(tmp_path: Path) -
     engine.close()
 
 
+def test_acts_go_on_where_another_program_fills_the_disk_and_nothing_is_published(tmp_path: Path) -> None:
+    """The first that finds no room gives the reserve up; publishes are refused before, and do not take it."""
+    files, clock = FaultyFiles(), ManualClock()
+    engine = make_engine(tmp_path, clock, files=files)
+    make_topic(engine, "orders", "billing")
+    for _ in range(6):
+        pass_time(engine, clock, 1_000)
+    reserve = tmp_path / "log" / "progress" / "reserve"
+    assert reserve.exists()
+    files.bytes_free = 0
+    for _ in range(3):
+        for act in ("pause_channel", "unpause_channel"):
+            assert getattr(engine.acts, act)("orders", "billing")[1].error is None
+    assert not reserve.exists()
+    ticket = engine.publish("orders", [b"takes no room of the acts"])
+    settle(engine)
+    assert isinstance(ticket.error, NoRoomError)
+    assert engine.stats.health.startswith("NOK - ")
+    files.bytes_free = None
+    for _ in range(3):
+        pass_time(engine, clock, 1_000)
+    ticket = engine.publish("orders", [b"goes on"])
+    settle(engine)
+    assert ticket.error is None
+    assert engine.stats.health == "OK"
+    engine.close()
+    again = make_engine(tmp_path, clock)
+    assert Client(again, "orders", "billing", ready=10).bodies == [b"goes on"]
+
+
 def test_after_a_fault_of_the_disk_the_log_takes_nothing_and_gives_what_it_has(tmp_path: Path) -> None:
     files, clock = FaultyFiles(), ManualClock()
     engine = make_engine(tmp_path, clock, files=files)
