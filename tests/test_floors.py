@@ -141,7 +141,8 @@ CONSOLE_MAY_IMPORT = {
 
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}
 
-# The settings take the form of log lines from the engine: one form for both. And so are the roles, and the proxies.
+# The settings take the form of log lines from the engine: one form for both. And so are the roles, the proxies, and
+# numbers of bytes as text.
 ENGINE_IMPORTERS = (
     "admin_console.gateway",
     "admin_console.management",
@@ -149,6 +150,7 @@ ENGINE_IMPORTERS = (
     "admin_console.security.proxy",
     "admin_console.settings",
     "admin_console.vocabulary.roles",
+    "admin_console.vocabulary.units",
 )
 FOREIGN_TO_THE_ENGINE = {"django", "channels", "daphne", "twisted", "autobahn", "plotly", "whitenoise", "admin_console"}
 
