@@ -224,6 +224,10 @@ class Pipeline:
             return "The worker is starting, and takes it up."
         return "A worker, once one runs, takes it up within seconds."
 
+    def failing(self) -> tuple[str, ...]:
+        """A sentence for each job that fails at each try. Reads no file."""
+        return () if self._process is None else self._process.failing.sentences
+
     def _read(self) -> PipelineView:
         states = read_states(self._lake_path)
         topics, broken = self._archive.read()

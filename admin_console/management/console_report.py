@@ -34,7 +34,11 @@ class ConsoleReport:
         self.server: RefusingServer | None = None
 
     def notices(self) -> list[str]:
-        return [f"console: {notice.title} {notice.text}" for notice in notices()]
+        failing = () if self.pipeline is None else self.pipeline.failing()
+        return [
+            *(f"console: {notice.title} {notice.text}" for notice in notices()),
+            *(f"pipeline: {sentence}" for sentence in failing),
+        ]
 
     def figures(self) -> ConsoleFigures:
         refused = {} if self.server is None else self.server.refused_connections

@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from queue_engine.disk.files import Files
 from queue_engine.pipeline.tables.store_errors import sentences
-from queue_engine.pipeline.tables.store_options import delta_options, scheme_of, store_filesystem
+from queue_engine.pipeline.tables.store_options import check_directory, delta_options, scheme_of, store_filesystem
 from queue_engine.vocabulary.clock import NS_PER_MS
 
 NAMED_MAX = 50_000
@@ -42,7 +42,8 @@ class StoredFile:
 class TableStorage:
     """The place `place`: a local path, or a URL. Every path given to a method is relative to it, with "/".
 
-    Making one asks nothing of the place; raises StorePlaceError for a URL that is none. The methods raise the OSError
+    Making one asks nothing of the place; raises StorePlaceError for a URL that is none, and for a
+    directory whose name delta-rs takes for another one. The methods raise the OSError
     of the system; for an object store StoreError and its classes. All may be called by several threads.
 
     place: as text, for messages; it never has credentials. is_local: whether it is a directory of this machine.
@@ -54,6 +55,8 @@ class TableStorage:
         self._scheme = scheme_of(text)
         self.is_local = self._scheme == ""
         self.place = os.path.abspath(text) if self.is_local else text.rstrip("/")
+        if self.is_local:
+            check_directory(self.place)
         self.files = files or Files()
         # path of a directory → its number, of those whose name is durable.
         self._named: dict[str, int] = {}

@@ -24,6 +24,7 @@ from queue_engine.pipeline.spark.packages import complaint_about_packages
 from queue_engine.pipeline.spark.secret_variables import without_secrets
 from queue_engine.pipeline.spark.worker_limits import DEFAULT, WorkerLimits
 from queue_engine.pipeline.variables import MASTER_VARIABLE
+from queue_engine.pipeline.worker.failing_jobs import FailingJobs
 from queue_engine.pipeline.worker.pipes import ErrorLine, send_rest, send_token
 from queue_engine.pipeline.worker.rest import Rest
 from queue_engine.vocabulary.clock import NS_PER_S, Clock, SystemClock
@@ -81,11 +82,13 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """find_work: returns the work that waits, "" for none; called on this object's thread every two seconds.
+        """find_work: returns the work that waits, "" for none; called on this object's thread every two seconds, as
+        `failing` is brought up to date.
         archive: what the options say of it; None for their defaults."""
         self._data_path = data_path
         self._engine_url = engine_url
         self._find_work = find_work
+        self.failing = FailingJobs(data_path / "pipeline")
         self._limits = limits
         self._archive = archive or ArchiveSettings()
         self._token = token
@@ -178,6 +181,7 @@ class WorkerProcess:
 
     def _look(self) -> str:
         try:
+            self.failing.look()
             return self._find_work()
         except Exception:
             logger.exception("looking for pending work failed")
