@@ -1,7 +1,8 @@
 // Keeps a page live: one socket, one update a second, and the age of its figures.
 import { figuresAreLive, figuresAreOld } from "./connection.js";
 import { logInPath, pathOf } from "./paths.js";
-import { applyUpdate } from "./page_update.js";
+import { applyUpdate, isGone } from "./page_update.js";
+import { askAll } from "./standing.js";
 
 const RETRY_FIRST_MS = 250;
 const RETRY_MAX_MS = 15_000;
@@ -22,6 +23,7 @@ let graphsLoading = null;
 let retryMs = RETRY_FIRST_MS;
 let retryTimer = 0;
 let ended = ""; // why the page does not connect again
+let isDeleted = false; // what it shows is gone; its figures are the last ones
 let receivedAt = 0; // by performance.now()
 let shownSince = performance.now(); // hidden pages get no updates
 const renderedAt = Number(freshness?.dataset.takenAt ?? 0); // when the page's own figures were taken, by the server's clock
@@ -73,8 +75,14 @@ function connect() {
     // The page was rendered from the moment itself, an update may come from a second or more before: it would take back
     // what an act has just done. Held back on a new page only: a server's clock may be set back.
     if (update.t < renderedAt && performance.now() < HELD_BACK_MS) return;
-    receivedAt = performance.now();
-    ageWhenReceived = 0;
+    if (isGone(update) !== isDeleted) {
+      isDeleted = !isDeleted;
+      if (isDeleted) askAll();
+    }
+    if (!isDeleted) {
+      receivedAt = performance.now();
+      ageWhenReceived = 0;
+    }
     // One paint for all changes of a second.
     requestAnimationFrame(() => {
       applyUpdate(update);
@@ -112,9 +120,10 @@ function disconnect() {
 function showFreshness() {
   if (!freshness) return;
   const ageMs = ageWhenReceived + performance.now() - receivedAt;
-  const isLive = socket?.readyState === WebSocket.OPEN && ageMs < STALE_AFTER_MS;
+  const isLive = !isDeleted && socket?.readyState === WebSocket.OPEN && ageMs < STALE_AFTER_MS;
   let text;
   if (isLive) text = `${(ageMs / 1000).toFixed(1)} s ago`;
+  else if (isDeleted) text = `deleted · ${words(ageMs)} old`;
   else if (ended) text = `${ended} · ${words(ageMs)} old`;
   else if (Number.isNaN(ageMs)) text = "no figures yet";
   else if (ageMs < STALE_AFTER_MS) text = "connecting";
@@ -127,14 +136,14 @@ function showFreshness() {
   }
   if (liveWord.textContent !== word) liveWord.textContent = word;
   if (age.data !== text) age.data = text;
-  const state = isLive ? "live" : ageMs < STALE_AFTER_MS && !ended ? "still" : "stale";
+  const state = isLive ? "live" : ageMs < STALE_AFTER_MS && !ended && !isDeleted ? "still" : "stale";
   if (freshness.dataset.state !== state) {
     freshness.dataset.state = state;
     document.body.classList.toggle("is-stale", state === "stale");
   }
   const takenAt = Date.now() - ageMs;
   if (isLive) figuresAreLive(takenAt);
-  else if (state === "stale" && !ended && !document.hidden && performance.now() - shownSince > STALE_AFTER_MS) {
+  else if (state === "stale" && !ended && !isDeleted && !document.hidden && performance.now() - shownSince > STALE_AFTER_MS) {
     figuresAreOld(takenAt);
   }
 }

@@ -2,5 +2,6 @@
 import "./clock.js";
 import "./keys.js";
 import "./dialogs.js";
+import "./standing.js";
 import "./selection.js";
 import "./live.js";

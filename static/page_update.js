@@ -8,14 +8,22 @@ const shown = new WeakMap(); // element → the HTML that was put into it last
 let saidAt = performance.now();
 let saidCause = null;
 
+// Whether what the page shows is gone by now. The page reloads then, but not behind an open dialog.
+export function isGone(update) {
+  return Boolean(update.flags.gone) && !showsGone();
+}
+
+function showsGone() {
+  return !root.querySelector("[data-stats], [data-table]");
+}
+
 export function applyUpdate(update) {
   // A deleted topic or channel has another page, and so has one that came back: then the page reloads.
-  const showsGone = !root.querySelector("[data-stats], [data-table]");
-  if (Boolean(update.flags.gone) !== showsGone || (isFirstRun() && update.flags.first_run === false)) {
+  if (Boolean(update.flags.gone) !== showsGone() || (isFirstRun() && update.flags.first_run === false)) {
     reloadOnce();
     return;
   }
-  if (showsGone) return;
+  if (showsGone()) return;
   setText(root.querySelector("[data-subtitle]"), update.subtitle);
   setHtml(root.querySelector("[data-chips]"), update.chips);
   applyBanner(update.banner);

@@ -73,6 +73,7 @@ class ActPage(View):
     action = ""
     is_confirmed = False  # it was confirmed for all of a selection at once
     shown_field = SHOWN  # one of a selection has its own
+    is_anew = False  # the question is asked again since the state has changed
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -148,15 +149,25 @@ class ActPage(View):
 
     def _who_deleted(self) -> list[str]:
         found = self.gateway.deletion_of(self.topic, self.channel) if self.topic else None
-        return [found.sentence] if found is not None else []
+        if found is not None or not self.shown():
+            return [found.sentence] if found is not None else []
+        return [self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())]
 
     def get(self, request: HttpRequest, **_: str) -> HttpResponse:
+        if "still" in request.GET:
+            return self._standing()
         complaints: tuple[str, ...] = ()
         if self.shown():
             # The link is from an act, such as the Undo of one: what was done since is no part of what it takes back.
             changed = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
             complaints = (changed,) if changed else ()
         return self.asked_anew(complaints, status=200)
+
+    def _standing(self) -> HttpResponse:
+        """For a dialog that is open: 204 while its question stands, otherwise why not. Raises NotThereError."""
+        self.question()
+        changed = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
+        return refusal(self.request, changed, status=409) if changed else HttpResponse(status=204)
 
     def asked_anew(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
         """The question with the state of this moment."""
@@ -244,6 +255,7 @@ class ActPage(View):
     def _refused_in_dialog(self, result: ActResult) -> HttpResponse:
         """The form once more, with what was filled in and why nothing was done."""
         status = _STATUS_OF_CODE.get(result.code, 400)
+        self.is_anew = result.code == STATE_CHANGED
         try:
             return self.asked_anew((result.message,), status=status)
         except (NotThereError, EngineUnavailableError):

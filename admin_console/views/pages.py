@@ -146,6 +146,7 @@ def _rendered(
     if screen.graphs:
         context["figures"] = figures_json(asked.page)
     if screen.flags.get("gone"):
+        context["deletion"] = gateway.deletion_of(asked.topic, asked.channel) if asked.topic else None
         html = render_to_string("pages/gone.html", {**context, **filled}, request)
         return Rendered(html, 404, screen.taken_at_ms)
     cannot = context["cannot"] = _cannot(live, asked)

@@ -48,6 +48,8 @@ class PausePage(_PauseAct):
         title = f"Change the pause of {self.name}" if one.paused else f"Pause {self.name}"
         small = self._small(title, consequences, [self._end_field(one.paused, known), self._until_field()])
         reason = self.request.POST.get("reason", known.reason if known else "")
+        if self.is_anew and known is not None:
+            reason = reason or known.reason  # an untouched form takes nothing of another's pause away
         return replace(small, fields=[_reason_field(reason), *small.fields[:-1]])
 
     def _about(self, one: TopicStats | ChannelStats) -> list[str]:
@@ -72,6 +74,8 @@ class PausePage(_PauseAct):
 
     def _end_field(self, is_paused: bool, known: Pause | None) -> Field:
         chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)
+        if self.is_anew and is_paused and chosen == _NO_END:
+            chosen = _AS_IT_IS
         choices = [(_AS_IT_IS, "as it is")] if is_paused else []
         choices += [(_NO_END, "when somebody presses Resume"), *_ENDS, (_UNTIL, "at the time below")]
         return Field(

@@ -368,3 +368,36 @@ def test_a_deletion_is_told_with_who_did_it(engine: EngineRunner, ada: Client, g
     answer = ada.get(f"/topics/{place.topic}/c/~pause/", headers={"X-Fragment": "1"})
     assert answer.status_code == 404
     assert f"grace: Deleted {place.topic}/c: removed" in answer.content.decode()
+
+
+def test_an_open_dialog_hears_whether_its_question_stands(engine: EngineRunner, ada: Client, grace: Client) -> None:
+    for act in CHANGING:
+        place = Place(engine)
+        CASES[act].ready(place)
+        late = Asked(ada, act, place)
+
+        def still(late: Asked = late) -> tuple[int, str]:
+            asked = {"still": "1", "shown": late.form["shown"]}
+            answer = ada.get(late.url, asked, headers={"X-Fragment": "1"})
+            return answer.status_code, answer.content.decode()
+
+        assert still() == (204, ""), act
+        assert Asked(grace, act, place).confirm()["ok"] is True, act
+        status, told = still()
+        assert status in (404, 409), act
+        assert "UTC, grace: " in told, (act, told)
+
+
+def test_the_page_of_what_is_gone_says_who_deleted_it_and_leads_to_the_trash(
+    engine: EngineRunner, ada: Client, grace: Client
+) -> None:
+    place = Place(engine)
+    Asked(grace, "delete_channel", place).confirm()
+    answer = ada.get(f"/topics/{place.topic}/c/")
+    html = unescape(answer.content.decode())
+    assert answer.status_code == 404
+    assert f"UTC, grace: Deleted {place.topic}/c: removed" in html
+    link = re.search(rf'<a href="(/topics/{place.topic}/~trash/\d+/~restore/)" data-dialog>Restore it', html)
+    assert link is not None
+    assert ada.post(link[1], headers=JSON).json()["ok"] is True
+    assert ada.get(f"/topics/{place.topic}/c/").status_code == 200

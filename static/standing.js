@@ -1,0 +1,41 @@
+// While a dialog is open, its question is asked whether it still stands: what it is about may be deleted or changed by
+// another operator. What is gone is said in the dialog, and its button is disabled; what changed is said, and confirming
+// it brings the question anew.
+const ASK_EVERY_MS = 2_000;
+const GONE = 404;
+const CHANGED = 409;
+
+setInterval(askAll, ASK_EVERY_MS);
+
+// The live page calls it, too, when its own topic or channel is gone.
+export function askAll() {
+  if (document.hidden) return;
+  for (const form of document.querySelectorAll('dialog[open] form[method="post"]')) ask(form);
+}
+
+async function ask(form) {
+  const mark = form.querySelector('input[name="shown"]');
+  if (!mark || form.dataset.asking || form.getAttribute("aria-busy")) return;
+  form.dataset.asking = "1";
+  try {
+    const url = `${form.action}?${new URLSearchParams({ still: "1", shown: mark.value })}`;
+    const answer = await fetch(url, { headers: { "X-Fragment": "1" }, credentials: "same-origin", redirect: "error" });
+    const text = await answer.text();
+    if (form.isConnected && [GONE, CHANGED].includes(answer.status)) say(form, text, answer.status === GONE);
+  } catch {
+    // connection.js says it where the server does not answer.
+  } finally {
+    delete form.dataset.asking;
+  }
+}
+
+function say(form, text, isGone) {
+  const known = form.querySelector(".standing");
+  const line = known ?? document.createElement("p");
+  if (line.textContent !== text) line.textContent = text;
+  for (const button of form.querySelectorAll('button[type="submit"]')) button.disabled = isGone;
+  if (known) return;
+  line.className = "errorlist standing";
+  line.setAttribute("role", "alert");
+  form.querySelector("h1, h2").after(line);
+}
