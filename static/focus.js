@@ -37,7 +37,7 @@ function rowActOf(table, key) {
 }
 
 function focusFirst(places) {
-  const place = places.find((one) => one?.checkVisibility());
+  const place = places.find((one) => one && one.checkVisibility());
   if (!place) return;
   if (!place.matches("a[href], button, input, summary")) place.tabIndex = -1;
   place.focus();
