@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from admin_console.gateway.pipeline import JobState, PipelineView
 
 # The jobs that always exist, in the order in which data flows through them.
-JOBS = ("archive", "housekeeping", "rollup", "compact")
+ARCHIVE = "archive"
+JOBS = (ARCHIVE, "housekeeping", "rollup", "compact")
 
 _JOB_COLUMNS = (
     Column("name", "Job", "name"),
@@ -110,8 +111,9 @@ def _again(state: "JobState") -> str:
     return "tried again now" if state.next_try_ms else "tried again by itself" if state.job in JOB_SENTENCES else ""
 
 
-def job_table(view: "PipelineView", role: Role) -> Table:
-    """The table of the jobs that always exist."""
+def job_table(view: "PipelineView", role: Role, to_archive: int | None) -> Table:
+    """The table of the jobs that always exist. to_archive: how many messages the archive is behind, as the engine's
+    cursors have it; None for unknown."""
     rows = []
     for name in JOBS:
         state = view.jobs.get(name)
@@ -123,7 +125,7 @@ def job_table(view: "PipelineView", role: Role) -> Table:
                     Cell(name, JOB_SENTENCES[name]),
                     StateCell(job_chips(state, view)),
                     progress_cell("Progress", state),
-                    _lag(state),
+                    _lag(state) if to_archive is None or name != ARCHIVE else Cell(units.number(to_archive)),
                     rate_cell(state),
                     error_cell(state, view),
                     _switch(name, view, role, is_stopped=is_stopped),
@@ -177,6 +179,7 @@ def housekeeping_table(view: "PipelineView") -> Table:
 
 
 def _lag(state: "JobState | None") -> Cell:
-    if state is None or state.lag is None:
+    """Unknown of a job that rests after a failure: what it wrote last is of before that."""
+    if state is None or state.lag is None or state.state == "failed":
         return Cell(units.UNKNOWN)
     return Cell(units.number(state.lag), f"{state.lag:,} {state.unit}")

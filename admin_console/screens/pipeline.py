@@ -33,6 +33,16 @@ TOPICS_SHOWN_MAX = 200
 FILES_TOLD_BYTES = 1 << 20
 # The reason that the archive gives for offsets that have no message in the log.
 _NO_MESSAGES = "absent"
+_LEFT_OUT = ("off", "replayed")
+_REASONS = {
+    _NO_MESSAGES: "no message has them",
+    "damaged": "damaged in the log",
+    "gone": "removed from the log before they were archived",
+    "retention": "beyond what the log keeps for the archive",
+    "off": "the archive was off",
+    "lost": "their table is lost",
+    "replayed": "published by a replay",
+}
 _TOPIC_COLUMNS = (
     Column("name", "Topic", "name"),
     Column("state", "Archive", "state"),
@@ -41,7 +51,7 @@ _TOPIC_COLUMNS = (
     Column("bytes", "Size"),
     Column("range", "From, to (UTC)", "text"),
     Column("offsets", "Offsets", "text"),
-    Column("gaps", "Gaps", "text"),
+    Column("gaps", "Lost", "text"),
     Column("action", "Act", "action"),
 )
 _REPLAY_COLUMNS = (
@@ -58,7 +68,7 @@ _REPLAY_COLUMNS = (
 def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str, Any]:
     """The parts of the screen. live: for the cursors of topics as they are now; None before the first figures."""
     cursors = archive_cursors(live)
-    jobs, archived = job_table(view, role), _topic_table(live, view, cursors, role)
+    jobs, archived = job_table(view, role, _to_archive(live, cursors)), _topic_table(live, view, cursors, role)
     replays = _replay_table(view, role)
     return {
         "subtitle": _subtitle(view),
@@ -87,6 +97,11 @@ def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str,
 def _offers(table: Table, label: str) -> bool:
     """Whether a row has the act, for those who may not do it as well."""
     return any(isinstance(cell, ActionCell) and cell.text == label for row in table.rows for _, cell in row.cells)
+
+
+def _to_archive(live: LiveState | None, cursors: "dict[tuple[str, int, int], CursorStats]") -> int | None:
+    """How many messages the archive is behind; None where the engine reports no cursor of it."""
+    return sum(cursor.depth for cursor in cursors.values()) if live is not None and cursors else None
 
 
 def archive_cursors(live: LiveState | None) -> "dict[tuple[str, int, int], CursorStats]":
@@ -313,7 +328,7 @@ def _archive_chips(
 ) -> tuple[Chip, ...]:
     chips = []
     if cursor is not None:
-        chips.append(Chip("on", "warning" if cursor.is_warned else "ok" if not cursor.depth else ""))
+        chips.append(Chip("on", "" if cursor.depth else "ok"))
         if cursor.is_warned:
             chips.append(Chip("▲ near its limit", "warning", "Beyond it the log gives up what is not archived."))
     elif is_present:
@@ -370,19 +385,24 @@ def _offsets(topic: "ArchivedTopic | None") -> Cell:
 
 
 def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
-    """What is not archived. Offsets without a message, as a kill of the server leaves them, are no gap."""
-    found = {(gap.first_offset, gap.next_offset): gap.reason for gap in (*(topic.gaps if topic else ()),)}
-    found |= {(gap.first_offset, gap.next_offset): gap.reason for gap in (cursor.gaps if cursor else ())}
-    lost = {offsets: reason for offsets, reason in found.items() if reason != _NO_MESSAGES}
+    """What is not archived: lost messages, those left out on purpose, and offsets that no message ever had."""
+    found = {(gap.first_offset, gap.next_offset): (gap.reason, gap.count) for gap in (topic.gaps if topic else ())}
+    for gap in cursor.gaps if cursor else ():
+        found.setdefault((gap.first_offset, gap.next_offset), (gap.reason, gap.next_offset - gap.first_offset))
+    counts: Counter[str] = Counter()
+    for reason, count in found.values():
+        counts["unused" if reason == _NO_MESSAGES else "left out" if reason in _LEFT_OUT else "lost"] += count
     told = ", ".join(
-        f"{first:,} to {end - 1:,} ({'no messages' if reason == _NO_MESSAGES else reason})"
-        for (first, end), reason in sorted(found.items())[-10:]
+        f"{first:,} to {end - 1:,} ({_REASONS.get(reason, reason)})"
+        for (first, end), (reason, _) in sorted(found.items())[-10:]
     )
-    if not lost:
-        unused = sum(end - first for first, end in found)
-        return Cell(f"none; {units.plural(unused, 'offset')} unused" if unused else "none", told)
-    count = sum(end - first for first, end in lost)
-    return Cell(f"{units.plural(len(lost), 'gap')}, {units.plural(count, 'offset')}", told, "danger")
+    parts = [f"{units.plural(counts['lost'], 'message')} lost"] if counts["lost"] else []
+    if counts["left out"]:
+        parts.append(f"{units.plural(counts['left out'], 'message')} left out")
+    if counts["unused"]:
+        parts.append(f"{units.plural(counts['unused'], 'unused offset')}")
+    text = " · ".join(parts if counts["lost"] else ["none lost", *parts])
+    return Cell(text, told, "danger" if counts["lost"] else "")
 
 
 def _switch(topic: str, cursor: "CursorStats | None", role: Role, *, is_present: bool, is_lost: bool) -> ActionCell:

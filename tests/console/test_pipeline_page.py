@@ -97,6 +97,23 @@ def test_the_workers_own_files_are_measured_every_half_minute(
     assert "temporary files 1.0 MiB, log 2.0 MiB" in html
 
 
+def test_an_archive_that_rests_after_a_failure_is_behind_by_the_same_in_all_places(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
+    switch_on(lake)
+    engine.submit("publish", "orders", [b"x"] * 5).result(30)
+    engine.submit("cursors.create", "orders", cursor="archive").result(30)
+    # It had caught up when it failed; then five came.
+    write_state(lake, JobState("archive", "failed", done=9, total=9, lag=0, error="The disk is full."))
+    write_state(lake, JobState("rollup", "failed", lag=0, error="The disk is full."))
+    cursor = see(engine).topics[0].cursors[0]
+    html = shown(browser)
+    assert row(html, "jobs", "archive").startswith("archive ▲ failed 100 % 5 –")
+    assert " 5 " in row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}")
+    assert "5 messages to archive" in words(html.split("data-stats")[1].split("</dl>")[0])
+    assert row(html, "jobs", "rollup").startswith("rollup ▲ failed – – –"), "what it wrote is of before"
+
+
 def test_switched_off_it_says_so_and_what_to_do(engine: EngineRunner, browser: Client) -> None:
     see(engine)
     text = words(shown(browser))
@@ -308,8 +325,7 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     archived_topic(lake, "gone", 9, 255, gaps=())
     html = shown(browser)
     assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
-        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 1 gap, 100 offsets "
-        "Stop archiving…"
+        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 100 messages lost Stop archiving…"
     )
     assert '<progress aria-label="Archived" max="3005" value="3000">' in html
     told = "100,000 bytes in 2 files; version 2 of the table, committed 2026-03-01 14:32:40 UTC"
@@ -327,9 +343,12 @@ def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browse
     archived_topic(lake, "both", 9, 255, next_offset=1 << 20, gaps=(lost, unused))
     see(engine)
     html = shown(browser)
-    assert row(html, "archived", "killed/8-ff").endswith(" none; 1,045,476 offsets unused")
-    assert row(html, "archived", "both/9-ff").endswith(" 1 gap, 100 offsets")
-    assert 'title="1,000 to 1,099 (retention), 3,100 to 1,048,575 (no messages)"' in html
+    assert row(html, "archived", "killed/8-ff").endswith(" none lost · 1,045,476 unused offsets")
+    assert row(html, "archived", "both/9-ff").endswith(" 100 messages lost · 1,045,476 unused offsets")
+    assert (
+        'title="1,000 to 1,099 (beyond what the log keeps for the archive), 3,100 to 1,048,575 (no message has them)"'
+        in html
+    )
 
 
 def test_a_topic_of_which_nothing_is_archived_yet_counts(engine: EngineRunner, browser: Client, lake: Path) -> None:

@@ -101,7 +101,8 @@ def _row(state: JobState) -> tuple[str, ...]:
         state.state,
         f"{state.done:,}",
         f"{state.total:,} {state.unit}" if state.total else "-",
-        "-" if state.lag is None else f"{state.lag:,}",
+        # Of a job that failed the last one is of before that.
+        "-" if state.lag is None or state.is_in_trouble else f"{state.lag:,}",
         "-" if state.rows_per_s is None else f"{state.rows_per_s:,.0f}",
         _moment(state.updated_ms) if state.updated_ms else "-",
         state.error,

@@ -15,6 +15,8 @@
     replayed    replayed messages, which are left out; others lie between them, so count is less than the range
     begin       where the archive begins: nothing is missing there, count is 0
 
+What is lost is the sum of count without the reasons absent, off and replayed; `penstock sql` has columns for each.
+
 Of each topic, rows in its table + counts here = next offset - first offset. Gaps are committed before the messages
 beside them, with the same app id and version. So a step that was killed in between leaves gaps behind the end of its
 topic's table: the topic's next commit replaces them, and nothing is counted twice.

@@ -23,6 +23,14 @@ _OF_ARCHIVE = (
     '"offset", published_at, message_id, "key", body, try(decode(body)) AS text, '
     "try_cast(try(decode(body)) AS JSON) AS json, replayed, server, date"
 )
+# Of the table's count (archive/gaps.py has the reasons): offsets that a kill left unused are no loss.
+_OF_GAPS = (
+    "topic, server, number, id_base, first_offset, next_offset, "
+    "CASE WHEN reason IN ('absent', 'off', 'replayed', 'begin') THEN 0 ELSE \"count\" END AS lost, "
+    "CASE WHEN reason IN ('off', 'replayed') THEN \"count\" ELSE 0 END AS left_out, "
+    "CASE WHEN reason = 'absent' THEN \"count\" ELSE 0 END AS unused, "
+    'reason, "at"'
+)
 _OF_HISTORY = 'to_timestamp(t) AS "at", *'
 # The columns that a view has before there is a table: so a question about nothing has an answer without rows.
 _GAPS_COLUMNS = {
@@ -57,7 +65,7 @@ def views_of(lake: TableStorage, history: TableStorage, *, may_read_bodies: bool
     # Until it is converted, an earlier version's history is in no table: without it an answer would be wrong.
     empty = {} if history.exists(_OLD_MANIFEST) else _HISTORY_COLUMNS
     found = [View(name, history.place, table, _OF_HISTORY, empty) for name, table in HISTORY_VIEWS.items()]
-    found.append(View(ARCHIVE_GAPS, lake.place, ARCHIVE_GAPS, empty=_GAPS_COLUMNS))
+    found.append(View(ARCHIVE_GAPS, lake.place, ARCHIVE_GAPS, _OF_GAPS, empty=_GAPS_COLUMNS))
     if may_read_bodies:
         try:
             topics = [one for one in lake.directories(ARCHIVE) if is_valid_name(one)]

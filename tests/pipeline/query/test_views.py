@@ -9,6 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from queue_engine.pipeline.archive.archive_gap import ArchiveGap
+from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
+from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.history.schema import HISTORY_ROWS, TABLE_ROWS
 from queue_engine.pipeline.query.child import Task, checked_relation, locked_database, outcome_of
 from queue_engine.pipeline.query.views import names_of
@@ -61,6 +64,30 @@ def test_views_without_a_table_have_no_rows_and_a_topic_without_one_is_named(tmp
     (tmp_path / "archive" / "orders" / "1-0000000000000000").mkdir(parents=True)
     with pytest.raises(Exception, match=r"orders has no table in .* yet"):
         rows_of(tmp_path, "SELECT * FROM orders")
+
+
+def test_what_was_lost_and_what_was_never_used_are_columns_of_their_own(tmp_path: Path) -> None:
+    """Offsets that kills left unused sum to millions, and no message is lost by them."""
+    one, other = (ArchivedIdentity("orders", "5f1c", number, 0x100) for number in (1, 2))
+    reasons = {
+        "absent": 1 << 20,
+        "damaged": 1,
+        "gone": 20,
+        "retention": 300,
+        "lost": 4_000,
+        "off": 50_000,
+        "replayed": 7,
+    }
+    gaps, begin = [], 10
+    for reason, count in reasons.items():
+        gaps.append(ArchiveGap(begin, begin + count, reason, 1))
+        begin += count
+    table = Gaps(LakeTables(TableStorage(tmp_path)))
+    table.commit({one: gaps}, {one: (None, begin)})
+    table.commit({other: [ArchiveGap(0, 12_400_000, "absent", 1)]}, {other: (None, 12_400_000)})
+    sums = "SELECT sum(lost), sum(left_out), sum(unused) FROM archive_gaps WHERE number ="
+    assert rows_of(tmp_path, f"{sums} 1") == [(4_321, 50_007, 1 << 20)]
+    assert rows_of(tmp_path, f"{sums} 2") == [(0, 0, 12_400_000)]
 
 
 def test_a_history_that_waits_for_its_conversion_is_no_empty_one(tmp_path: Path) -> None:
