@@ -1,6 +1,7 @@
 // Ranges of the past: the picker above the graphs, what the server keeps of a range, and how it goes on live.
 // The range stands in the URL, in UTC; people read and choose times in the zone that the page shows. `step=1s` beside it: a zoom into
 // the live seconds, drawn from those as long as the page keeps them, and from the history afterwards.
+import { withList } from "./lists.js";
 import { keptSeconds, liveSeconds, SECONDS } from "./live_seconds.js";
 import { fieldOf, momentWords, secondOfField, spanWords, zoneWords } from "./zones.js";
 
@@ -110,7 +111,7 @@ function queryOf({ first, end }) {
 }
 
 function go(href, state = null) {
-  history.pushState(state, "", href);
+  history.pushState(state, "", withList(href));
   choose(rangeOf(location.search));
 }
 
@@ -119,7 +120,7 @@ export function zoomTo(firstS, endS) {
   if (answer && Math.max(Math.abs(firstS - answer.from), Math.abs(endS - answer.to)) < answer.step_s) return resetZoom();
   const href = !answer || answer.step_s === 1 ? hrefOfSeconds(firstS, endS) : hrefOfMinutes(firstS, endS);
   if (history.state?.zoomedFrom) {
-    history.replaceState(history.state, "", href);
+    history.replaceState(history.state, "", withList(href));
     choose(rangeOf(location.search));
   } else {
     go(href, { zoomedFrom: location.search || "?range=15m" });
@@ -205,7 +206,9 @@ async function load() {
   if (answer?.revision !== mine) busy(true);
   problem = "";
   try {
-    const query = chosen.query ?? new URLSearchParams({ range: chosen.preset });
+    const query = new URLSearchParams(chosen.query ?? { range: chosen.preset });
+    const { draw } = JSON.parse(document.body.dataset.subscribe);
+    if (draw) query.set("draw", draw);
     const got = await fetch(`${place.dataset.url}?${query}`, { headers: { Accept: "application/json" }, signal: asked.signal });
     const body = await got.json();
     if (mine !== revision) return;

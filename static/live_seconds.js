@@ -63,7 +63,8 @@ async function fetchColumns() {
   try {
     const asked = JSON.parse(document.body.dataset.subscribe);
     const names = [asked.topic, asked.channel].filter(Boolean).map((name) => `${encodeURIComponent(name)}/`);
-    const answer = await fetch(pathOf(`api/series/${names.join("")}`), { headers: { Accept: "application/json" } });
+    const query = asked.draw ? `?${new URLSearchParams({ draw: asked.draw })}` : "";
+    const answer = await fetch(pathOf(`api/series/${names.join("")}${query}`), { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
     const fetched = await answer.json();
     for (const [name, values] of Object.entries(fetched.columns)) {

@@ -4,4 +4,5 @@ import "./keys.js";
 import "./dialogs.js";
 import "./standing.js";
 import "./selection.js";
+import "./lists.js";
 import "./live.js";

@@ -12,11 +12,13 @@ from admin_console.gateway.history import HistorySource, HistoryUnreadableError
 from admin_console.history.ranges import Range, RangeError, now_s, range_of
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.hub.hub import LiveState, get_hub
+from admin_console.screens.graphs import chosen_channels
 
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    return _answer(request, overview_history)
+    chosen = chosen_channels(request.GET.get("draw", ""))
+    return _answer(request, lambda source, live, asked: overview_history(source, live, asked, chosen=chosen))
 
 
 @require_safe

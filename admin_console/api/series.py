@@ -12,7 +12,7 @@ from admin_console.screens import graphs
 
 def overview_series(request: HttpRequest) -> HttpResponse:
     live = get_hub().live
-    return _answer(live, graphs.overview_plans(live), None)
+    return _answer(live, graphs.overview_plans(live, graphs.chosen_channels(request.GET.get("draw", ""))), None)
 
 
 def topic_series(request: HttpRequest, topic: str) -> HttpResponse:

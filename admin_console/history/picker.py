@@ -36,7 +36,7 @@ class Picker:
 
     range: what is drawn. If the URL's range is invalid, it is the live one, and `complaint` says why.
     first, end: of a span, as the form's fields have them (UTC). table_href: the range as a table, for browsers
-    without scripts.
+    without scripts. kept: what the page's list has in the URL, which stays there.
     """
 
     range: Range
@@ -48,6 +48,7 @@ class Picker:
     api_url: str
     query: str
     table_href: str
+    kept: tuple[tuple[str, str], ...]
     wants_table: bool
     complaint: str
 
@@ -63,10 +64,17 @@ def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
     said = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
     said = said if is_span else {"range": chosen.preset}
     names = [name for name in (asked.topic, asked.channel) if name]
+    kept = asked.asked.fields
     return Picker(
         range=chosen,
         choices=tuple(
-            Choice(name, _LABELS[name], _TITLES[name], f"?range={name}", chosen.preset == name and not complaint)
+            Choice(
+                name,
+                _LABELS[name],
+                _TITLES[name],
+                "?" + urlencode({**kept, "range": name}),
+                chosen.preset == name and not complaint,
+            )
             for name in PRESETS
         ),
         is_span=is_span,
@@ -75,7 +83,8 @@ def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
         words=f"{worded(chosen.first_s)} to {worded(chosen.end_s)}",
         api_url=url_of(f"{asked.page}_history", *names),
         query=urlencode(said),
-        table_href="?" + urlencode(said | {"as": "table"}),
+        table_href="?" + urlencode(kept | said | {"as": "table"}),
+        kept=tuple(kept.items()),
         wants_table=query.get("as") == "table" and not complaint,
         complaint=complaint,
     )

@@ -82,13 +82,18 @@ class _Tiers:
 
 
 def overview_history(
-    source: HistorySource, live: LiveState | None, asked: Range, points_max: int = POINTS_MAX
+    source: HistorySource,
+    live: LiveState | None,
+    asked: Range,
+    points_max: int = POINTS_MAX,
+    *,
+    chosen: Sequence[Key] | None = None,
 ) -> History:
-    """All topics together, and the channels that held most in the range."""
+    """All topics together, and the `chosen` channels, or those that held most in the range."""
     tiers = _tiers(source, asked, points_max)
     # By name, as in the live graph.
-    deepest = sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts)) or None
-    return _history(source, live, asked, tiers, graphs.overview_plans(live, deepest), None)
+    drawn = chosen or sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts)) or None
+    return _history(source, live, asked, tiers, graphs.overview_plans(live, drawn), None)
 
 
 def topic_history(

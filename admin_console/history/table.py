@@ -16,6 +16,7 @@ from admin_console.history.series import (
 )
 from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request
+from admin_console.screens.graphs import chosen_channels
 from admin_console.vocabulary import units
 
 ROWS_MAX = 96
@@ -38,7 +39,7 @@ def table_of(source: HistorySource, live: LiveState | None, asked: Request, span
     """The lines of the page's graphs over `span`, in at most ROWS_MAX rows. Times are UTC."""
     try:
         if asked.page == "overview":
-            found = overview_history(source, live, span, ROWS_MAX)
+            found = overview_history(source, live, span, ROWS_MAX, chosen=chosen_channels(asked.draw))
         elif asked.page == "topic":
             found = topic_history(source, live, asked.topic, span, ROWS_MAX)
         else:

@@ -190,6 +190,8 @@ class Hub:
                 )
                 jump = jump_in_channel(before.get(key, unseen), counted, grown[0], grown[1])
                 grown.append(jump)
+                if jump:
+                    rings.moved_s = second
                 rings.write(second, (depth, held, later, channel.paused), grown)
                 passed_on = max(passed_on, grown[0])
                 finished += grown[1]
@@ -225,6 +227,8 @@ class Hub:
                 jump = jump_at_topic(before.get(key, unseen), counts[key], published, passed_on)
                 grown[0] = published
                 grown[4] += jump + deleted.pop(topic.topic_name, 0)
+                if any(grown):
+                    rings.moved_s = second
                 rings.write(second, (waiting, topic.depth, in_flight, deferred, topic.paused), grown)
             for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
                 gauges[index] += value

@@ -113,11 +113,13 @@ class Rings:
         "_birth",
         "_columns",
         "_constants",
+        "_flow",
         "_peak",
         "_sums",
         "bytes",
         "clock",
         "layout",
+        "moved_s",
         "since",
         "sources",
         "spark",
@@ -129,6 +131,8 @@ class Rings:
         self.layout = layout
         self.since: int | None = None  # the first second written
         self._birth = birth
+        # The last second of a counter's change or of an act's; None while there was none.
+        self.moved_s: int | None = None
         self.bytes = RING_BYTES_MIN
         self._columns: list[array[int] | None] = [None] * layout.count
         self._constants = [0] * layout.count  # the values of columns that never changed
@@ -136,6 +140,7 @@ class Rings:
         self.sources: tuple[int, ...] | None = None  # the counters' last raw values
         self.spark = array("d", _BLANK_SPARK)
         self._peak: tuple[int, float | None] = (-1, None)
+        self._flow: tuple[int, float] = (-1, 0.0)
 
     def forget(self, seconds: range) -> None:
         """Seconds without a snapshot leave gaps in the sparkline, too."""
@@ -151,9 +156,14 @@ class Rings:
         before = self.sources
         self.sources = raw
         if before is None:
-            return [0] * len(raw) if self._birth is None else list(raw)
+            if self._birth is None:
+                return [0] * len(raw)
+            if any(raw):
+                self.moved_s = self.clock.newest
+            return list(raw)
         if before == raw:
             return [0] * len(raw)
+        self.moved_s = self.clock.newest
         grown = list(map(sub, raw, before))
         if min(grown) < 0:
             grown = [value - old if value >= old else value for value, old in zip(raw, before, strict=True)]
@@ -312,6 +322,18 @@ class Rings:
             known = [value for value in self.spark_values()[:-1] if not isnan(value)]
             self._peak = (bucket, max(known, default=None))
         return self._peak[1]
+
+    def flow(self) -> float:
+        """How many messages came and were finished in the last fifteen minutes, worked out every 15 s: an order by it
+        stays for as long."""
+        newest = self.clock.newest
+        if newest is None or self.moved_s is None:
+            return 0.0
+        bucket = newest // SPARK_BUCKET_S
+        if self._flow[0] != bucket:
+            changes = [self.change(name, SECONDS - 1) for name in ("messages", "finished")]
+            self._flow = (bucket, sum([change[0] for change in changes if change]))
+        return self._flow[1]
 
 
 def _code_of(low: int, high: int) -> str:

@@ -9,6 +9,7 @@ from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
 from admin_console.hub.hub import LiveState
 from admin_console.screens import channel, overview, replay, topic, topics
 from admin_console.screens import pipeline as pipeline_screen
+from admin_console.screens.list_links import Asked
 from admin_console.screens.parts import Screen
 from admin_console.vocabulary.roles import Role
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # Pages ask with names of at most 64 characters; longer ones are not from our pages.
 FIELD_LENGTH_MAX = 130
+# A graph's channels: four names of topics with four of channels.
+LENGTHS_MAX = {"draw": 600}
 PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay")
 
 
@@ -30,9 +33,11 @@ class Request:
     channel: str = ""
     q: str = ""
     sort: str = ""
+    show: str = ""  # the filter of a list
     number: str = ""  # of the page in a long list, from 1
     by: str = ""  # how the list of topics is ordered: "group"
     under: str = ""  # the group of topics that is open
+    draw: str = ""  # the channels of the overview's graph: "orders/billing,orders/mail"
     replay: str = ""
 
     @classmethod
@@ -44,8 +49,9 @@ class Request:
         for name, value in asked.items():
             if name not in known:
                 raise ValueError(f"subscribe has no field {str(name)[:40]!r}")
-            if not isinstance(value, str) or len(value) > FIELD_LENGTH_MAX:
-                raise ValueError(f"{name} is a text of at most {FIELD_LENGTH_MAX} characters")
+            length_max = LENGTHS_MAX.get(name, FIELD_LENGTH_MAX)
+            if not isinstance(value, str) or len(value) > length_max:
+                raise ValueError(f"{name} is a text of at most {length_max} characters")
         if asked.get("page") not in PAGES:
             raise ValueError(f"page is one of {', '.join(PAGES)}")
         return cls(role=role, **asked)
@@ -56,6 +62,11 @@ class Request:
         return {
             spec.name: value for spec in fields(self) if spec.name != "role" and (value := getattr(self, spec.name))
         }
+
+    @property
+    def asked(self) -> Asked:
+        """What the page's list was asked for."""
+        return Asked(self.page, self.q, self.show, self.sort, self.number, by=self.by, under=self.under, draw=self.draw)
 
     @property
     def wants_pipeline(self) -> bool:
@@ -97,10 +108,9 @@ def build_screen(
         if isinstance(known, Screen):
             return replace(known, age_ms=common["age_ms"])
         if request.page == "overview":
-            made = Screen(**common, **overview.parts(live, request.role, http_address))
+            made = Screen(**common, **overview.parts(live, request.role, request.asked, http_address))
         else:
-            asked = topics.Asked(request.q, request.sort, request.number, request.by, request.under)
-            made = Screen(**common, **topics.parts(live, request.role, asked, http_address))
+            made = Screen(**common, **topics.parts(live, request.role, request.asked, http_address))
         if live is not None:
             live.derived[request] = made
         return made

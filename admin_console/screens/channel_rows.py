@@ -1,6 +1,5 @@
 """How screens show channels: their chips, their order, their sparklines."""
 
-import heapq
 from math import isnan
 from typing import TYPE_CHECKING
 
@@ -30,27 +29,8 @@ def diagnosis_of(live: LiveState, topic: "TopicStats", channel: "ChannelStats") 
     return known
 
 
-def most_urgent(live: LiveState, count: int, *, unconsumed: bool = False) -> list[Diagnosis]:
-    """The diagnoses of so many channels, the most urgent first. unconsumed: of channels without a consumer only.
-
-    Calm channels come last, by their highest depth of the last fifteen minutes, so that rows do not change places every
-    second. They are compared only where the others do not fill the list: of thousands that saves nearly all work.
-    """
-    found = [each for each in _ill(live) if not (unconsumed and each.vitals.stats.client_count)][:count]
-    if len(found) < count:
-        known = {(each.vitals.topic_name, each.vitals.channel_name) for each in found}
-        calm = (
-            (-peak_depth(live.rings_of(*key), stats.depth), key)
-            for key, stats in live.channels.items()
-            if key not in known and not (unconsumed and stats.client_count)
-        )
-        for _, key in heapq.nsmallest(count - len(found), calm):
-            found.append(diagnosis_of(live, live.topics[key[0]], live.channels[key]))
-    return found
-
-
-def _ill(live: LiveState) -> list[Diagnosis]:
-    """The diagnoses of all channels that are not calm, the most urgent first."""
+def ill(live: LiveState) -> list[Diagnosis]:
+    """The diagnoses of all channels that are in a state, the most urgent first."""
     known = live.derived.get("ill")
     if isinstance(known, list):
         return known
@@ -63,7 +43,7 @@ def _ill(live: LiveState) -> list[Diagnosis]:
 
 def grave_count(live: LiveState) -> int:
     """How many channels have a state that asks for an operator."""
-    return sum([each.level >= WARNING for each in _ill(live)])
+    return sum([each.level >= WARNING for each in ill(live)])
 
 
 def urgency(diagnosis: Diagnosis) -> tuple[object, ...]:
@@ -71,13 +51,6 @@ def urgency(diagnosis: Diagnosis) -> tuple[object, ...]:
     gravest, vitals = diagnosis.states[0], diagnosis.vitals
     finding = gravest.finding
     return -finding.level, RANK[finding.kind], gravest.begun_s, vitals.topic_name, vitals.channel_name
-
-
-def peak_depth(rings: Rings | None, depth: int) -> float:
-    """The highest depth of the last fifteen minutes. The bucket that still fills is left out once there is another,
-    so that two channels that overtake each other every second do not swap places."""
-    peak = rings.peak() if rings else None
-    return float(depth) if peak is None else peak
 
 
 def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:

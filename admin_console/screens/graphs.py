@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from admin_console.gateway.gateway import is_valid_name
 from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
 from admin_console.rings import figures
 from admin_console.rings.figures import Figure
@@ -35,6 +36,13 @@ class GraphPlan:
     title: str
     unit: str
     lines: tuple[Line, ...]
+
+
+def chosen_channels(draw: str) -> list[Key] | None:
+    """The channels of "orders/billing,orders/mail", at most TOP_CHANNELS; None where none is named."""
+    names = [name.strip().partition("/") for name in draw.split(",")]
+    valid = [(topic, channel) for topic, _, channel in names if is_valid_name(topic) and is_valid_name(channel)]
+    return list(dict.fromkeys(valid))[:TOP_CHANNELS] or None
 
 
 def overview_plans(live: LiveState | None, deepest: Sequence[Key] | None = None) -> tuple[GraphPlan, ...]:

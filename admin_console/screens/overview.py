@@ -1,5 +1,6 @@
 """The overview: six stats of all topics, two graphs, and the channels that need an operator first."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from admin_console.diagnosis.backing_off import BACKING_OFF
@@ -9,16 +10,16 @@ from admin_console.diagnosis.old_messages import OLD_MESSAGES
 from admin_console.diagnosis.saturated import SATURATED
 from admin_console.diagnosis.stuck import STUCK
 from admin_console.diagnosis.timing_out import TIMING_OUT
-from admin_console.hub.hub import TOTAL, LiveState
+from admin_console.hub.hub import TOTAL, Key, LiveState
 from admin_console.rings import figures
-from admin_console.screens import graphs
+from admin_console.screens import channel_list, graphs
 from admin_console.screens.cells import Cell, SparkCell
-from admin_console.screens.channel_rows import age_s, grave_count, most_urgent, spark_levels, state_cell
+from admin_console.screens.channel_rows import age_s, diagnosis_of, grave_count, ill, spark_levels, state_cell
 from admin_console.screens.diagnosis import overview_banner
-from admin_console.screens.links import channel_cell, pause_cell, selection_of, topic_cell
+from admin_console.screens.links import channel_cell, pause_cell, selection_of
+from admin_console.screens.list_links import Asked, PageOf, count_texts, list_bar, with_sorts
 from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.pauses import paused_table
 from admin_console.screens.rates import (
     GROWTH_LABEL,
     average_note,
@@ -33,10 +34,9 @@ from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
 ROWS_MAX = 20
-SIDE_ROWS_MAX = 8
 
-_URGENT_COLUMNS = (
-    Column("name", "Channel ↓ most urgent", "name"),
+_CHANNEL_COLUMNS = (
+    Column("name", "Channel", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth"),
     Column("growth", GROWTH_LABEL),
@@ -48,35 +48,60 @@ _URGENT_COLUMNS = (
     Column("spark", "Depth, 15 min", "spark"),
     Column("action", "Act", "action"),
 )
-_SIDE_COLUMNS = (Column("name", "Name", "name"), Column("depth", "Depth"), Column("oldest", "Oldest"))
 
 
-def parts(live: LiveState | None, role: Role, http_address: str) -> dict[str, Any]:
-    """The parts of the screen."""
-    plans = graphs.overview_plans(live)
+def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -> dict[str, Any]:
+    """The parts of the screen. An unknown filter, order or page number falls back to the usual one."""
+    plans = graphs.overview_plans(live, graphs.chosen_channels(asked.draw))
     points = graphs.points_of(live, plans)
-    urgent = most_urgent(live, ROWS_MAX) if live else []
-    channel_count = len(live.channels) if live else 0
+    show = asked.show if asked.show in channel_list.FILTERS else channel_list.BUSY
+    counts = channel_list.counts(live, asked.wanted) if live else dict.fromkeys(channel_list.FILTERS, 0)
+    found = channel_list.passing(live, show, asked.wanted, asked.sort) if live else []
+    page = PageOf.build(asked, len(found), ROWS_MAX)
+    filters = {
+        name: label
+        for name, label in channel_list.FILTERS.items()
+        # The quiet ones have a line of their own below the list.
+        if name != channel_list.QUIET or show == channel_list.QUIET
+    }
+    links = {**page.links(asked), "quiet": asked.href(show=channel_list.QUIET), "deepest": asked.href(draw="")}
+    drawn = [line.label for line in plans[-1].lines]
+    drawn += [""] * (graphs.TOP_CHANNELS - len(drawn))
+    unchannelled = sum([not topic.channels for topic in live.snapshot.topics]) if live else 0
     return {
         "subtitle": _subtitle(live),
-        "banner": overview_banner(live, urgent, grave_count(live), role) if live else None,
+        "banner": overview_banner(live, ill(live), grave_count(live), role) if live else None,
         "stats": _stats(live),
         "graphs": graphs.graphs_of(live, plans),
         "points": points,
+        "list_bar": list_bar(asked, show, channel_list.BUSY, filters, counts, links, drawn),
         "tables": {
-            "urgent": _urgent_table(live, urgent, role, http_address),
-            "paused": paused_table(live),
-            "unconsumed": _unconsumed_table(live),
-            "unchannelled": _unchannelled_table(live),
+            "urgent": _channel_table(live, found[page.first : page.end], role, asked, http_address),
             "log": log_table(live),
         },
         "flags": {
             "first_run": live is not None and not live.snapshot.topics,
-            "more": channel_count > ROWS_MAX,
+            "quiet": show == channel_list.BUSY and counts[channel_list.QUIET] > 0,
+            "unchannelled": unchannelled > 0,
             "log": live is not None and (live.snapshot.log is not None or is_anything_aside(live.snapshot.aside)),
+            **page.flags,
         },
-        "texts": {"more": f"The {ROWS_MAX} most urgent of {units.plural(channel_count, 'channel')}."},
+        "texts": {
+            **page.texts,
+            **count_texts(filters, counts),
+            **(_quiet_texts(live, asked, counts[channel_list.QUIET]) if live else {}),
+            "unchannelled": f"{units.plural(unchannelled, 'topic')} without a channel",
+        },
     }
+
+
+def _quiet_texts(live: LiveState, asked: Asked, count: int) -> dict[str, str]:
+    """The line for the channels that the list of the busy ones leaves out."""
+    unconsumed = channel_list.quiet_without_consumer(live, asked.wanted)
+    text = ": nothing is in them, and nothing moved for 15 minutes."
+    if unconsumed:
+        text += f" {units.number(unconsumed)} {'has' if unconsumed == 1 else 'have'} no consumer."
+    return {"quiet": units.plural(count, "quiet channel"), "quiet_rest": text}
 
 
 def _subtitle(live: LiveState | None) -> str:
@@ -151,13 +176,12 @@ def _oldest_stat(live: LiveState | None) -> Stat:
     return Stat("oldest", "Oldest message", value, Cell(f"on {oldest[1]} · engine OK"))
 
 
-def _urgent_table(live: LiveState | None, urgent: list[Diagnosis], role: Role, http_address: str) -> Table:
+def _channel_table(live: LiveState | None, keys: Sequence[Key], role: Role, asked: Asked, http_address: str) -> Table:
     rows = []
-    for diagnosis in urgent[:ROWS_MAX]:
-        assert live is not None, "diagnoses come from a live state"
-        vitals = diagnosis.vitals
-        stats = vitals.stats
-        key = (vitals.topic_name, vitals.channel_name)
+    for key in keys:
+        assert live is not None, "channels come from a live state"
+        diagnosis = diagnosis_of(live, live.topics[key[0]], live.channels[key])
+        stats = diagnosis.vitals.stats
         rows.append(
             (
                 "/".join(key),
@@ -178,10 +202,10 @@ def _urgent_table(live: LiveState | None, urgent: list[Diagnosis], role: Role, h
         )
     return Table.build(
         "urgent",
-        "Channels, the most urgent first",
-        _URGENT_COLUMNS,
+        "Channels",
+        with_sorts(_CHANNEL_COLUMNS, asked, channel_list.SORTS),
         rows,
-        _nothing(live, http_address),
+        _nothing(live, asked, http_address),
         selection=selection_of("urgent", role),
     )
 
@@ -191,15 +215,30 @@ def oldest_cell(diagnosis: Diagnosis) -> Cell:
     return Cell(units.duration(diagnosis.vitals.oldest_s), tone=tone)
 
 
-def _nothing(live: LiveState | None, http_address: str) -> Empty:
+def _nothing(live: LiveState | None, asked: Asked, http_address: str) -> Empty:
     if live is None:
         return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
     if not live.snapshot.topics:
         return first_run(http_address)
-    return Empty(
-        "No channels yet",
-        "Messages stay at their topics until a channel is created; a consumer that subscribes creates its own.",
-    )
+    if not live.channels:
+        return Empty(
+            "No channels yet",
+            "Messages stay at their topics until a channel is created; a consumer that subscribes creates its own.",
+        )
+    if asked.wanted:
+        title = f"No channel of this filter matches “{asked.query.strip()}”"
+        return Empty(title, "", href=asked.href(show=channel_list.ALL), link="Look among all channels")
+    return _NONE.get(asked.show) or _NONE[channel_list.BUSY]
+
+
+# What a filter that no channel passes says.
+_NONE = {
+    channel_list.BUSY: Empty("No channel is busy", "Nothing is in any of them, and nothing moved for 15 minutes."),
+    channel_list.ATTENTION: Empty("No channel needs attention"),
+    channel_list.PAUSED: Empty("No channel is paused"),
+    channel_list.NO_CONSUMER: Empty("Every channel has a consumer"),
+    channel_list.QUIET: Empty("No channel is quiet", "Each has messages or had some in the last 15 minutes."),
+}
 
 
 def first_run(http_address: str) -> Empty:
@@ -208,49 +247,4 @@ def first_run(http_address: str) -> Empty:
         "Nothing here yet: publish a first message",
         "Publishing creates the topic. Use any NSQ client library, or this:",
         f"curl -d hello 'http://{http_address or '127.0.0.1:4151'}/pub?topic=greetings'",
-    )
-
-
-def _unconsumed_table(live: LiveState | None) -> Table:
-    urgent = most_urgent(live, SIDE_ROWS_MAX, unconsumed=True) if live else []
-    rows = [
-        (
-            f"{vitals.topic_name}/{vitals.channel_name}",
-            (
-                channel_cell(vitals.topic_name, vitals.channel_name),
-                Cell(units.number(vitals.stats.depth), units.exact(vitals.stats.depth)),
-                Cell(units.duration(vitals.oldest_s)),
-            ),
-        )
-        for vitals in (each.vitals for each in urgent)
-    ]
-    return Table.build(
-        "unconsumed",
-        "Channels without consumers",
-        _SIDE_COLUMNS,
-        rows,
-        Empty("", "Every channel has a consumer."),
-    )
-
-
-def _unchannelled_table(live: LiveState | None) -> Table:
-    topics = [topic for topic in live.snapshot.topics if not topic.channels] if live else []
-    topics.sort(key=lambda topic: topic.depth, reverse=True)
-    rows = [
-        (
-            topic.topic_name,
-            (
-                topic_cell(topic.topic_name),
-                Cell(units.number(topic.depth), units.exact(topic.depth)),
-                Cell(units.duration(age_s(live, topic.oldest_ns)) if live else units.UNKNOWN),
-            ),
-        )
-        for topic in topics[:SIDE_ROWS_MAX]
-    ]
-    return Table.build(
-        "unchannelled",
-        "Topics without a channel: their messages stay at the topic",
-        _SIDE_COLUMNS,
-        rows,
-        Empty("", "Every topic has a channel."),
     )

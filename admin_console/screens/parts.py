@@ -3,7 +3,7 @@
 Figures become text by `vocabulary/units.py`, in screens and here, so that the page and every later update agree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ class Column:
     kind: str = "number"
     sort_href: str = ""
     sort_direction: str = ""  # "ascending", "descending" or ""
+    sort_words: str = ""  # what the order means, beside the heading
 
     @property
     def css(self) -> str:
@@ -59,6 +60,32 @@ class Empty:
     command: str = ""
     href: str = ""
     link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter of a list: a link, and how many rows pass it."""
+
+    name: str
+    label: str
+    count: str
+    href: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListBar:
+    """What stands above a list: its filters, and the field for a part of a name.
+
+    kept: what that field's form sends beside it, so that filter and order stay. links: paths of the same list, by what
+    they lead to. drawn: the fields of the form that chooses what a graph draws.
+    """
+
+    filters: tuple[Filter, ...]
+    query: str
+    kept: tuple[tuple[str, str], ...]
+    links: Mapping[str, str]
+    drawn: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -201,6 +228,7 @@ class Screen:
     stats: tuple[Stat, ...] = ()
     graphs: tuple[Graph, ...] = ()
     tables: dict[str, Table] = field(default_factory=dict)
+    list_bar: ListBar | None = None  # of the page's list
     points: dict[str, float | None] = field(default_factory=dict)  # this second's value of every graph column
     flags: dict[str, bool] = field(default_factory=dict)  # what the page shows or hides: "paused", "gone"
     texts: dict[str, str] = field(default_factory=dict)  # further live texts by name

@@ -1,26 +1,14 @@
-"""Pauses on pages: the chip, the list of all on the overview, and the panel of a topic or channel."""
+"""Pauses on pages: the chip, and the panel of a topic or channel."""
 
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import pause_words
 from admin_console.hub.hub import LiveState
-from admin_console.screens.cells import Cell, Chip, NameCell
-from admin_console.screens.links import channel_cell, topic_cell
-from admin_console.screens.parts import Column, Empty, Table
+from admin_console.screens.cells import Chip
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, TopicStats
-
-ROWS_MAX = 8
-
-_COLUMNS = (
-    Column("name", "Name", "name"),
-    Column("by", "By", "text"),
-    Column("since", "For"),
-    Column("until", "Resumes in"),
-    Column("depth", "Depth"),
-)
 
 
 def now_ms(live: LiveState) -> int:
@@ -42,41 +30,6 @@ def paused_chip(live: LiveState, topic: "TopicStats") -> Chip:
     )
     return Chip(
         pause_words.chip(is_overdue=bool(late)), "warning" if late else "held", " ".join(filter(None, sentences))
-    )
-
-
-def paused_table(live: LiveState | None) -> Table:
-    """All that is paused: what has outlived its time first, then what ends first."""
-    found: list[tuple[tuple[bool, int, str], str, tuple[NameCell | Cell, ...]]] = []
-    for topic in live.snapshot.topics if live else ():
-        assert live is not None, "topics come from a live state"
-        if topic.paused:
-            found.append(_row(live, topic, topic.topic_name, topic_cell(topic.topic_name)))
-        for channel in topic.channels:
-            if channel.paused:
-                name = channel_cell(topic.topic_name, channel.channel_name)
-                found.append(_row(live, channel, f"{topic.topic_name}/{channel.channel_name}", name))
-    rows = [(key, cells) for _, key, cells in sorted(found, key=lambda one: one[0])[:ROWS_MAX]]
-    return Table.build("paused", "Paused", _COLUMNS, rows, Empty("", "Nothing is paused."))
-
-
-def _row(
-    live: LiveState, one: "TopicStats | ChannelStats", key: str, name: NameCell
-) -> tuple[tuple[bool, int, str], str, tuple[NameCell | Cell, ...]]:
-    pause, late, now = one.pause, _overdue(live, one), now_ms(live)
-    end_ms = pause.until_ms if pause is not None else 0
-    order = (not late, end_ms or 1 << 62, key)
-    left = units.rough((end_ms - now) / 1000) if end_ms > now else "overdue" if late else "no end"
-    return (
-        order,
-        key,
-        (
-            name,
-            Cell(pause_words.who(pause) if pause and pause.by else units.UNKNOWN, pause.reason if pause else ""),
-            Cell(units.rough((now - pause.since_ms) / 1000) if pause and pause.since_ms else units.UNKNOWN),
-            Cell(left, late, "warning" if late else "" if end_ms else "muted"),
-            Cell(units.number(one.depth), units.exact(one.depth)),
-        ),
     )
 
 

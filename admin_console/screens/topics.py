@@ -3,18 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.rings import figures
+from admin_console.rings.rings import SECONDS, Rings
 from admin_console.screens.cells import Cell, Chip, NameCell, SparkCell, StateCell
-from admin_console.screens.channel_rows import chips_of, diagnosis_of, peak_depth, spark_levels
+from admin_console.screens.channel_list import ALL
+from admin_console.screens.channel_rows import age_s, chips_of, spark_levels
 from admin_console.screens.links import pause_cell, selection_of, topic_cell, url_of
+from admin_console.screens.list_links import URGENCY, Asked, PageOf, count_texts, list_bar, parse_sort, with_sorts
 from admin_console.screens.overview import first_run
 from admin_console.screens.parts import NOTHING, Column, Empty, Table
 from admin_console.screens.pauses import paused_chip
+from admin_console.screens.rates import GROWTH_LABEL
 from admin_console.screens.topic_groups import SEPARATOR, grouped, level_above, total
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -27,23 +30,6 @@ BY_GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the page was asked for. by: "" for a flat list, or BY_GROUP. under: the group that is open, as "orders."."""
-
-    query: str = ""
-    sort: str = ""
-    number: str = ""
-    by: str = ""
-    under: str = ""
-
-    def href(self, **changes: str) -> str:
-        """The list with these changes; from its first page on, unless that is one of them."""
-        wanted = {"q": self.query, "sort": self.sort, "by": self.by, "under": self.under, **changes}
-        text = urlencode({name: value for name, value in wanted.items() if value})
-        return f"{url_of('topics')}?{text}" if text else url_of("topics")
-
-
-@dataclass(frozen=True, slots=True)
 class Line:
     """The figures of one topic, its channels included, or of a group of topics. None is unknown.
 
@@ -53,7 +39,8 @@ class Line:
     name: str
     stats: "TopicStats"
     depth: int  # at the topic and in its channels
-    peak_depth: float  # the highest depth in the last fifteen minutes
+    growth_s: float | None
+    flow: float  # what came and was finished in the last fifteen minutes
     in_flight: int
     deferred: int
     requeued_min: float | None
@@ -62,23 +49,35 @@ class Line:
     finished_s: float | None
     channels: int
     clients: int
+    oldest_ns: int | None
     level: int
     paused_channels: int
+    unconsumed: int  # channels without a consumer
+    is_busy: bool
     paused_topics: int = 0
     members: int = 1
 
     @property
     def urgency(self) -> tuple[float, ...]:
-        is_unheard = not self.channels and self.depth > 0
-        return (max(self.level, WARNING if is_unheard else CALM), self.peak_depth)
+        """What is in the gravest state comes first, then what moves most, then what is quiet."""
+        return (self.gravity, self.is_busy, self.flow)
+
+    @property
+    def gravity(self) -> int:
+        """The level of the gravest state, one without a channel for its messages included."""
+        return max(self.level, WARNING if not self.channels and self.depth else CALM)
+
+    @property
+    def is_paused(self) -> bool:
+        return bool(self.paused_topics or self.paused_channels)
 
 
 # Column name → what it sorts by; names sort upwards first, figures downwards.
 _SORTS: dict[str, Callable[[Line], Any]] = {
-    "urgency": lambda line: line.urgency,
     "name": lambda line: line.name,
-    "state": lambda line: (line.level, line.paused_channels),
+    URGENCY: lambda line: line.urgency,
     "depth": lambda line: line.depth,
+    "growth": lambda line: line.growth_s or 0,
     "in_flight": lambda line: line.in_flight,
     "deferred": lambda line: line.deferred,
     "requeued": lambda line: line.requeued_min or 0,
@@ -87,11 +86,29 @@ _SORTS: dict[str, Callable[[Line], Any]] = {
     "finished": lambda line: line.finished_s or 0,
     "channels": lambda line: line.channels,
     "clients": lambda line: line.clients,
+    "oldest": lambda line: -(line.oldest_ns or 1 << 63),
+}
+_FILTERS = {
+    "busy": "Busy",
+    "attention": "Needs attention",
+    "paused": "Paused",
+    "no-consumer": "No consumer",
+    "no-channel": "No channel",
+    ALL: "All",
+}
+_PASSES: dict[str, Callable[[Line], bool]] = {
+    "busy": lambda line: line.is_busy,
+    "attention": lambda line: line.gravity >= WARNING,
+    "paused": lambda line: line.is_paused,
+    "no-consumer": lambda line: line.unconsumed > 0,
+    "no-channel": lambda line: not line.channels,
+    ALL: lambda line: True,
 }
 _COLUMNS = (
     Column("name", "Topic", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth"),
+    Column("growth", GROWTH_LABEL),
     Column("in_flight", "In flight"),
     Column("deferred", "Deferred"),
     Column("requeued", "Requeued /min"),
@@ -100,29 +117,28 @@ _COLUMNS = (
     Column("finished", "Finished /s"),
     Column("channels", "Channels"),
     Column("clients", "Consumers"),
+    Column("oldest", "Oldest"),
     Column("spark", "Depth, 15 min", "spark"),
     Column("action", "Act", "action"),
 )
 
 
 def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -> dict[str, Any]:
-    """The parts of the screen. An unknown sort or page number falls back to the most urgent and the first."""
+    """The parts of the screen. An unknown filter, order or page number falls back to the usual one."""
     lines = _lines(live) if live else []
-    wanted = asked.query.strip().lower()
-    found = [line for line in lines if _matches(line, wanted)] if wanted else lines
+    named = _named(lines, asked.wanted)
     is_grouped = asked.by == BY_GROUP
-    sort_name, is_descending = parse_sort(asked.sort)
+    show = asked.show if asked.show in _FILTERS else ALL
+    counts = {name: sum(map(passes, named)) for name, passes in _PASSES.items()}
+    found = passing(live, show, asked.wanted) if live else []
+    sort_name, is_descending = parse_sort(asked.sort, _SORTS)
     ordered = sorted(_by_group(found, asked.under) if is_grouped else found, key=lambda line: line.name)
     ordered.sort(key=_SORTS[sort_name], reverse=is_descending)
-    pages = max(1, -(-len(ordered) // PAGE_ROWS))
-    number = asked.number
-    page = min(max(1, int(number) if number.isascii() and number.isdigit() else 1), pages)
-    shown = ordered[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    columns = tuple(_with_sort(column, asked, sort_name, is_descending) for column in _COLUMNS)
-    rows = [(line.name, _cells(live, line, role, asked)) for line in shown if live]
+    page = PageOf.build(asked, len(ordered), PAGE_ROWS)
+    rows = [(line.name, _cells(live, line, role, asked)) for line in ordered[page.first : page.end] if live]
     subtitle = units.plural(len(lines), "topic")
-    if wanted:
-        subtitle = f"{units.number(len(found))} of {subtitle} match “{asked.query.strip()}”"
+    if asked.wanted:
+        subtitle = f"{units.number(len(named))} of {subtitle} match “{asked.query.strip()}”"
     rings = live.rings.get(TOTAL) if live else None
     if rings:
         published, finished = (units.rate(one.rate(rings)) for one in (figures.ARRIVED, figures.FINISHED))
@@ -130,39 +146,44 @@ def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -
     table = Table.build(
         "topics",
         "Topics",
-        columns,
+        with_sorts(_COLUMNS, asked, _SORTS),
         rows,
-        _empty(live, asked, wanted, http_address),
+        _empty(live, asked, http_address),
         # A group is no topic: what is to be selected is inside it.
         selection="" if is_grouped else selection_of("topics", role),
     )
+    links = {
+        **page.links(asked),
+        "list": asked.href(by="", under=""),
+        "group": asked.href(by=BY_GROUP),
+        "above": asked.href(under=level_above(asked.under)),
+    }
     return {
         "subtitle": subtitle,
+        "list_bar": list_bar(asked, show, ALL, _FILTERS, counts, links),
         "tables": {"topics": table},
         "flags": {
-            "pages": pages > 1,
-            "earlier": page > 1,
-            "later": page < pages,
+            **page.flags,
             "grouped": is_grouped,
             "can_group": is_grouped or any(SEPARATOR in line.name for line in lines),
             "inside": is_grouped and bool(asked.under),
         },
         "texts": {
-            "page": f"{units.number((page - 1) * PAGE_ROWS + 1)}–{units.number((page - 1) * PAGE_ROWS + len(shown))} "
-            f"of {units.number(len(ordered))}",
-            "earlier_href": asked.href(number=_page_text(page - 1)),
-            "later_href": asked.href(number=_page_text(page + 1)),
-            "list_href": asked.href(by="", under=""),
-            "group_href": asked.href(by=BY_GROUP),
+            **page.texts,
+            **count_texts(_FILTERS, counts),
             "under": f"In {asked.under}",
             "above": level_above(asked.under) or "all groups",
-            "above_href": asked.href(under=level_above(asked.under)),
         },
     }
 
 
-def _page_text(page: int) -> str:
-    return str(page) if page > 1 else ""
+def passing(live: LiveState, show: str, wanted: str = "") -> list[Line]:
+    """The topics that pass a filter; an unknown one is the usual one."""
+    return list(filter(_PASSES.get(show, _PASSES[ALL]), _named(_lines(live), wanted)))
+
+
+def _named(lines: list[Line], wanted: str) -> list[Line]:
+    return [line for line in lines if _matches(line, wanted)] if wanted else lines
 
 
 def _by_group(lines: Sequence[Line], under: str) -> list[Line]:
@@ -179,7 +200,8 @@ def _group_line(name: str, members: Sequence[Line]) -> Line:
         name=name,
         stats=max(members, key=lambda line: line.urgency).stats,
         depth=sum(line.depth for line in members),
-        peak_depth=sum(line.peak_depth for line in members),
+        growth_s=total([line.growth_s for line in members]),
+        flow=sum(line.flow for line in members),
         in_flight=sum(line.in_flight for line in members),
         deferred=sum(line.deferred for line in members),
         requeued_min=total([line.requeued_min for line in members]),
@@ -188,30 +210,14 @@ def _group_line(name: str, members: Sequence[Line]) -> Line:
         finished_s=total([line.finished_s for line in members]),
         channels=sum(line.channels for line in members),
         clients=sum(line.clients for line in members),
+        oldest_ns=min((line.oldest_ns for line in members if line.oldest_ns is not None), default=None),
         level=max(line.level for line in members),
         paused_channels=sum(line.paused_channels for line in members),
+        unconsumed=sum(line.unconsumed for line in members),
+        is_busy=any(line.is_busy for line in members),
         paused_topics=sum(line.paused_topics for line in members),
         members=len(members),
     )
-
-
-def parse_sort(sort: str) -> tuple[str, bool]:
-    """The column and whether it descends, of "depth" or "-depth"; the most urgent first for anything else."""
-    name = sort.removeprefix("-")
-    if name not in _SORTS:
-        return "urgency", True
-    return name, sort.startswith("-")
-
-
-def _with_sort(column: Column, asked: Asked, sort_name: str, is_descending: bool) -> Column:
-    if column.name not in _SORTS:
-        return column
-    if column.name == sort_name:
-        other = column.name if is_descending else f"-{column.name}"
-        direction = "descending" if is_descending else "ascending"
-        return Column(column.name, column.label, column.kind, asked.href(sort=other), direction)
-    first = column.name if column.name == "name" else f"-{column.name}"
-    return Column(column.name, column.label, column.kind, asked.href(sort=first))
 
 
 def _matches(line: Line, wanted: str) -> bool:
@@ -225,31 +231,47 @@ def _lines(live: LiveState) -> list[Line]:
     known = live.derived.get("topics")
     if isinstance(known, list):
         return known
-    made = []
-    for topic in live.snapshot.topics:
-        channels = [diagnosis_of(live, topic, channel) for channel in topic.channels]
-        rings = live.rings_of(topic.topic_name)
-        made.append(
-            Line(
-                name=topic.topic_name,
-                stats=topic,
-                depth=topic.depth + sum(each.vitals.stats.depth for each in channels),
-                peak_depth=peak_depth(rings, topic.depth + sum(each.vitals.stats.depth for each in channels)),
-                in_flight=sum(each.vitals.stats.in_flight_count for each in channels),
-                deferred=sum(each.vitals.stats.deferred_count for each in channels),
-                requeued_min=figures.REQUEUED_MIN.count(rings),
-                timeouts_min=figures.TIMEOUTS_MIN.count(rings),
-                published_s=figures.ARRIVED.rate(rings),
-                finished_s=figures.FINISHED.rate(rings),
-                channels=len(channels),
-                clients=sum(each.vitals.stats.client_count for each in channels),
-                level=max((each.level for each in channels), default=CALM),
-                paused_channels=sum(each.vitals.stats.paused for each in channels),
-                paused_topics=int(topic.paused),
-            )
-        )
+    made = [_line(live, topic) for topic in live.snapshot.topics]
     live.derived["topics"] = made
     return made
+
+
+def _line(live: LiveState, topic: "TopicStats") -> Line:
+    """A topic is busy as its channels are: while it or one of them has a state or messages, or any moved lately."""
+    name, channels = topic.topic_name, topic.channels
+    rings = live.rings_of(name)
+    found = [live.diagnoses.get((name, channel.channel_name)) for channel in channels]
+    depth = topic.depth + sum([channel.depth for channel in channels])
+    in_flight = sum([channel.in_flight_count for channel in channels])
+    deferred = sum([channel.deferred_count for channel in channels])
+    level = max([each.level for each in found if each is not None], default=CALM)
+    known_ns = [channel.oldest_ns for channel in channels] + [topic.oldest_ns]
+    return Line(
+        name=name,
+        stats=topic,
+        depth=depth,
+        growth_s=figures.GROWTH.rate(rings),
+        flow=rings.flow() if rings else 0.0,
+        in_flight=in_flight,
+        deferred=deferred,
+        requeued_min=figures.REQUEUED_MIN.count(rings),
+        timeouts_min=figures.TIMEOUTS_MIN.count(rings),
+        published_s=figures.ARRIVED.rate(rings),
+        finished_s=figures.FINISHED.rate(rings),
+        channels=len(channels),
+        clients=sum([channel.client_count for channel in channels]),
+        oldest_ns=min([one_ns for one_ns in known_ns if one_ns is not None], default=None),
+        level=level,
+        paused_channels=sum([channel.paused for channel in channels]),
+        unconsumed=sum([not channel.client_count for channel in channels]),
+        is_busy=bool(level or depth or in_flight or deferred or topic.paused) or _has_moved(live, rings),
+        paused_topics=int(topic.paused),
+    )
+
+
+def _has_moved(live: LiveState, rings: Rings | None) -> bool:
+    moved_s = rings.moved_s if rings else None
+    return moved_s is not None and (live.second or 0) - moved_s < SECONDS
 
 
 def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
@@ -278,8 +300,9 @@ def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
 
 def _gravest(line: Line, live: LiveState) -> Diagnosis | None:
     """The channel of the line's topic that is in the gravest state; None where none is in danger."""
-    channels = (diagnosis_of(live, line.stats, channel) for channel in line.stats.channels)
-    gravest = max(channels, key=lambda each: each.level, default=None)
+    names = ((line.stats.topic_name, channel.channel_name) for channel in line.stats.channels)
+    found = [each for name in names if (each := live.diagnoses.get(name)) is not None]
+    gravest = max(found, key=lambda each: each.level, default=None)
     return gravest if gravest is not None and gravest.level >= WARNING else None
 
 
@@ -290,6 +313,7 @@ def _cells(live: LiveState, line: Line, role: Role, asked: Asked) -> tuple[Any, 
         NameCell(f"{line.name}*", asked.href(under=line.name)) if is_group else topic_cell(line.name),
         StateCell(_chips(line, live)),
         Cell(units.number(line.depth), units.exact(line.depth)),
+        _quiet(units.bare(units.growth(line.growth_s))),
         _quiet(units.number(line.in_flight)),
         _quiet(units.number(line.deferred)),
         _quiet(units.number(line.requeued_min)),
@@ -298,6 +322,7 @@ def _cells(live: LiveState, line: Line, role: Role, asked: Asked) -> tuple[Any, 
         _quiet(units.bare(units.rate(line.finished_s))),
         Cell(units.number(line.channels)),
         _quiet(units.number(line.clients)),
+        _quiet(units.duration(age_s(live, line.oldest_ns))),
         # A group has no rings of its own.
         NOTHING if is_group else SparkCell(spark_levels(live.rings_of(line.name)), tone),
         NOTHING if is_group else pause_cell(line.name, "", role, is_paused=line.stats.paused),
@@ -309,13 +334,15 @@ def _quiet(text: str) -> Cell:
     return Cell(text, tone="muted" if text in ("0", units.UNKNOWN) else "")
 
 
-def _empty(live: LiveState | None, asked: Asked, wanted: str, http_address: str) -> Empty:
+def _empty(live: LiveState | None, asked: Asked, http_address: str) -> Empty:
     if live is None:
         return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
-    if wanted and live.snapshot.topics:
-        return Empty(
-            f"No topic or channel matches “{asked.query.strip()}”", "", href=url_of("topics"), link="Show all topics"
-        )
-    if asked.under and live.snapshot.topics:
-        return Empty(f"No topic begins with {asked.under[:64]}", "", href=url_of("topics"), link="Show all topics")
-    return first_run(http_address)
+    if not live.snapshot.topics:
+        return first_run(http_address)
+    if asked.wanted:
+        title = f"No topic or channel matches “{asked.query.strip()}”"
+    elif asked.under:
+        title = f"No topic begins with {asked.under[:64]}"
+    else:
+        title = f"No topic passes the filter “{_FILTERS.get(asked.show, _FILTERS[ALL])}”"
+    return Empty(title, "", href=url_of("topics"), link="Show all topics")

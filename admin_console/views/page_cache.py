@@ -25,7 +25,10 @@ from admin_console.vocabulary.units import duration
 _USER, _CLOCK, _TOKEN, _AGE_MS, _AGE = (f"mark{secrets.token_hex(16)}" for _ in range(5))
 _MARKS = re.compile(f"({_USER}|{_CLOCK}|{_TOKEN}|{_AGE_MS}|{_AGE})")
 # Query fields that a page's Request covers; with any other one, the page is made for that user alone.
-_FIELDS = {"topics": frozenset({"q", "sort", "number", "by", "under"})}
+_FIELDS = {
+    "overview": frozenset({"q", "show", "sort", "number", "draw"}),
+    "topics": frozenset({"q", "show", "sort", "number", "by", "under"}),
+}
 
 
 # For one live state; more searches than that are made for each user alone.

@@ -24,7 +24,7 @@ from admin_console.history.ranges import now_s
 from admin_console.history.table import table_of
 from admin_console.hub.hub import LiveState, get_hub
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.screens.build import FIELD_LENGTH_MAX, Request, build_screen
+from admin_console.screens.build import FIELD_LENGTH_MAX, LENGTHS_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
@@ -86,11 +86,16 @@ PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
 
 def overview(request: CheckedRequest) -> HttpResponse:
-    return _page(request, Request("overview", _role(request)))
+    asked = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number")}
+    # The form of the graph's channels has a field for each.
+    draw = ",".join(filter(None, request.GET.getlist("draw")))[: LENGTHS_MAX["draw"]]
+    return _page(request, Request("overview", _role(request), **asked, draw=draw))
 
 
 def topics(request: CheckedRequest) -> HttpResponse:
-    asked = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "sort", "number", "by", "under")}
+    asked = {
+        name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number", "by", "under")
+    }
     return _page(request, Request("topics", _role(request), **asked))
 
 

@@ -59,14 +59,14 @@ def test_inside_a_group_are_its_groups_and_topics_and_the_way_up() -> None:
     made = screen(by="group", under="orders.", sort="-depth")
     assert rows(made) == {"orders.eu.": "3", "orders.us.paid": "3"}
     assert made.flags["inside"]
-    assert made.texts["above_href"] == "/topics/?sort=-depth&by=group"
+    assert made.list_bar.links["above"] == "/topics/?sort=-depth&by=group"
     assert rows(screen(by="group", under="orders.eu.", sort="name")) == {"orders.eu.late": "2", "orders.eu.paid": "1"}
 
 
 def test_a_search_is_grouped_too_and_the_flat_list_is_one_link_away() -> None:
     made = screen(by="group", q="paid", sort="name")
     assert rows(made) == {"orders.": "4"}
-    assert made.texts["list_href"] == "/topics/?q=paid&sort=name"
+    assert made.list_bar.links["list"] == "/topics/?q=paid&sort=name"
     assert rows(screen(q="paid", sort="name")) == {"orders.eu.paid": "1", "orders.us.paid": "3"}
 
 

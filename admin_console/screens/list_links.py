@@ -1,0 +1,142 @@
+"""What a list was asked for, as its link has it: filter, name, order and page. Links that change one of them.
+
+A list works without scripts: each choice is a link, and a live update keeps what the page's link says.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from admin_console.screens.links import url_of
+from admin_console.screens.parts import Column, Filter, ListBar
+from admin_console.vocabulary import units
+
+# The order that a list has by itself: what is in the gravest state first, then what moves most.
+URGENCY = "state"
+WORST_FIRST = "worst first"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """page: the list's URL name. by: "" or "group", and under: the open group of the topics. draw: the channels of the
+    overview's graph."""
+
+    page: str
+    query: str = ""
+    show: str = ""
+    sort: str = ""
+    number: str = ""
+    by: str = ""
+    under: str = ""
+    draw: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """What a name has to contain, in small letters."""
+        return self.query.strip().lower()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The query of the list's link, without the page number: another choice begins with the first page."""
+        said = {
+            "q": self.query,
+            "show": self.show,
+            "sort": self.sort,
+            "by": self.by,
+            "under": self.under,
+            "draw": self.draw,
+        }
+        return {name: value for name, value in said.items() if value}
+
+    def href(self, **changes: str) -> str:
+        """The list with these changes, by the names of the link's fields."""
+        text = urlencode({name: value for name, value in {**self.fields, **changes}.items() if value})
+        return f"{url_of(self.page)}?{text}" if text else url_of(self.page)
+
+
+def parse_sort(sort: str, sorts: Collection[str]) -> tuple[str, bool]:
+    """The column and whether it descends, of "depth" or "-depth"; the most urgent first for anything else."""
+    name = sort.removeprefix("-")
+    return (name, sort.startswith("-")) if name in sorts else (URGENCY, True)
+
+
+def with_sorts(columns: Sequence[Column], asked: Asked, sorts: Collection[str]) -> tuple[Column, ...]:
+    """The columns with the links that sort by them. Names rise at first, all others descend."""
+    by, is_descending = parse_sort(asked.sort, sorts)
+    made = []
+    for column in columns:
+        name = column.name
+        if name not in sorts:
+            made.append(column)
+        elif name != by:
+            href = asked.href(sort="" if name == URGENCY else name if name == "name" else f"-{name}")
+            made.append(replace(column, sort_href=href))
+        else:
+            other = name if is_descending else "" if name == URGENCY else f"-{name}"
+            words = WORST_FIRST if name == URGENCY and is_descending else ""
+            direction = "descending" if is_descending else "ascending"
+            made.append(replace(column, sort_href=asked.href(sort=other), sort_direction=direction, sort_words=words))
+    return tuple(made)
+
+
+def list_bar(
+    asked: Asked,
+    chosen: str,
+    usual: str,
+    filters: Mapping[str, str],
+    counts: Mapping[str, int],
+    links: Mapping[str, str],
+    drawn: Sequence[str] = (),
+) -> ListBar:
+    """What stands above a list. filters: their names → what they are called; usual: the one that needs no name in the
+    link."""
+    made = [
+        Filter(name, label, units.number(counts[name]), asked.href(show="" if name == usual else name), name == chosen)
+        for name, label in filters.items()
+    ]
+    kept = {name: value for name, value in asked.fields.items() if name != "q"}
+    return ListBar(tuple(made), asked.query.strip(), tuple(kept.items()), links, tuple(drawn))
+
+
+def count_texts(filters: Collection[str], counts: Mapping[str, int]) -> dict[str, str]:
+    """The live texts of the filters' counts."""
+    return {f"count_{name}": units.number(counts[name]) for name in filters}
+
+
+@dataclass(frozen=True, slots=True)
+class PageOf:
+    """One page of a long list. first: the index of its first row."""
+
+    number: int
+    pages: int
+    first: int
+    end: int
+    count: int
+
+    @classmethod
+    def build(cls, asked: Asked, count: int, rows: int) -> "PageOf":
+        """The page that was asked for, `rows` long; the first for what is no number, the last beyond the last."""
+        pages = max(1, -(-count // rows))
+        text = asked.number
+        number = min(max(1, int(text) if text.isascii() and text.isdigit() else 1), pages)
+        return cls(number, pages, (number - 1) * rows, min(number * rows, count), count)
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        return {"pages": self.pages > 1, "earlier": self.number > 1, "later": self.number < self.pages}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return {
+            "page": f"{units.number(self.first + 1)}–{units.number(self.end)} of {units.number(self.count)}",
+            "passing": units.number(self.count),
+        }
+
+    def links(self, asked: Asked) -> dict[str, str]:
+        return {
+            "earlier": asked.href(number=str(self.number - 1) if self.number > 2 else ""),
+            "later": asked.href(number=str(self.number + 1)),
+        }
