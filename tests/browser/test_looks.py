@@ -124,10 +124,10 @@ def test_a_narrow_page_begins_with_what_is_wrong_and_has_its_acts_behind_one_but
     expect(pause).to_be_visible()
     expect(acts).to_be_hidden()
     page.set_viewport_size(NARROW)
-    for path, table in (("/", "urgent"), ("/topics/narrows/", "channels")):
+    for path, begin in (("/", ".list-bar"), ("/topics/narrows/", '[data-table="channels"] tbody tr')):
         page.goto(path)
         name_and_state_px = 48
-        assert top_of(page, f'[data-table="{table}"] tbody tr') + name_and_state_px < NARROW["height"], path
+        assert top_of(page, begin) + name_and_state_px < NARROW["height"], path
 
 
 def test_a_form_shows_the_fields_that_its_choice_needs(server: ServerProcess, open_page: OpenPage) -> None:
