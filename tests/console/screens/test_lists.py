@@ -272,7 +272,7 @@ def test_topics_have_growth_the_oldest_message_and_filters() -> None:
         return build_screen(Request("topics", Role.OPERATOR, **asked), live)
 
     assert keys(shown(), "topics")[:4] == ["orders", "lonely", "mail", "idle0"]
-    assert column(shown(), "growth", "topics")[:3] == ["+5/s", "0/s", "0/s"]
+    assert column(shown(), "growth", "topics")[:3] == ["+5", "0", "0"]
     assert column(shown(), "oldest", "topics")[:4] == ["1m 40s", "–", "47 s", "–"]
     assert keys(shown(sort="-growth"), "topics")[0] == "orders"
     assert keys(shown(sort="-oldest"), "topics")[:2] == ["orders", "mail"]
