@@ -11,6 +11,7 @@ from admin_console.diagnosis.finding import WARNING
 from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Key, LiveState
 from admin_console.rings.rings import SECONDS
+from admin_console.screens import pauses
 from admin_console.screens.channel_rows import ill
 from admin_console.screens.list_links import URGENCY, parse_sort
 
@@ -133,6 +134,14 @@ def _is_paused(live: LiveState, key: Key) -> bool:
     return live.channels[key].paused or live.topics[key[0]].paused
 
 
+def _paused(live: LiveState, channels: Channels) -> list[Key]:
+    def order(key: Key) -> tuple[bool, int, Key]:
+        channel = live.channels[key]
+        return *pauses.order(live, channel if channel.paused else live.topics[key[0]]), key
+
+    return sorted([key for key in channels.ill if _is_paused(live, key)], key=order)
+
+
 def _unconsumed(live: LiveState, channels: Channels) -> list[Key]:
     stats = live.channels
     return [
@@ -143,7 +152,7 @@ def _unconsumed(live: LiveState, channels: Channels) -> list[Key]:
 _FILTERED: Mapping[str, Callable[[LiveState, Channels], list[Key]]] = {
     BUSY: lambda _, channels: [*channels.ill, *channels.busy],
     ATTENTION: lambda _, channels: channels.ill[: channels.grave],
-    PAUSED: lambda live, channels: [key for key in channels.ill if _is_paused(live, key)],
+    PAUSED: lambda live, channels: _paused(live, channels),
     NO_CONSUMER: lambda live, channels: [key for key in _everything(channels) if not live.channels[key].client_count],
     QUIET: lambda _, channels: sorted(channels.quiet),
     ALL: lambda _, channels: _everything(channels),

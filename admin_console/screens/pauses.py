@@ -33,6 +33,11 @@ def paused_chip(live: LiveState, topic: "TopicStats") -> Chip:
     )
 
 
+def order(live: LiveState, one: "TopicStats | ChannelStats") -> tuple[bool, int]:
+    """A sort key of what is paused: what has outlived its time first, then what ends first."""
+    return not _overdue(live, one), (one.pause.until_ms if one.pause else 0) or 1 << 62
+
+
 def panel_texts(live: LiveState, one: "TopicStats | ChannelStats") -> dict[str, str]:
     """The live texts of partials/pause.html."""
     pause, now = one.pause, now_ms(live)
