@@ -310,7 +310,7 @@ function describe() {
   if (step === 1) return `${rangeWords(answer)} · a point a second · live figures go on`;
   const size = step % 3600 === 0 ? [step / 3600, "hour"] : [step / 60, "minute"];
   const every = size[0] === 1 ? `${size[1] === "hour" ? "an" : "a"} ${size[1]}` : `every ${size[0]} ${size[1]}s`;
-  return `${rangeWords(answer)} · a point ${every} · shaded: least to most`;
+  return `${rangeWords(answer)} · a point ${every} · shaded: lowest to highest value`;
 }
 
 function words(text) {

@@ -5,7 +5,7 @@ from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-OLD_MESSAGES = Kind("old messages", begins_after_s=5, ends_after_s=10)
+OLD_MESSAGES = Kind("oldest message", begins_after_s=5, ends_after_s=10)
 
 OLD_S = 300
 

@@ -127,7 +127,7 @@ def revoke_token(directory: Path, token_id: str, *, by: str) -> ActResult:
         token = TokenFile(directory).revoke(token_id, by=by, now_ms=_now_ms())
     except PenstockError as exc:
         return _refused(exc)
-    return ActResult(DONE, f"Revoked the token {token.name}: it lets nobody in, and its connections end.")
+    return ActResult(DONE, f"Revoked the token {token.name}: it is refused from now on, and its connections end.")
 
 
 def _refused(error: PenstockError) -> ActResult:

@@ -158,7 +158,7 @@ def _check(rows: Rows, parts: Sequence[Part]) -> None:
     for name, first, end in (("t", parts[0].first_s, parts[-1].end_s), ("b", 0, BUCKET_COUNT)):
         column = rows.get(name)
         if column is not None and len(column) and not (first <= int(column.min()) <= int(column.max()) < end):
-            raise HistoryUnreadableError("The history can't be read: a damaged file says something else than it holds.")
+            raise HistoryUnreadableError("The history can't be read: a file of it is damaged.")
 
 
 def _sentence(error: duckdb.Error | UnicodeDecodeError) -> str:

@@ -13,7 +13,7 @@ from admin_console.messages.states import FINISHED, STATES, WAITING
 
 OFFSET_DIGITS_MAX = 18
 ATTEMPTS_MAX = 65_535  # as a message's frame counts them
-SORTS = {"": "the usual order", "attempts": "attempts, most first", "age": "age, oldest first"}
+SORTS = {"": "default order", "attempts": "attempts, most first", "age": "age, oldest first"}
 _MESSAGE_ID = re.compile(r"[0-9a-f]{16}")
 _FIELDS = ("state", "sort", "form", "from", "to", "first", "last", "attempts", "key")
 _LENGTHS = {"key": KEY_BYTES_MAX + 1}  # one more than can be right, so that a longer one is refused

@@ -159,7 +159,11 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
             Cell(units.per_minute(vitals.requeued_min), tone=diagnosis.tone_of(FAILING)),
             Cell(
                 f"{units.number(stats.requeue_count)} since start"
-                + (f" · {units.number(stats.disconnect_count)} of lost connections" if stats.disconnect_count else ""),
+                + (
+                    f" · {units.number(stats.disconnect_count)} more from lost connections"
+                    if stats.disconnect_count
+                    else ""
+                ),
                 "Messages that consumers requeued (REQ); those from lost connections are counted apart",
             ),
         ),

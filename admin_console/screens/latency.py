@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from admin_console.gateway.gateway import format_duration
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ _QUANTILES = (0.5, 0.95, 0.99)
 def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]:
     """The panel's texts. window: a channel's, or a topic's, which is of all messages of its channels together."""
     window_ms = snapshot.latency_window_ms
-    lately = f"in the last {format_duration(window_ms // 2)} to {format_duration(window_ms)}"
+    lately = f"in the last {_span(window_ms)}"
     total = sum(window.counts().values())
     if not total:
         return {"latency": "unknown: no message was finished", "latency_of": lately}
@@ -30,6 +29,12 @@ def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]
 def is_known(window: "LatencyWindow") -> bool:
     """Whether messages were finished lately; without any there is no panel."""
     return any(window.counts().values())
+
+
+def _span(window_ms: int) -> str:
+    """What the window covers: its half at least, all of it at most. "5 to 10 min", "30 to 60 s"."""
+    size_ms, unit = (60_000, "min") if window_ms >= 120_000 else (1_000, "s")
+    return f"{window_ms / 2 / size_ms:g} to {window_ms / size_ms:g} {unit}"
 
 
 def _share(quantile: float) -> str:

@@ -170,10 +170,10 @@ def _oldest_stat(live: LiveState | None) -> Stat:
     oldest = None if oldest_ns is None else (age_s(live, oldest_ns), "/".join(names))
     value = Cell(units.duration(oldest[0] if oldest else None))
     if health != "OK":
-        return Stat("oldest", "Oldest message", value, Cell(f"▲ engine: {health}", tone="danger"))
+        return Stat("oldest", "Oldest message", value, Cell(f"▲ {health.removeprefix('NOK - ')}", tone="danger"))
     if oldest is None:
-        return Stat("oldest", "Oldest message", value, Cell("none unfinished · engine OK"))
-    return Stat("oldest", "Oldest message", value, Cell(f"on {oldest[1]} · engine OK"))
+        return Stat("oldest", "Oldest message", value, Cell("every message is finished"))
+    return Stat("oldest", "Oldest message", value, Cell(f"in {oldest[1]}"))
 
 
 def _channel_table(live: LiveState | None, keys: Sequence[Key], role: Role, asked: Asked, http_address: str) -> Table:

@@ -45,11 +45,9 @@ def panel_texts(live: LiveState, one: "TopicStats | ChannelStats") -> dict[str, 
         return dict.fromkeys(("pause_by", "pause_reason", "pause_since", "pause_until", "pause_depth"), units.UNKNOWN)
     by = pause.by or units.UNKNOWN
     if pause.changed_ms:
-        by += f"; changed by {pause.changed_by or 'somebody'} at {units.moment(pause.changed_ms)} UTC"
+        by += f"; changed by {pause.changed_by or units.UNKNOWN} at {units.moment(pause.changed_ms)} UTC"
     left = pause_words.left(pause, now)
-    until = (
-        f"{units.moment(pause.until_ms)} UTC, {left.removeprefix('resumes ')}" if left else "when somebody resumes it"
-    )
+    until = f"{units.moment(pause.until_ms)} UTC, {left.removeprefix('resumes ')}" if left else "when a user resumes it"
     since = f"{units.moment(pause.since_ms)} UTC, {units.rough((now - pause.since_ms) / 1000)} ago"
     return {
         "pause_by": by,

@@ -136,7 +136,7 @@ def _progress_table(replay: "ReplayView", view: "PipelineView") -> Table:
         Cell(units.duration(_left_s(replay))),
         error_cell(job, view),
     )
-    return Table.build("progress", "Progress", _PROGRESS_COLUMNS, [("progress", row)], Empty("", "Nothing is known."))
+    return Table.build("progress", "Progress", _PROGRESS_COLUMNS, [("progress", row)], Empty("", "No figures yet."))
 
 
 def _fact_table(replay: "ReplayView", role: Role) -> Table:

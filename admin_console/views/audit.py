@@ -115,9 +115,9 @@ def _chain_sentence(state: ChainState | None) -> str:
         return f"Not as it was written: {state.faults[0]}"
     rows = "1 row" if state.row_count == 1 else f"{state.row_count:,} rows"
     if not state.is_complete:
-        return f"The chain of hashes is being checked: {rows} so far, all as they were written."
+        return f"Checking whether a row was changed: {rows} so far, none was."
     at = datetime.fromtimestamp(state.checked_ms / 1000, UTC)
-    return f"The chain of hashes holds: {rows}, checked up to row {state.last_id:,} at {at:%H:%M:%S} UTC."
+    return f"No row was changed or removed: {rows}, checked up to row {state.last_id:,} at {at:%H:%M:%S} UTC."
 
 
 def _size_sentence(size: ListSize | None, state: ChainState | None) -> str:

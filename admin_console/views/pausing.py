@@ -77,7 +77,7 @@ class PausePage(_PauseAct):
         if self.is_anew and is_paused and chosen == _NO_END:
             chosen = _AS_IT_IS
         choices = [(_AS_IT_IS, "as it is")] if is_paused else []
-        choices += [(_NO_END, "when somebody presses Resume"), *_ENDS, (_UNTIL, "at the time below")]
+        choices += [(_NO_END, "when a user presses Resume"), *_ENDS, (_UNTIL, "at the time below")]
         return Field(
             "for",
             "The pause ends",

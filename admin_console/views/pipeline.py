@@ -108,7 +108,7 @@ _STOPPED = {
 class StopJob(_JobAct):
     def question(self) -> Question:
         sentence = _STOPPED.get(self.job, "It goes on where it was when it is started again.")
-        return self.asked("Stop", [sentence, "It stays stopped through restarts, until somebody starts it."])
+        return self.asked("Stop", [sentence, "It stays stopped through restarts, until a user starts it."])
 
 
 class StartJob(_JobAct):

@@ -25,6 +25,16 @@ UNSAID = {
     r"(?i)\b(?:is (?:that|this) meant|see what it means)\b": "Confirm, and Preview",
     r"\btakes? publishes\b|\bPublishing works\b": "accepting messages",
     r"\bmessages a second\b|\bAt most so many\b": "messages/s",
+    r"\b[Oo]ld messages\b|\bbeen due for\b": "the oldest message is 15m 19s old",
+    r"\bstands? out\b|\bno single one\b": "none of them most",
+    r"\bengine OK\b": "every message is finished",
+    r"\bof lost connections\b": "more from lost connections",
+    r"\bleast to most\b": "lowest to highest value",
+    r"\busual order\b": "default order",
+    r"\b[Cc]hain of hashes\b": "no row was changed",
+    r"\bsays something else\b": "a file of it is damaged",
+    r"\bkeep\s+of the log\b": "the size of the log",
+    r"\b[Ss]omebody\b|\b[Nn]obody\b": "a user, an operator",
 }
 OF_ANYBODY = "NSQ client"  # of producers and consumers
 

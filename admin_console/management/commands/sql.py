@@ -116,7 +116,7 @@ class Command(PlainCommand):
             return
         sql = self._text(given["query"], given["file"])
         if given["format"] == "parquet" and given["output"] is None:
-            raise CommandError("Parquet is no text: -o names the file that gets it.")
+            raise CommandError("Parquet is a binary format: name the file for it with -o FILE.")
         self._record(user, [one.topic for one in views if one.topic and one.is_named_in(sql)], sql)
         more = self._run(sql, views, query_limits, sees_audit=sees_audit, form=given["format"], output=given["output"])
         if more:

@@ -391,11 +391,11 @@ def test_the_page_says_how_large_the_list_is(
     [
         (
             ChainState(12_345, 12_400, 1_700_000_000_000, is_complete=True),
-            "The chain of hashes holds: 12,345 rows, checked up to row 12,400 at 22:13:20 UTC.",
+            "No row was changed or removed: 12,345 rows, checked up to row 12,400 at 22:13:20 UTC.",
         ),
         (
             ChainState(1_000, 1_000, 1_700_000_000_000),
-            "The chain of hashes is being checked: 1,000 rows so far, all as they were written.",
+            "Checking whether a row was changed: 1,000 rows so far, none was.",
         ),
         (
             ChainState(9, 9, 1_700_000_000_000, is_complete=True, faults=("Row 4 was removed.", "Row 7 was removed.")),

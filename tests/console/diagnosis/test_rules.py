@@ -246,7 +246,7 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         "Falling behind: 1.1 times as many messages arrive as are finished.",
         [],
     ),
-    "old messages": (
+    "oldest message": (
         old_messages.find,
         vitals(**DRAINS | {"oldest_ns": old(301)}),
         WARNING,
@@ -358,7 +358,7 @@ PRECEDENCE: tuple[tuple[dict[str, Any], dict[str, float], list[str]], ...] = (
     (
         {**HELD_20, **FAILS, "oldest_ns": old(400)},
         {"depth": 1, "message_count": 1},
-        ["failing", "falling behind", "old messages"],
+        ["failing", "falling behind", "oldest message"],
     ),
     ({**HELD_20, "oldest_ns": old(90)}, {}, ["stuck", "saturated"]),
     (
@@ -366,7 +366,7 @@ PRECEDENCE: tuple[tuple[dict[str, Any], dict[str, float], list[str]], ...] = (
         {},
         ["failing", "timing out"],
     ),
-    ({"depth": 5, "oldest_ns": old(400)}, {}, ["no consumers", "old messages"]),
+    ({"depth": 5, "oldest_ns": old(400)}, {}, ["no consumers", "oldest message"]),
     ({"deferred_count": 2, "attempts_max": 30, "attempts_max_id": "ab"}, {}, ["poison message", "deferred"]),
 )
 

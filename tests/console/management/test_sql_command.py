@@ -124,7 +124,7 @@ def test_a_file_gets_all_rows_or_is_not_written(data_path: Path, capsysbinary: p
     ("arguments", "complaint"),
     [
         (["SELECT 1", "-f", "x"], "The query is given twice, as an argument and by -f."),
-        (["SELECT 1", "--format", "parquet"], "Parquet is no text: -o names the file that gets it."),
+        (["SELECT 1", "--format", "parquet"], "Parquet is a binary format: name the file for it with -o FILE."),
         (["SELECT 1", "--rows", "0"], "argument --rows: '0' is not a whole number above 0"),
         (["SELECT 1", "--timeout", "5"], "argument --timeout: '5' is not a duration such as 60s, 500ms or 1m30s"),
         (["SELECT 1", "--memory-bytes", "1"], "The limit of memory, 1 bytes, is not from 67,108,864"),

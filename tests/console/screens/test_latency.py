@@ -12,7 +12,7 @@ from queue_engine.delivery.latency_window import ChannelWindow, TopicWindow
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from tests.support.pages.snapshots import channel, snapshot, topic
 
-LATELY = "in the last 5m to 10m"
+LATELY = "in the last 5 to 10 min"
 # A minute's worth was finished before the window: it is not told.
 BEFORE = {bucket_of(60_000_000_000): 500}
 QUICK = {bucket_of(3_000_000): 990, bucket_of(400_000_000): 10}
