@@ -1,5 +1,7 @@
 // The sentence across the page while its figures are old: since when, whether the server answers at all, and that
 // nothing can be done where it does not. Acts are refused with that sentence, on the page and in an open dialog.
+import { dayWords, offsetWords, timeWords } from "./zones.js";
+
 const ASK_EVERY_MS = 5_000;
 const ASK_TIMEOUT_MS = 4_000;
 const ASK_AGAIN_MS = 1_500; // the first answer may be followed by figures
@@ -80,16 +82,17 @@ function show() {
 }
 
 function sentence() {
-  const since = Number.isNaN(figuresAt) ? "" : moment(new Date(figuresAt));
+  const since = Number.isNaN(figuresAt) ? "" : moment(figuresAt);
   if (!isGone) return `The live figures have stopped: all figures are from ${since}. The server answers, acts can be done.`;
   const old = since ? `All figures are from ${since}, and no` : "No";
   return `The server does not answer. ${old} act can be done until it answers again.`;
 }
 
-function moment(time) {
-  const clock = `${time.toLocaleTimeString("en-GB")} local time`;
-  if (time.toDateString() === new Date().toDateString()) return clock;
-  return `${time.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock}`;
+// 10:50:05 UTC+1, with the day where it is another one.
+function moment(ms) {
+  const second = Math.floor(ms / 1000);
+  const clock = `${timeWords(second, true)} ${offsetWords(second)}`;
+  return dayWords(second) === dayWords(Date.now() / 1000) ? clock : `${dayWords(second)} ${clock}`;
 }
 
 // A dialog covers the page, also for screen readers.

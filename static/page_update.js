@@ -1,4 +1,6 @@
 // Puts an update into the page. Cells change in place; rows move only while no pointer or focus is in their table.
+import { inZone, showTimes } from "./clock.js";
+
 const REORDER_EVERY_MS = 5_000;
 const SAY_EVERY_MS = 15_000;
 
@@ -53,12 +55,15 @@ function reloadOnce() {
 }
 
 function setText(element, text) {
-  if (element && element.textContent !== text) element.textContent = text;
+  if (!element) return;
+  const words = inZone(text);
+  if (element.textContent !== words) element.textContent = words;
 }
 
 function setTitle(element, title) {
   if (title) {
-    if (element.title !== title) element.title = title;
+    const words = inZone(title);
+    if (element.title !== words) element.title = words;
   } else if (element.hasAttribute("title")) {
     element.removeAttribute("title");
   }
@@ -78,6 +83,7 @@ function setHtml(element, html) {
   shown.set(element, html);
   const wanted = document.createElement("template");
   wanted.innerHTML = html;
+  if (/UTC|<time/.test(html)) showTimes(wanted.content);
   match(element, wanted.content);
 }
 

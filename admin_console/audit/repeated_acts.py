@@ -96,7 +96,7 @@ class _Looks:
     def times(self) -> str:
         """For a sentence: when the first and the last look were."""
         first, last = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (self.first_ms, self.last_ms))
-        return f"{first:%H:%M:%S} to {last:%H:%M:%S} UTC"
+        return f"{first:%Y-%m-%d %H:%M:%S} UTC to {last:%Y-%m-%d %H:%M:%S} UTC"
 
 
 class RepeatedActs:

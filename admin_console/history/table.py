@@ -18,13 +18,14 @@ from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request
 from admin_console.screens.graphs import chosen_channels
 from admin_console.vocabulary import units
+from admin_console.vocabulary.times import column_time
 
 ROWS_MAX = 96
 
 
 @dataclass(frozen=True, slots=True)
 class RangeTable:
-    """Headings, and rows of a moment and the other columns by heading, newest first.
+    """Headings, and rows of a moment (HTML) and the other columns by heading, newest first.
 
     `notice` where there is less than was asked for; `step` is what a row stands for, in words.
     """
@@ -53,8 +54,7 @@ def table_of(source: HistorySource, live: LiveState | None, asked: Request, span
         values = [float(found.columns[name][index]) for name in names]
         if not all(map(isnan, values)):
             texts = (_text(name, value, found) for name, value in zip(names, values, strict=True))
-            moment = worded(found.times[index]).removesuffix(" UTC")
-            rows.append((moment, tuple(zip(headings, texts, strict=True))))
+            rows.append((column_time(found.times[index] * 1000), tuple(zip(headings, texts, strict=True))))
     return RangeTable(("From (UTC)", *headings), tuple(rows), notice_of(found), units.duration(found.step_s))
 
 

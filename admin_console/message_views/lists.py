@@ -22,6 +22,7 @@ from admin_console.messages.states import FINISHED, STATES, State
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.permissions.table import ACTS, CONTENTS
 from admin_console.vocabulary import units
+from admin_console.vocabulary.times import field_time
 
 PAGE_MESSAGES = 25
 PREVIEW_BYTES = 1_024  # of each body in the list
@@ -95,6 +96,7 @@ def answer_list(
         "state": state,
         "tabs": _tabs(found, place, asked),
         "asked": asked.fields,
+        "times": {name: field_time(asked.fields[name]) for name in ("from", "to")},
         "complaint": asked.complaint,
         "forms": bodies.FORMS,
         "form": asked.form,
@@ -120,7 +122,7 @@ def answer_list(
         "first_url": place.url_with(asked.address()) if asked.query.after else "",
         "next_url": place.url_with(asked.address(cursor=found.next_cursor)) if found.next_cursor else "",
         "refresh_url": place.url_with(asked.address(cursor=asked.query.after)),
-        "read_at": units.clock(now_ns() / 1e9),
+        "read_at": units.moment(units.now_ms()),
         **more,
     }
     return render(request, "pages/channel_messages.html", context, status=400 if asked.complaint else status)

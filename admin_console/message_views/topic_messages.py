@@ -25,6 +25,7 @@ from admin_console.messages import bodies
 from admin_console.messages.asked import is_offset, time_ns_of
 from admin_console.messages.lines import MessageLine, columns_of, now_ns, published_facts, utc
 from admin_console.messages.states import FINISHED
+from admin_console.vocabulary.times import field_time
 
 PAGE_MESSAGES = 20
 
@@ -107,7 +108,11 @@ def _answer(
         "complaint": complaint,
         "form": form,
         "forms": bodies.FORMS,
-        "asked": {"offset": _asked(request, "offset"), "at": _asked(request, "at"), "key": request.GET.get("key", "")},
+        "asked": {
+            "offset": _asked(request, "offset"),
+            "at": field_time(_asked(request, "at")),
+            "key": request.GET.get("key", ""),
+        },
         **(_links(topic, page, form) if find is None else find.links(topic, form)),
     }
     return render(request, "pages/messages.html", context, status=400 if complaint else 200)

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from admin_console.gateway.gateway import KEY_BYTES_MAX, MessageQuery
 from admin_console.messages.bodies import FORMS
 from admin_console.messages.states import FINISHED, STATES, WAITING
+from admin_console.vocabulary import units
+from admin_console.vocabulary.times import time_of
 
 OFFSET_DIGITS_MAX = 18
 ATTEMPTS_MAX = 65_535  # as a message's frame counts them
@@ -32,11 +33,7 @@ def is_message_id(text: str) -> bool:
 
 def time_ns_of(text: str) -> int:
     """Unix ns of an ISO date and time; UTC unless it says otherwise. Raises ValueError with a sentence."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as exc:
-        raise ValueError(f"{text!r} is not a time such as 2026-03-01T14:30 (UTC).") from exc
-    return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1_000) * 1_000_000
+    return int(time_of(text).timestamp() * 1_000) * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +74,24 @@ def asked_of(given: Mapping[str, str]) -> Asked:
                 query = replace(query, **read(fields[name]))
             except ValueError as exc:
                 complaints.append(str(exc))
+    complaints += _reversed(fields, query)
     if query.sort and (query.key or (query.state == FINISHED and query.sort == "attempts")):
         query, fields["sort"] = replace(query, sort=""), ""
     cursor = given.get("cursor", "")[:200]
     if complaints:
         return Asked(fields, MessageQuery(state=query.state), " ".join(complaints))
     return Asked(fields, replace(query, after=cursor))
+
+
+def _reversed(fields: Mapping[str, str], query: MessageQuery) -> list[str]:
+    """Sentences about ranges that no message can lie in."""
+    complaints = []
+    if query.since_ns is not None and query.until_ns is not None and query.since_ns >= query.until_ns:
+        since, until = (f"{units.moment(at_ns // 1_000_000)} UTC" for at_ns in (query.since_ns, query.until_ns))
+        complaints.append(f"The times are reversed: from {since} is not before {until}.")
+    if query.first_offset is not None and query.end_offset is not None and query.first_offset >= query.end_offset:
+        complaints.append(f"The offsets are reversed: from {fields['first']} is after {fields['last']}.")
+    return complaints
 
 
 def _state(text: str) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from html import escape
 
 from django.utils.html import format_html
 
+from admin_console.vocabulary.times import column_time
+
 SPARK_TOP = 35  # of a sparkline's levels, from 0
 
 
@@ -49,6 +51,18 @@ class Cell(BaseCell):
     @property
     def html(self) -> str:
         return escape(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class TimesCell(BaseCell):
+    """A moment, or from when to when, in a column whose label ends with "(UTC)". Unix milliseconds."""
+
+    at_ms: tuple[int, ...]
+    title: str = ""
+
+    @property
+    def html(self) -> str:
+        return " – ".join(map(column_time, self.at_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """A channel: its stats, why it does not drain, its consumers, and the messages in flight."""
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from admin_console.diagnosis.diagnosis import Diagnosis
@@ -231,7 +230,7 @@ def _client_table(
                     Cell(units.number(client.message_count), units.exact(client.message_count)),
                     Cell(
                         units.duration(now_s - client.connect_ts),
-                        datetime.fromtimestamp(client.connect_ts, UTC).isoformat(" ", "seconds"),
+                        f"{units.moment(client.connect_ts * 1000)} UTC",
                     ),
                     requeue,
                 ),

@@ -69,7 +69,7 @@ def _title(state: State, diagnosis: Diagnosis) -> str:
     vitals, title = diagnosis.vitals, state.finding.title
     if state.finding.kind is PAUSED:
         return f"{title} {pause_words.details(vitals.stats.pause, vitals.taken_at_ms)}".strip()
-    return title if state.seen_s >= diagnosis.looked_s else f"{units.clock(state.seen_s)} UTC: {title}"
+    return title if state.seen_s >= diagnosis.looked_s else f"{units.moment(int(state.seen_s * 1000))} UTC: {title}"
 
 
 def state_cell(diagnosis: Diagnosis) -> StateCell:

@@ -67,10 +67,10 @@ def _when(state: State, diagnosis: Diagnosis) -> str:
     """Since when a state lasts; and of when its figures are, while the newest ones do not show it."""
     if not state.finding.kind.begins_after_s:
         return ""
-    begun = units.clock(state.begun_s)
+    begun = units.moment(int(state.begun_s * 1000))
     if state.seen_s >= diagnosis.looked_s:
         return f"Seen since {begun} UTC."
-    return f"Seen from {begun} to {units.clock(state.seen_s)} UTC; the figures are of then."
+    return f"Seen from {begun} UTC to {units.moment(int(state.seen_s * 1000))} UTC; the figures are of then."
 
 
 def _note(since: str, also: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
     engine = next(iter(live.engine_states), None)
     if engine is not None and not _is_graver(urgent, engine):
         found = engine.finding
-        note = f"Seen since {units.clock(engine.begun_s)} UTC."
+        note = f"Seen since {units.moment(int(engine.begun_s * 1000))} UTC."
         return Banner(TONES[found.level], found.title, found.text, note=note, cause=found.kind.name)
     if not urgent or urgent[0].level < WARNING:
         return None

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from admin_console.gateway.pipeline import JOB_SENTENCES
-from admin_console.screens.cells import ActionCell, Cell, Chip, ProgressCell, StateCell
+from admin_console.screens.cells import ActionCell, Cell, Chip, ProgressCell, StateCell, TimesCell
 from admin_console.screens.links import act_cell
 from admin_console.screens.parts import Banner, Column, Empty, Table
 from admin_console.vocabulary import units
@@ -156,7 +156,7 @@ def housekeeping_table(view: "PipelineView") -> Table:
             (
                 str(run.at_ms),
                 (
-                    Cell(units.moment(run.at_ms), f"{units.plural(run.tables, 'table')} looked at"),
+                    TimesCell((run.at_ms,), f"{units.plural(run.tables, 'table')} looked at"),
                     Cell(units.duration(run.took_ms / 1000)),
                     Cell(merged, units.byte_count(run.merged_bytes)) if run.merged_files else Cell("nothing"),
                     Cell(dropped, f"in {units.plural(run.dropped_files, 'file')}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from admin_console.gateway.gateway import ARCHIVE_CURSOR
 from admin_console.hub.hub import LiveState
-from admin_console.screens.cells import ActionCell, Cell, Chip, NameCell, ProgressCell, StateCell
+from admin_console.screens.cells import ActionCell, BaseCell, Cell, Chip, NameCell, ProgressCell, StateCell, TimesCell
 from admin_console.screens.jobs import (
     error_cell,
     housekeeping_table,
@@ -263,9 +263,9 @@ def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
         left_s = max(0.0, (process.next_try_ms - now_ms) / 1000)
         return Cell("ended", process.problem, "warning"), Cell(f"again in {units.duration(left_s)}")
     if process.word == "resting":
-        since = units.clock(process.resting_since_ms / 1000)
+        since = units.rough((now_ms - process.resting_since_ms) / 1000)
         return Cell("resting", "It had no work for a while, and gave its memory back."), Cell(
-            f"since {since}, starts when there is work", f"since {moment(process.resting_since_ms)} UTC"
+            f"for {since}, starts when there is work", f"since {moment(process.resting_since_ms)} UTC"
         )
     return Cell("idle", "It is started when a job has something to do."), Cell("nothing to do yet")
 
@@ -370,12 +370,10 @@ def _size(topic: "ArchivedTopic | None") -> Cell:
     return Cell(units.byte_count(topic.bytes), told)
 
 
-def _range(topic: "ArchivedTopic | None") -> Cell:
+def _range(topic: "ArchivedTopic | None") -> BaseCell:
     if topic is None or topic.first_time_ms is None or topic.last_time_ms is None:
         return Cell("nothing yet", tone="muted")
-    first, last = moment(topic.first_time_ms), moment(topic.last_time_ms)
-    day, _, clock = last.partition(" ")
-    return Cell(f"{first} – {clock if clock and first.startswith(day) else last}")
+    return TimesCell((topic.first_time_ms, topic.last_time_ms))
 
 
 def _offsets(topic: "ArchivedTopic | None") -> Cell:

@@ -143,12 +143,12 @@ def _fact_table(replay: "ReplayView", role: Role) -> Table:
     asked = replay.asked
     facts: list[tuple[str, str]] = []
     if asked is not None:
-        start, end = moment(asked.start_time_ms), moment(asked.end_time_ms)
+        start, end = f"{moment(asked.start_time_ms)} UTC", f"{moment(asked.end_time_ms)} UTC"
         facts = [
             ("Archived topic", asked.topic),
             ("Published to", asked.target),
-            ("From (UTC)", start if asked.start_time_ms is not None else "the beginning of the archive"),
-            ("To (UTC)", f"before {end}" if asked.end_time_ms is not None else "its end"),
+            ("From", start if asked.start_time_ms is not None else "the beginning of the archive"),
+            ("To", f"before {end}" if asked.end_time_ms is not None else "its end"),
             ("Key", _of_contents(asked.key, role) or "any"),
             ("Expression", _of_contents(asked.expression, role) or "none: every message"),
             ("Rate limit", _limit(replay)),

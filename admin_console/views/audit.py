@@ -1,7 +1,6 @@
 """The audit list, newest first, by actor, action and object."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -19,7 +18,8 @@ from admin_console.gateway.act_file import has_file_acts
 from admin_console.gateway.act_table import ACTS
 from admin_console.views.audit_file import file_page, url_of_file
 from admin_console.views.notices import waiting_rows
-from admin_console.vocabulary.units import byte_count
+from admin_console.vocabulary.times import column_time
+from admin_console.vocabulary.units import UNKNOWN, byte_count, moment
 
 PAGE_ROWS = 25
 
@@ -49,7 +49,7 @@ class AuditLine:
     """One row as the page shows it."""
 
     row: AuditRow
-    at: datetime | None  # None where the row has no valid time
+    at: str  # HTML; "–" where the row has no valid time
     action: str
     verdict: str
     tone: str
@@ -116,8 +116,8 @@ def _chain_sentence(state: ChainState | None) -> str:
     rows = "1 row" if state.row_count == 1 else f"{state.row_count:,} rows"
     if not state.is_complete:
         return f"Checking whether a row was changed: {rows} so far, none was."
-    at = datetime.fromtimestamp(state.checked_ms / 1000, UTC)
-    return f"No row was changed or removed: {rows}, checked up to row {state.last_id:,} at {at:%H:%M:%S} UTC."
+    at = moment(state.checked_ms)
+    return f"No row was changed or removed: {rows}, checked up to row {state.last_id:,} at {at} UTC."
 
 
 def _size_sentence(size: ListSize | None, state: ChainState | None) -> str:
@@ -126,8 +126,8 @@ def _size_sentence(size: ListSize | None, state: ChainState | None) -> str:
         return ""
     limit = f"of at most {byte_count(size.bytes_max)}" if size.bytes_max else "without a limit"
     sentence = f"The list takes {byte_count(size.bytes)} {limit}"
-    if oldest := _moment(size.oldest_ms) if size.oldest_ms else None:
-        sentence += f"; its oldest row is of {oldest:%Y-%m-%d}"
+    if size.oldest_ms:
+        sentence += f"; its oldest row is of {moment(size.oldest_ms)} UTC"
     if size.bytes_max and size.bytes > size.bytes_max and state is not None and state.faults:
         return f"{sentence}. No row is removed while it is not as it was written."
     return f"{sentence}."
@@ -146,7 +146,7 @@ def _line(row: AuditRow) -> AuditLine:
     is_orphan = row.phase == Phase.INTENT
     return AuditLine(
         row=row,
-        at=_moment(row.at_ms),
+        at=column_time(row.at_ms) if isinstance(row.at_ms, int) else UNKNOWN,
         action=_NEW_NAMES.get(row.action, row.action).replace("_", " "),
         verdict=_WITHOUT_RESULT if is_orphan else row.verdict,
         tone="warning" if is_orphan else _TONES.get(row.verdict, ""),
@@ -155,13 +155,6 @@ def _line(row: AuditRow) -> AuditLine:
         ),
         counts=_counts(row.counts),
     )
-
-
-def _moment(at_ms: object) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC) if isinstance(at_ms, int) else None
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def _counts(counts: object) -> str:

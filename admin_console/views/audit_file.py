@@ -1,7 +1,6 @@
 """The acts of the HTTP API while no console ran: shown beside the audit list, and named as such."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -11,6 +10,8 @@ from django.urls import reverse
 
 from admin_console.audit.models import who_of
 from admin_console.gateway.act_file import FileAct, file_acts
+from admin_console.vocabulary.times import column_time
+from admin_console.vocabulary.units import UNKNOWN
 
 PAGE_ROWS = 50
 
@@ -21,7 +22,7 @@ class FileLine:
 
     act: FileAct
     who: str
-    at: datetime | None
+    at: str  # HTML
     action: str
     verdict: str
     tone: str
@@ -56,7 +57,7 @@ def file_page(request: HttpRequest) -> HttpResponse:
 
 def _line(act: FileAct) -> FileLine:
     if act.number is None:
-        return FileLine(act, "", None, "", "damaged", "danger")
+        return FileLine(act, "", UNKNOWN, "", "damaged", "danger")
     verdict, tone = ("done", "") if act.is_done else ("failed", "danger") if act.is_over else ("no result", "warning")
-    at = datetime.fromtimestamp(act.at_ms / 1000, UTC)
+    at = column_time(act.at_ms)
     return FileLine(act, who_of(act.actor, act.via), at, act.action.replace("_", " "), verdict, tone)

@@ -18,6 +18,7 @@ from admin_console.hub.hub import get_hub
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, reason_field
 from admin_console.vocabulary import units
+from admin_console.vocabulary.times import time_of
 
 REASON_CHARACTERS_MAX = 200
 _AS_IT_IS, _NO_END, _UNTIL = "as it is", "none", "until"
@@ -46,7 +47,7 @@ class PausePage(_PauseAct):
         known = one.pause if one.paused else None
         consequences = self._about_pause(one) if one.paused else self._about(one)
         title = f"Change the pause of {self.name}" if one.paused else f"Pause {self.name}"
-        small = self._small(title, consequences, [self._end_field(one.paused, known), self._until_field()])
+        small = self._small(title, consequences, [self._end_field(one.paused, known), self._until_field(known)])
         reason = self.request.POST.get("reason", known.reason if known else "")
         if self.is_anew and known is not None:
             reason = reason or known.reason  # an untouched form takes nothing of another's pause away
@@ -85,13 +86,14 @@ class PausePage(_PauseAct):
             choices=tuple(Choice(value, label, value == chosen) for value, label in choices),
         )
 
-    def _until_field(self) -> Field:
+    def _until_field(self, known: Pause | None) -> Field:
+        until_ms = (known.until_ms if known else 0) or units.now_ms() + 3_600_000
         return Field(
             "until",
-            "Time, UTC",
-            value=self.request.POST.get("until", ""),
-            length_max=16,
-            help="2026-03-01 14:30, or 14:30 for today or tomorrow. Only for “at the time below”.",
+            "Time",
+            kind="time",
+            value=self.request.POST.get("until", units.moment(until_ms // 60_000 * 60_000)),
+            help="Only for “at the time below”.",
         )
 
     def details(self) -> dict[str, Any]:
@@ -210,14 +212,17 @@ def _ready(one: ChannelStats) -> str:
 
 
 def _moment_ms(text: str, now: datetime) -> int:
-    """Unix milliseconds of `14:30`, the next one, or of `2026-03-01 14:30`, in UTC. Raises ValueError, a sentence."""
+    """Unix milliseconds of `14:30`, the next one, or of `2026-03-01 14:30`, in UTC or with its zone. Raises ValueError,
+    a sentence."""
     if clock := _CLOCK.fullmatch(text):
         found = now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
         return int((found if found > now else found + timedelta(days=1)).timestamp() * 1000)
     try:
-        found = datetime.strptime(text.replace("T", " "), "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+        found = time_of(text)
     except ValueError:
         raise ValueError(f"{text[:40]!r} is no time such as 14:30 or 2026-03-01 14:30. Nothing was done.") from None
     if found <= now:
-        raise ValueError(f"{text} UTC has passed: it is {now:%Y-%m-%d %H:%M} now. Nothing was done.")
+        raise ValueError(
+            f"{found:%Y-%m-%d %H:%M} UTC has passed: it is {now:%Y-%m-%d %H:%M} UTC now. Nothing was done."
+        )
     return int(found.timestamp() * 1000)

@@ -1,7 +1,6 @@
 """Acts on the pipeline: start and stop a job; plan, run, cancel a replay. Each leaves a request for the worker."""
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
@@ -20,6 +19,7 @@ from admin_console.gateway.pipeline import (
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
+from admin_console.vocabulary.times import time_of
 
 _REPLAY_PREFIX = "replay-"
 EXPRESSION_LENGTH_MAX = 2_000
@@ -159,10 +159,8 @@ class PlanReplay(_PipelineAct):
                     is_required=True,
                     length_max=64,
                 ),
-                Field("start", "From (UTC)", value=self._given("start"), help=_TIME_HELP, length_max=40),
-                Field(
-                    "end", "To (UTC)", value=self._given("end"), help="Optional; not itself included.", length_max=40
-                ),
+                Field("start", "From", "time", self._given("start"), help=_TIME_HELP),
+                Field("end", "To", "time", self._given("end"), help="Optional; not itself included."),
                 Field("key", "Key", value=self._given("key"), help="Optional: messages of this key alone."),
                 Field(
                     "expression",
@@ -288,15 +286,11 @@ class CancelReplay(_PipelineAct):
         return {}
 
 
-_TIME_HELP = "Optional, such as 2026-03-01T14:30; of when messages were published."
+_TIME_HELP = "Optional; of when messages were published."
 
 
 def _time_ms_of(text: str) -> int | None:
     """Unix ms of a time in UTC; None for none. Raises ValueError with a sentence."""
     if not text:
         return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text[:40]!r} is not a time such as 2026-03-01T14:30.") from None
+    return int(time_of(text).timestamp() * 1000)

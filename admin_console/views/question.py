@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from admin_console.answers.refusal import wants_fragment
+from admin_console.vocabulary.times import field_time
 
 # The field of a form, or the parameter of a link, with the mark of the state that was shown.
 SHOWN = "shown"
@@ -22,8 +23,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing to fill in. kind: text, area (of so many `rows`), hidden, or radio, checks or select, which have
-    `choices`."""
+    """One thing to fill in. kind: text, time (UTC), area (of so many `rows`), hidden, or radio, checks or
+    select, which have `choices`."""
 
     name: str
     label: str
@@ -34,6 +35,10 @@ class Field:
     length_max: int = 200
     choices: tuple[Choice, ...] = ()
     rows: int = 6
+
+    @property
+    def time_value(self) -> str:
+        return field_time(self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _PLACES = {
     "start": "the oldest message in the log",
     "end": "the end: skip everything before it",
     "offset": "an offset",
-    "time": "a time (UTC)",
+    "time": "a time",
 }
 _ON, _BACK = "on", "back"
 
@@ -79,7 +79,7 @@ class RewindChannel(ActPage):
             [
                 Field("place", "Rewind to", kind="select", choices=places),
                 Field("offset", "Offset", value=offset, help="For “an offset”.", length_max=OFFSET_DIGITS_MAX),
-                Field("at", "Time", value=at, help="For “a time”, such as 2026-03-01T14:30.", length_max=40),
+                Field("at", "Time", "time", at, help="For “a time”."),
             ],
             button="Preview",
         )

@@ -23,6 +23,7 @@ from admin_console.gateway.tokens import (
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary import units
+from admin_console.vocabulary.times import column_time
 
 _DAY_MS = 86_400_000
 _VALID_DAYS = (0, 1, 7, 30, 90, 365)
@@ -65,9 +66,9 @@ def _line(token: TokenView) -> TokenLine:
         token,
         _TONES[token.state],
         ", ".join(token.permissions),
-        units.moment(token.created_ms),
-        units.moment(token.expires_ms) if token.expires_ms else "never",
-        units.moment(token.used_ms) if token.used_ms else "never",
+        column_time(token.created_ms),
+        column_time(token.expires_ms) if token.expires_ms else "never",
+        column_time(token.used_ms) if token.used_ms else "never",
         reverse("revoke_token", args=(token.id,)) if token.state != "revoked" else "",
     )
 

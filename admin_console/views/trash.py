@@ -16,6 +16,7 @@ from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary import units
+from admin_console.vocabulary.times import column_time
 
 PAGE_ENTRIES = 50
 # Of an entry of 0 bytes.
@@ -94,7 +95,7 @@ def _line(entry: TrashStats, page_url: str) -> TrashLine:
         entry,
         _name_of(entry),
         _ACT_WORDS.get(entry.act, entry.act),
-        units.moment(entry.at_ms),
+        column_time(entry.at_ms),
         units.duration(max(0, entry.until_ms - units.now_ms()) / 1_000),
         units.moment(entry.until_ms),
         message_counts(entry.waiting, entry.in_flight, entry.deferred, entry.quarantined) or "no messages",

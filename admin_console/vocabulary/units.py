@@ -136,11 +136,6 @@ def moment(unix_ms: int | None) -> str:
         return UNKNOWN
 
 
-def clock(unix_s: float) -> str:
-    """The time of day in UTC: 14:30:05."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%H:%M:%S")
-
-
 def now_ms() -> int:
     """Unix milliseconds."""
     return time.time_ns() // 1_000_000

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.b
 BACK_TIMEOUT_S = 60.0
 DISABLED = '[aria-disabled="true"]'  # what a kind of topic can't do stays so
 SENTENCE = re.compile(
-    r"The server does not answer\. All figures are from (\d\d:\d\d:\d\d) local time, "
+    r"The server does not answer\. All figures are from (\d\d:\d\d:\d\d) UTC\+5:45, "
     r"and no act can be done until it answers again\."
 )
 

@@ -19,6 +19,7 @@ from admin_console.history.series import History, channel_history, overview_hist
 from admin_console.history.store import HistoryStore, Part, store_of
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.vocabulary.roles import Role
+from admin_console.vocabulary.times import column_time
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from tests.support.lakes.history_lake import HistoryLake, window
@@ -549,7 +550,7 @@ def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: C
     assert '<a href="?range=1h&amp;as=table">This range as a table</a>' in page
     assert "The range as a table" not in page
     table = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
-    row = table.split(f'<td class="name">{worded(last_s).removesuffix(" UTC")}</td>')[1].split("</tr>")[0]
+    row = table.split(f'<td class="name">{column_time(last_s * 1000)}</td>')[1].split("</tr>")[0]
     assert '<td class="number" data-label="Depth">1,234</td>' in row
     assert '<td class="number" data-label="Received">2/s</td>' in row
     assert '<td class="number" data-label="Median latency">5 ms</td>' in row

@@ -248,7 +248,8 @@ def resting() -> PipelineView:
 def test_a_worker_that_rests_is_shown_with_the_time_since_and_what_starts_it() -> None:
     parts = screens_pipeline.parts(None, Role.OPERATOR, resting())
     worker = parts["stats"][0]
-    assert (worker.value.text, worker.note.text) == ("resting", "since 14:30:00, starts when there is work")
+    assert worker.value.text == "resting"
+    assert re.fullmatch(r"for \d+d, starts when there is work", worker.note.text)
     assert worker.note.title == "since 2026-03-01 14:30:00 UTC"
     assert parts["banner"] is None, "all is well"
 
@@ -325,7 +326,8 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     archived_topic(lake, "gone", 9, 255, gaps=())
     html = shown(browser)
     assert row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}") == (
-        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 14:32:30 0 – 3,099 100 messages lost Stop archiving…"
+        "orders on 3,000 messages 5 97.7 KiB 2026-03-01 14:30:00 – 2026-03-01 14:32:30 0 – 3,099 "
+        "100 messages lost Stop archiving…"
     )
     assert '<progress aria-label="Archived" max="3005" value="3000">' in html
     told = "100,000 bytes in 2 files; version 2 of the table, committed 2026-03-01 14:32:40 UTC"
@@ -423,7 +425,7 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
     text = words(shown(browser, path))
     assert "Being planned. A worker has to start first. Planning publishes nothing." in text
     assert "Expression offset > 7" in text
-    assert "From (UTC) 2026-03-01 14:00:00" in text
+    assert "From 2026-03-01 14:00:00 UTC" in text
     (request,) = take_requests(lake)
     assert (request.kind, request.details) == ("plan_replay", {"id": replay_id})
     write_state(lake, JobState(f"plan-{replay_id}", "failed", error="There is no column price."))

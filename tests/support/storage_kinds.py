@@ -177,6 +177,7 @@ ONLY: dict[str, tuple[str, str]] = {
 
 # A file's path below tests/ → why one kind tells as much as two. They run on the default.
 ONCE: dict[str, str] = {
+    "browser/test_clock.py": "times of pages",
     "service/tcp/test_stranger_turns.py": "it is about commands before any message",
     "conversations/test_fair_share.py": "what clients share is no store's",
     "service/admission/test_client_key.py": "what clients share is no store's",

@@ -60,7 +60,8 @@ def test_a_minute_of_looks_is_one_row_that_says_how_many_and_when() -> None:
         "event",
     )
     assert told.message == (
-        "59 more within a minute, 22:13:21 to 22:14:19 UTC. The last: Looked at 20 messages of orders."
+        "59 more within a minute, 2023-11-14 22:13:21 UTC to 2023-11-14 22:14:19 UTC. "
+        "The last: Looked at 20 messages of orders."
     )
     assert told.counts == {
         "times": 59,

@@ -119,7 +119,8 @@ def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
     moments = {"first_ms": 1_700_000_000_000, "last_ms": 1_700_000_000_000}
     assert (told.topic, told.verdict, told.counts) == ("orders", "done", {"times": 3, "messages": 60} | moments)
     assert told.message == (
-        "3 more within ten minutes, 22:13:20 to 22:13:20 UTC. The last: Looked at 20 messages of orders."
+        "3 more within ten minutes, 2023-11-14 22:13:20 UTC to 2023-11-14 22:13:20 UTC. "
+        "The last: Looked at 20 messages of orders."
     )
 
 

@@ -366,7 +366,7 @@ def test_a_server_cuts_a_list_that_is_too_large_and_the_rest_holds(migrated: Pat
         (
             ListSize(5 << 20, 6 << 20, 1 << 30, 1_700_000_000_000),
             (),
-            "The list takes 5.0 MiB of at most 1.0 GiB; its oldest row is of 2023-11-14.",
+            "The list takes 5.0 MiB of at most 1.0 GiB; its oldest row is of 2023-11-14 22:13:20 UTC.",
         ),
         (ListSize(5 << 20, 6 << 20, 0, 0), (), "The list takes 5.0 MiB without a limit."),
         (
@@ -391,7 +391,7 @@ def test_the_page_says_how_large_the_list_is(
     [
         (
             ChainState(12_345, 12_400, 1_700_000_000_000, is_complete=True),
-            "No row was changed or removed: 12,345 rows, checked up to row 12,400 at 22:13:20 UTC.",
+            "No row was changed or removed: 12,345 rows, checked up to row 12,400 at 2023-11-14 22:13:20 UTC.",
         ),
         (
             ChainState(1_000, 1_000, 1_700_000_000_000),

@@ -233,7 +233,7 @@ def test_figures_that_the_newest_snapshot_does_not_show_are_said_to_be_of_then()
     banner = page(live).banner
     assert banner is not None
     assert "The depth is 24" in banner.text
-    assert re.search(r"Seen from [0-9:]{8} to [0-9:]{8} UTC; the figures are of then\.", banner.note)
+    assert re.search(r"Seen from [0-9: -]{19} UTC to [0-9: -]{19} UTC; the figures are of then\.", banner.note)
 
 
 def test_a_poison_message_that_is_quarantined_or_finished_is_no_longer_named() -> None:
@@ -293,7 +293,7 @@ def test_when_it_began_is_told() -> None:
     # Seen for the first time at START_S, which is 15:06:40 UTC.
     banner = page(watched(no_consumer_in(*range(20)), 20)).banner
     assert banner is not None
-    assert banner.note == "Seen since 15:06:40 UTC."
+    assert banner.note == "Seen since 2025-06-15 15:06:40 UTC."
 
 
 # A jump that an act made is no flow.
