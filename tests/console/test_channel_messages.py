@@ -163,6 +163,26 @@ def test_a_wrong_value_is_named_with_its_limit(client: Client) -> None:
         assert says in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("filters", "says"),
+    [
+        (
+            {"from": "2026-03-02T10:00Z", "to": "2026-03-01T10:00Z"},
+            "The times are reversed: from 2026-03-02 10:00:00 UTC is not before 2026-03-01 10:00:00 UTC.",
+        ),
+        (
+            {"from": "2026-03-01T10:00Z", "to": "2026-03-01T10:00"},
+            "The times are reversed: from 2026-03-01 10:00:00 UTC is not before 2026-03-01 10:00:00 UTC.",
+        ),
+        ({"first": "2", "last": "1"}, "The offsets are reversed: from 2 is after 1."),
+    ],
+)
+def test_a_reversed_range_is_said_and_not_an_empty_list(client: Client, filters: dict[str, str], says: str) -> None:
+    answer = client.get(PAGE, filters)
+    assert answer.status_code == 400
+    assert says in answer.content.decode()
+
+
 def test_filters_narrow_the_list_and_an_empty_one_says_so(client: Client) -> None:
     assert len(ids_on(get(client, first="1", last="1"))) == 1
     assert len(ids_on(get(client, **{"from": "2020-01-01T00:00"}))) == 3
