@@ -185,7 +185,7 @@ class Graph {
   // Of what is recorded by the minute and not live: the newest value, and of when it is.
   newestOf(range, values) {
     const index = values.findLastIndex((one) => one !== null);
-    return index < 0 ? "" : `${this.worded(values[index])} at ${momentIn(range, range.times[index])}`;
+    return index < 0 ? "" : `${this.worded(values[index])} at ${momentWords(range.times[index], range.step_s === 1)}`;
   }
 
   get isDuration() {
