@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import orjson
+from autobahn.exception import Disconnected
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from admin_console.hub.hub import get_hub
@@ -160,7 +161,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if not self._unacked:
                 self._acked_at_s = time.monotonic()
             self._unacked.append(sequence)
-            await self.send(text_data=update.decode())
+            try:
+                await self.send(text_data=update.decode())
+            except Disconnected:
+                # A browser that leaves sends a close frame. Until its connection has gone, which `disconnect` reports,
+                # Daphne refuses what is sent to it.
+                self._is_over = True
 
     async def checked(self, user: SocketUser | None) -> None:
         """End the socket unless `user`, as `OpenSockets` has read him, is the one it was opened for."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from autobahn.exception import Disconnected
 from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
@@ -54,9 +55,11 @@ class Socket(WebsocketCommunicator):
         await super().disconnect(code, timeout)
 
 
-def socket(cookie: str = "", *, origin: str = f"http://{HOST}", path: str = "/ws/live/") -> Socket:
+def socket(
+    cookie: str = "", *, origin: str = f"http://{HOST}", path: str = "/ws/live/", to: Any = application
+) -> Socket:
     headers = [(b"host", HOST.encode()), (b"origin", origin.encode()), (b"cookie", cookie.encode())]
-    return Socket(application, path, headers)
+    return Socket(to, path, headers)
 
 
 async def say(held: Socket, **words: Any) -> None:
@@ -296,3 +299,26 @@ async def test_hub_takes_snapshots_from_another_thread() -> None:
     await wait_for_async("the live state", lambda: hub.live)
     assert hub.live is not None
     assert hub.live.snapshot.taken_at_ns == START_S * 1_000_000_000
+
+
+async def test_a_browser_that_leaves_while_an_update_is_sent_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Between its close frame and the end of its connection Daphne refuses what is sent, with this exception."""
+    refused = asyncio.Event()
+
+    async def closing(scope: Any, receive: Any, send: Any) -> None:
+        async def send_while_open(message: Any) -> None:
+            if message["type"] == "websocket.send":
+                refused.set()
+                raise Disconnected("Attempt to send on a closed protocol")
+            await send(message)
+
+        await application(scope, receive, send_while_open)
+
+    _, _, cookie = await signed_in()
+    get_hub().write(snapshot(topic("orders")))
+    held = socket(cookie, to=closing)
+    assert (await held.connect())[0]
+    await say(held, subscribe={"page": "overview"})
+    await asyncio.wait_for(refused.wait(), PATIENCE_S)
+    await held.disconnect()
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
