@@ -1,12 +1,12 @@
 // The page's Plotly graphs: empty figures from the page, columns from the API, then a point a second from the socket.
 // Nothing of this is needed to read the page: it starts after the first paint, and works on graphs in view only.
+import { saveCsv } from "./csv.js";
+import { COUNTED, DURATION, fileRows, MEASURED, rowTime, tableOf } from "./graph_table.js";
 import { addToPast, past, rangeWords, resetZoom, startRanges, zoomTo } from "./history.js";
 import { bandTrace, countAxis, duration, highestOf, pastAxes, rate, wordsFor } from "./history_drawing.js";
 import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
 import { timeAxis } from "./time_axis.js";
-import { clockWords, momentWords, zoneWords } from "./zones.js";
 
-const TABLE_ROWS_MAX = 96;
 const WORD_SHARE = 0.1; // of a graph's width: what the word at a pause takes
 const START_SECONDS = 120; // the shortest time a graph spans
 const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
@@ -106,6 +106,7 @@ class Graph {
       const line = event.target.closest("button");
       if (line) this.toggle(line);
     });
+    place.querySelector("[data-csv]").addEventListener("click", () => this.save());
     this.details = place.querySelector("details");
     this.details.addEventListener("toggle", () => {
       this.table(); // also where no graph can be drawn
@@ -185,7 +186,7 @@ class Graph {
   // Of what is recorded by the minute and not live: the newest value, and of when it is.
   newestOf(range, values) {
     const index = values.findLastIndex((one) => one !== null);
-    return index < 0 ? "" : `${this.worded(values[index])} at ${momentWords(range.times[index], range.step_s === 1)}`;
+    return index < 0 ? "" : `${this.worded(values[index])} at ${rowTime(range.times[index], range)}`;
   }
 
   get isDuration() {
@@ -314,34 +315,38 @@ class Graph {
     this.draw();
   }
 
-  // The graph as a table, in the plot's place: every fifteenth second, newest first.
-  table() {
-    const range = past();
+  get kind() {
+    if (this.isDuration) return DURATION;
+    return this.isRate ? COUNTED : MEASURED;
+  }
+
+  // What is drawn, as rows have it; null before it has come.
+  get figures() {
     const series = liveSeconds();
-    if (!this.details.open || !(range ?? series)) return;
-    const labels = (range ?? series).labels;
+    if (past() || !series?.newest) return past();
+    return { times: timesOfSeconds(), step_s: 1, columns: series.columns, band: {}, weights: {}, labels: series.labels };
+  }
+
+  // The graph as a table, in the plot's place.
+  table() {
+    const { figures } = this;
+    if (!this.details.open || !figures) return;
+    const { head, words, rows } = tableOf(figures, this.columns, this.kind);
     const table = document.createElement("table");
     table.className = "list";
-    const head = table.createTHead().insertRow();
-    const zone = range ? zoneWords(range.from, range.to) : zoneWords(series.newest - SECONDS, series.newest);
-    for (const text of [`Time, ${zone}`, ...this.columns.map((column) => labels[column])]) {
+    table.createCaption().textContent = words;
+    const heads = table.createTHead().insertRow();
+    for (const text of head) {
       const cell = document.createElement("th");
       cell.scope = "col";
       cell.textContent = text;
-      if (head.cells.length) cell.className = "number";
-      head.append(cell);
+      if (heads.cells.length) cell.className = "number";
+      heads.append(cell);
     }
     const body = table.createTBody();
-    const { times, columns, step } = range
-      ? { times: range.times, columns: range.columns, step: Math.ceil(range.times.length / TABLE_ROWS_MAX) }
-      : { times: null, columns: series.columns, step: 15 };
-    for (let index = (times?.length ?? SECONDS) - 1; index >= 0; index -= step) {
-      const values = this.columns.map((column) => columns[column][index]);
-      if (values.every((value) => value === null)) continue;
+    for (const [second, ...values] of rows) {
       const row = body.insertRow();
-      row.insertCell().textContent = times
-        ? momentWords(times[index], range.step_s === 1)
-        : clockWords(series.newest - SECONDS + 1 + index, true);
+      row.insertCell().textContent = rowTime(second, figures);
       for (const value of values) {
         const cell = row.insertCell();
         cell.className = "number";
@@ -350,6 +355,11 @@ class Graph {
       }
     }
     this.details.querySelector(".scroll").replaceChildren(table);
+  }
+
+  save() {
+    const { topic, channel } = JSON.parse(document.body.dataset.subscribe);
+    if (this.figures) saveCsv([topic, channel, this.name], fileRows(this.figures, this.columns, this.kind));
   }
 }
 

@@ -238,7 +238,7 @@ function blank(mine) {
   };
 }
 
-// Adds a live second to the newest point. A point is the mean of the seconds it covers: weights say how many.
+// Adds a live second to the newest point. A point is the mean of the seconds it covers: weights say how many each point does.
 export function addToPast(second, points, isPaused) {
   if (!answer?.grows) return;
   const gap = second - (answer.newest ?? second);
@@ -254,7 +254,7 @@ export function addToPast(second, points, isPaused) {
     times.push(times.at(-1) + step);
     for (const name of Object.keys(columns)) {
       columns[name].push(null);
-      weights[name] = 0;
+      weights[name]?.push(0);
       for (const limit of band[name] ?? []) limit.push(null);
     }
   }
@@ -262,9 +262,9 @@ export function addToPast(second, points, isPaused) {
   if (times[last] !== start) return;
   for (const [name, value] of Object.entries(points)) {
     if (!columns[name] || value === null) continue;
-    const weight = weights[name] ?? 0;
+    const weight = weights[name]?.[last] ?? 0;
     columns[name][last] = ((columns[name][last] ?? 0) * weight + value) / (weight + 1);
-    weights[name] = weight + 1;
+    weights[name][last] = weight + 1;
     if (band[name]) {
       const [low, high] = band[name];
       low[last] = Math.min(low[last] ?? value, value);

@@ -6,3 +6,4 @@ import "./standing.js";
 import "./selection.js";
 import "./lists.js";
 import "./live.js";
+import "./list_csv.js";

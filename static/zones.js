@@ -84,6 +84,14 @@ export function momentWords(second, withSeconds = false) {
   return `${dayWords(second)} ${clockWords(second, withSeconds)}`;
 }
 
+// 2026-10-25T02:30:00+02:00, for programs.
+export function isoWords(second) {
+  const minutes = Math.abs(offsetS(second)) / 60;
+  const two = (number) => String(Math.floor(number)).padStart(2, "0");
+  const zone = isUtc() ? "Z" : `${offsetS(second) < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}`;
+  return `${wall(second).toISOString().slice(0, 19)}${zone}`;
+}
+
 // From when to when: 25 Oct 02:30 – 04:30.
 export function spanWords(first, end, withSeconds = false) {
   const isOneDay = fieldOf(first).slice(0, 10) === fieldOf(end).slice(0, 10);

@@ -29,8 +29,9 @@ class History:
     """What a range holds, columnar. Seconds are Unix seconds; NaN where nothing is recorded.
 
     columns: a value for each of `times`, gauges as averages, counters per second, latencies in milliseconds.
-    band: the least and the most of every gauge's column. weights: how many seconds the last point of a column stands
-    for, and newest the last live second in it (None when none is): with both a page goes on adding seconds.
+    band: the least and the most of every gauge's column. weights: how many seconds each point of a column stands for
+    (latencies have none), newest: the last live second in it (None when none is): with both a page goes on adding
+    seconds, and a counter's rate × weight is what was counted.
     notice: "never" when no history was ever written, "nothing" when none of this range was, else "".
     """
 
@@ -42,11 +43,15 @@ class History:
     graphs: Mapping[str, Sequence[str]]
     labels: Mapping[str, str]
     paused: Sequence[tuple[int, int]]
-    weights: Mapping[str, float]
+    weights: Mapping[str, Floats]
     newest: int | None
     recorded_from: int | None
     recorded_until: int | None
     notice: str
+
+    def _digits(self, column: str) -> int:
+        """A counter's rate × the seconds of the longest point is still what was counted, rounded."""
+        return 6 if column in self.weights and column not in self.band else 3
 
     def wire(self) -> dict[str, Any]:
         """The API's answer."""
@@ -57,12 +62,12 @@ class History:
             "grows": self.range.grows,
             "step_s": self.step_s,
             "times": self.times,
-            "columns": {name: np.round(values, 3) for name, values in self.columns.items()},
+            "columns": {name: np.round(values, self._digits(name)) for name, values in self.columns.items()},
             "band": {name: [np.round(low, 3), np.round(high, 3)] for name, (low, high) in self.band.items()},
             "graphs": self.graphs,
             "labels": self.labels,
             "paused": self.paused,
-            "weights": self.weights,
+            "weights": {name: weights.astype(np.int64) for name, weights in self.weights.items()},
             "newest": self.newest,
             "recorded_from": self.recorded_from,
             "recorded_until": self.recorded_until,
@@ -191,7 +196,7 @@ def _history(
         graphs=named,
         labels=labels,
         paused=_spans(points, paused > 0),
-        weights={name: float(line.weights[-1]) for name, line in gathered.items()},
+        weights={name: line.weights for name, line in gathered.items()},
         newest=newest,
         recorded_from=tiers.recorded_from,
         recorded_until=tiers.recorded_until,

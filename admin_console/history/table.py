@@ -14,6 +14,7 @@ from admin_console.history.series import (
     overview_history,
     topic_history,
 )
+from admin_console.history.store import Floats
 from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request
 from admin_console.screens.graphs import chosen_channels
@@ -21,6 +22,7 @@ from admin_console.vocabulary import units
 from admin_console.vocabulary.times import column_time
 
 ROWS_MAX = 96
+_LATENCY, _RATE = " latency", ", messages/s"  # how headings end
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,28 @@ def table_of(source: HistorySource, live: LiveState | None, asked: Request, span
             found = channel_history(source, live, asked.topic, asked.channel, span, ROWS_MAX)
     except HistoryUnreadableError as exc:
         return RangeTable((), (), str(exc), "")
-    names = list(found.columns)
-    headings = [_heading(name, found) for name in names]
+    parts = [part for name in found.columns for part in _parts(name, found)]
+    headings = [heading for heading, _ in parts]
     rows = []
     for index in range(len(found.times) - 1, -1, -1):
-        values = [float(found.columns[name][index]) for name in names]
+        values = [float(column[index]) for _, column in parts]
         if not all(map(isnan, values)):
-            texts = (_text(name, value, found) for name, value in zip(names, values, strict=True))
+            texts = (_text(heading, value) for heading, value in zip(headings, values, strict=True))
             rows.append((column_time(found.times[index] * 1000), tuple(zip(headings, texts, strict=True))))
     return RangeTable(("From (UTC)", *headings), tuple(rows), notice_of(found), units.duration(found.step_s))
+
+
+def _parts(name: str, found: History) -> list[tuple[str, Floats]]:
+    """What a row has of a column, with its heading: of a gauge the least, the mean and the most of its seconds; of a
+    counter the sum and the rate; of a latency the percentile of all its messages."""
+    label = found.labels[name][:1].upper() + found.labels[name][1:]
+    values = found.columns[name]
+    if name in found.graphs.get(LATENCY, ()):
+        return [(f"{label}{_LATENCY}", values)]
+    if name in found.band:
+        low, high = found.band[name]
+        return [(f"{label}, minimum", low), (f"{label}, mean", values), (f"{label}, maximum", high)]
+    return [(f"{label}, messages", values * found.weights[name]), (f"{label}{_RATE}", values)]
 
 
 def notice_of(found: History) -> str:
@@ -69,15 +84,9 @@ def notice_of(found: History) -> str:
     return ""
 
 
-def _heading(name: str, found: History) -> str:
-    label = found.labels[name]
-    label = f"{label} latency" if name in found.graphs.get(LATENCY, ()) else label
-    return label[:1].upper() + label[1:]
-
-
-def _text(name: str, value: float, found: History) -> str:
+def _text(heading: str, value: float) -> str:
     if isnan(value):
         return units.UNKNOWN
-    if name in found.graphs.get(LATENCY, ()):
+    if heading.endswith(_LATENCY):
         return units.duration(value / 1000)
-    return units.number(value) if name in found.band else units.rate(value)
+    return units.rate(value) if heading.endswith(_RATE) else units.number(value)

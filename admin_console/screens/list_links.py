@@ -137,6 +137,7 @@ class PageOf:
 
     def links(self, asked: Asked) -> dict[str, str]:
         return {
+            "first": asked.href(number=""),
             "earlier": asked.href(number=str(self.number - 1) if self.number > 2 else ""),
             "later": asked.href(number=str(self.number + 1)),
         }

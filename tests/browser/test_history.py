@@ -1,9 +1,11 @@
 """Ranges of the past on the real server: files of days gone by, the picker, zooming, "back", and the live edge."""
 
+import csv
 import re
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -34,14 +36,26 @@ def lake(server: ServerProcess) -> Iterator[HistoryLake]:
     def rows(first_s: int, end_s: int, step_s: int) -> list[dict[str, Any]]:
         return [window(t, "past", "line", **steady) for t in range(first_s, end_s, step_s)]
 
+    def minutes(first_s: int, end_s: int) -> list[dict[str, Any]]:
+        made = rows(first_s, end_s, 60)
+        for row in made:
+            if row["t"] == burst_s(day_s):
+                row["requeued"] = 5_400
+        return made
+
     made.add("hours", rows(day_s - 10 * DAY_S, day_s, HOUR_S))
-    made.add("minutes", rows(day_s - 2 * DAY_S, day_s, 60))
+    made.add("minutes", minutes(day_s - 2 * DAY_S, day_s))
     if now_s - 180 > day_s:
-        made.add("minutes", rows(day_s, now_s // 60 * 60 - 120, 60))
+        made.add("minutes", minutes(day_s, now_s // 60 * 60 - 120))
     create_channel(server, "past", "line")
     server.http("POST", "/mpub?topic=past", b"1\n2\n3")
     yield made
     shutil.rmtree(made.directory)
+
+
+def burst_s(day_s: int) -> int:
+    """A minute of 90 requeues a second, amid an interval of the table for a day, and within the last day."""
+    return day_s - 3 * HOUR_S + 7 * 60
 
 
 def line(page: Page, graph: str, name: str) -> dict[str, Any] | None:
@@ -268,6 +282,49 @@ def test_a_range_before_the_history_says_so(page: Page) -> None:
     expect(page.locator("[data-range-notice]")).to_contain_text("Nothing was recorded in this range: history begins at")
 
 
+def graph_table(page: Page, graph: str) -> tuple[list[str], list[list[str]]]:
+    place = page.locator(f'[data-graph="{graph}"]')
+    place.scroll_into_view_if_needed()
+    place.get_by_text("View as table").click()
+    place.get_by_role("table").wait_for()
+    rows: list[list[str]] = place.locator("tr").evaluate_all(
+        "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    place.get_by_text("View as table").click()
+    return rows[0], rows[1:]
+
+
+def test_a_row_of_the_table_has_all_of_its_interval(page: Page) -> None:
+    head, rows = graph_table(page, "trouble")
+    assert head[3:] == ["requeued, messages", "requeued, messages/s"]
+    assert [row[3:] for row in rows if row[3] not in ("0", "–")] == [["5,400", "6"]], "in a quarter of an hour"
+    head, rows = graph_table(page, "depth")
+    assert head[1:] == ["depth, minimum", "depth, mean", "depth, maximum"]
+    assert rows[-10][1:] == ["900", "1,000", "4,000"]
+    head, rows = graph_table(page, "rates")
+    assert head[1:3] == ["received, messages", "received, messages/s"]
+    assert rows[-10][1:3] == ["9,000", "10"]
+
+
+def test_a_graph_is_downloaded_with_units_and_zone(page: Page) -> None:
+    trouble = page.locator('[data-graph="trouble"]')
+    with page.expect_download() as download:
+        trouble.get_by_role("button", name="as CSV").click()
+    assert re.fullmatch(r"penstock-past-line-trouble-\d{8}T\d{6}Z\.csv", download.value.suggested_filename)
+    head, *rows = csv.reader(download.value.path().read_text().splitlines())
+    assert head[0].replace("Katmandu", "Kathmandu") == "Time, Kathmandu (UTC+5:45)"
+    units = ["messages/s", "messages", "messages/s", "messages"]
+    assert head[1:] == [
+        f"{name}, {unit}" for name, unit in zip(["timed out"] * 2 + ["requeued"] * 2, units, strict=True)
+    ]
+    assert len(rows) == pytest.approx(1440, abs=2), "a point a row"
+    at_s = burst_s(int(time.time()) // DAY_S * DAY_S)
+    [burst] = [row for row in rows if row[4] == "5400"]
+    assert datetime.fromisoformat(burst[0]).timestamp() == at_s
+    assert burst[0].endswith("+05:45")
+    assert burst[3] == "90"
+
+
 def test_without_a_script_a_range_is_a_link_and_a_table(lake: HistoryLake, open_page: OpenPage) -> None:
     page = open_page(PATH, java_script_enabled=False)
     page.get_by_role("link", name="6 h").click()
@@ -275,5 +332,5 @@ def test_without_a_script_a_range_is_a_link_and_a_table(lake: HistoryLake, open_
     assert chosen(page) == ["6 h"]
     page.goto(f"{PATH}?range=6h&as=table")
     table = page.get_by_label("The range as a table").get_by_role("table")
-    expect(table.get_by_role("columnheader", name="Depth")).to_be_visible()
+    expect(table.get_by_role("columnheader", name="Depth, mean")).to_be_visible()
     expect(table.locator("tbody tr").nth(20)).to_contain_text("1,000")

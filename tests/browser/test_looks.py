@@ -20,7 +20,8 @@ WIDE: ViewportSize = {"width": 1440, "height": 900}
 SIZES: tuple[ViewportSize, ...] = (NARROW, *({"width": width, "height": 760} for width in (600, 768, 1024, 1280)), WIDE)
 HEADER_PX = 52
 # How far what a card holds stands out of it.
-STICKS_OUT = """[...document.querySelectorAll("table.list")]
+# A range as a table scrolls within its card.
+STICKS_OUT = """[...document.querySelectorAll("table.list:not(.range-table > *)")]
     .map((table) => [table, table.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().right])
     .filter(([, px]) => px >= 1)
     .map(([table, px]) => `${table.dataset.table ?? table.className} by ${px} px`)"""

@@ -368,7 +368,7 @@ def test_the_newest_part_comes_from_the_live_seconds(lake: HistoryLake, source: 
     assert depth == {t: 10.0 if t < until_s else 50.0 for t in depth}
     assert received == {t: pytest.approx(1.0 if t < until_s else 4.0) for t in depth}
     assert found.newest == NOW_S - 1
-    assert found.weights["depth"] == 60.0
+    assert found.weights["depth"][-1] == 60.0
 
 
 def test_a_rollup_that_lags_more_than_the_live_seconds_leaves_a_gap(lake: HistoryLake, source: LakeHistory) -> None:
@@ -389,7 +389,7 @@ def test_a_point_of_recorded_minutes_and_live_seconds_weighs_both_by_their_secon
     assert values(found, "depth") == {hour_s: pytest.approx((10 * 2_400 + 50 * 600) / 3_000)}
     # The first live second has nothing before it to be a change of.
     assert values(found, "received") == {hour_s: pytest.approx((2_400 + 4 * 599) / 2_999)}
-    assert found.weights["depth"] == 3_000.0
+    assert found.weights["depth"][-1] == 3_000.0
     assert found.band["depth"][1][-1] == 50.0
 
 
@@ -551,8 +551,10 @@ def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: C
     assert "The range as a table" not in page
     table = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
     row = table.split(f'<td class="name">{column_time(last_s * 1000)}</td>')[1].split("</tr>")[0]
-    assert '<td class="number" data-label="Depth">1,234</td>' in row
-    assert '<td class="number" data-label="Received">2/s</td>' in row
+    for part in ("minimum", "mean", "maximum"):
+        assert f'<td class="number" data-label="Depth, {part}">1,234</td>' in row
+    assert '<td class="number" data-label="Received, messages">120</td>' in row
+    assert '<td class="number" data-label="Received, messages/s">2/s</td>' in row
     assert '<td class="number" data-label="Median latency">5 ms</td>' in row
     shutil.rmtree(lake.directory)
     empty = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
