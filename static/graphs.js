@@ -3,7 +3,7 @@
 import { saveCsv } from "./csv.js";
 import { COUNTED, DURATION, fileRows, MEASURED, rowTime, tableOf } from "./graph_table.js";
 import { addToPast, past, rangeWords, resetZoom, startRanges, zoomTo } from "./history.js";
-import { bandTrace, countAxis, duration, highestOf, pastAxes, rate, wordsFor } from "./history_drawing.js";
+import { bandTrace, countAxis, duration, highestOf, pastAxes, rate, steadyRates, wordsFor } from "./history_drawing.js";
 import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
 import { timeAxis } from "./time_axis.js";
 
@@ -174,7 +174,7 @@ class Graph {
     this.legendShown = now;
     return Object.fromEntries(
       (range.graphs[this.name] ?? []).map((column) => {
-        const values = range.columns[column];
+        const values = this.drawnOf(range, column);
         const known = values.some((value) => value !== null);
         const peak = known ? `peak ${this.worded(highestOf(values, range.band[column]))}` : "nothing recorded";
         const value = range.grows && (live[column]?.[1] ?? (this.isDuration && this.newestOf(range, values)));
@@ -195,6 +195,10 @@ class Graph {
 
   get isRate() {
     return this.figure.data[0].hovertemplate.endsWith("/s");
+  }
+
+  drawnOf(range, column) {
+    return this.isRate ? steadyRates(range, column) : range.columns[column];
   }
 
   worded(value) {
@@ -249,7 +253,7 @@ class Graph {
       ...this.dressedFigure.data[index % this.dressedFigure.data.length],
       name: range.labels[column],
       x: times,
-      y: range.columns[column],
+      y: this.drawnOf(range, column),
       ...(this.isDuration && { text: range.columns[column].map((value) => this.worded(value)) }),
       visible: !this.hidden.has(column),
     }));
@@ -265,7 +269,7 @@ class Graph {
     const range = past();
     const shown = this.columns.filter((column) => !this.hidden.has(column));
     if (range) {
-      const top = Math.max(0, ...shown.map((column) => highestOf(range.columns[column], range.band[column])));
+      const top = Math.max(0, ...shown.map((column) => highestOf(this.drawnOf(range, column), range.band[column])));
       countAxis(layout, top, this.isRate);
       pastAxes(layout, range, this.isDuration, top);
       layout.shapes = range.paused.map(([first, last]) => pauseShape(first, last));

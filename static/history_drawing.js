@@ -86,3 +86,14 @@ function durationTicks(top) {
 export function highestOf(column, band) {
   return (band?.[1] ?? column).reduce((top, value) => (value !== null && value > top ? value : top), 0);
 }
+
+// A range's rates as they are drawn. The newest point has fewer seconds than the others, and a second beside minutes would
+// stand out: for the seconds to come it has the rate of the point before.
+export function steadyRates({ columns, weights, step_s: step, grows }, name) {
+  const values = columns[name];
+  const last = values.length - 1;
+  const seconds = weights[name]?.[last] || step;
+  const before = values[last - 1] ?? null;
+  if (!grows || seconds >= step || before === null || values[last] === null) return values;
+  return values.with(last, (values[last] * seconds + before * (step - seconds)) / step);
+}

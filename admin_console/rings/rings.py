@@ -280,7 +280,11 @@ class Rings:
         return None if change is None or jumps is None else (change[0] - jumps[0], change[1])
 
     def series(self, name: str) -> list[float | None]:
-        """All fifteen minutes of a column, oldest first: gauges as they were, counters as changes per second."""
+        """All fifteen minutes of a column, oldest first: gauges as they were, counters as changes per second.
+
+        A second without a snapshot is a gap of a gauge. What a counter grew by over a gap is known, and its seconds
+        share it, so rate × time is what was counted, as in the history.
+        """
         newest, since = self.clock.newest, self.since
         if newest is None or since is None:
             return [None] * SECONDS
@@ -295,13 +299,15 @@ class Rings:
         ]
         if index < self.layout.gauge_count:
             return list(values)
-        rates: list[float | None] = [None]
-        for at in range(1, SECONDS):
-            value, before = values[at], values[at - 1]
-            if value is None or before is None:
-                rates.append(None)
-            else:
-                rates.append(round((value - before) / (taken[at] - taken[at - 1]), 3))
+        rates: list[float | None] = [None] * SECONDS
+        before: tuple[int, float] | None = None  # where the last known value is, and the value
+        for at, value in enumerate(values):
+            if value is None:
+                continue
+            if before is not None:
+                rate = round((value - before[1]) / (taken[at] - taken[before[0]]), 3)
+                rates[before[0] + 1 : at + 1] = [rate] * (at - before[0])
+            before = at, value
         return rates
 
     def spark_values(self) -> list[float]:

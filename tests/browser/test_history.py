@@ -143,6 +143,18 @@ def test_a_range_shows_what_was_before_the_live_seconds_and_goes_on_with_them(pa
     )
 
 
+def test_the_newest_rate_does_not_stand_out_while_it_has_but_some_seconds(page: Page) -> None:
+    drawn = page.evaluate(
+        """async () => {
+          const { steadyRates } = await import(`${document.body.dataset.root}static/history_drawing.js`);
+          const rates = (weight, last, grows = true) => steadyRates(
+            { columns: { a: [10, 10, last] }, weights: { a: [60, 60, weight] }, step_s: 60, grows }, "a");
+          return [rates(1, 600), rates(30, 0), rates(60, 4), rates(1, 600, false), rates(0, null)].map((all) => all[2]);
+        }"""
+    )
+    assert drawn == [pytest.approx((600 + 59 * 10) / 60), 5, 4, 600, None]
+
+
 def test_latency_is_a_graph_of_ranges_only(page: Page) -> None:
     latency = page.locator('[data-graph="latency"]')
     latency.scroll_into_view_if_needed()

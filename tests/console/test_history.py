@@ -371,6 +371,19 @@ def test_the_newest_part_comes_from_the_live_seconds(lake: HistoryLake, source: 
     assert found.weights["depth"][-1] == 60.0
 
 
+def test_a_second_that_the_server_missed_loses_nothing_that_was_counted(lake: HistoryLake, source: LakeHistory) -> None:
+    """A burst keeps the server from its snapshots: 600 messages in each minute, all of them while it makes none."""
+    until_s = NOW_S - 180
+    lake.add("minutes", [window(t, *ORDERS, messages=600) for t in range(until_s - HOUR_S, until_s, 60)])
+    hub = Hub()
+    for second in range(until_s - 120, NOW_S):
+        if second % 60 not in (30, 31, 32):
+            count = ((second - until_s) // 60 + (second % 60 >= 30)) * 600
+            hub.write(snapshot(topic("orders", channel(*ORDERS, message_count=count)), second=second))
+    received = values(shown(source, "1h", hub.live), "received")
+    assert received == {t: pytest.approx(10.0) for t in range(NOW_S - HOUR_S, NOW_S, 60)}
+
+
 def test_a_rollup_that_lags_more_than_the_live_seconds_leaves_a_gap(lake: HistoryLake, source: LakeHistory) -> None:
     until_s = NOW_S - 1_800
     lake.add("minutes", [window(t, *ORDERS, depth=10.0) for t in range(until_s - HOUR_S, until_s, 60)])

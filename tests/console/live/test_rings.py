@@ -54,15 +54,14 @@ def test_a_new_topic_counts_from_nothing() -> None:
     assert Figure("messages", 60).count(hub.rings[TOTAL]) == 7
 
 
-def test_a_second_that_nobody_saw_is_a_gap() -> None:
+def test_a_second_without_a_snapshot_is_a_gap_of_gauges_and_has_its_share_of_what_was_counted() -> None:
     hub = Hub()
     feed(hub, START_S, messages=0, depth=5)
     feed(hub, START_S + 1, messages=10, depth=5)
     feed(hub, START_S + 5, messages=50, depth=5)
     rings = hub.rings["orders", "billing"]
     assert rings.series("depth")[-6:] == [5, 5, None, None, None, 5]
-    assert rings.series("messages")[-5:] == [10, None, None, None, None]
-    # Over the gap the rate is known all the same.
+    assert rings.series("messages")[-6:] == [None, 10, 10, 10, 10, 10]
     assert Figure("messages", 60).rate(rings) == pytest.approx(10)
 
 
