@@ -58,7 +58,7 @@ async function rowsOf(place, tell) {
     const table = page.querySelectorAll("main table.list")[place];
     if (!table) break; // the page behind the last row
     const columns = [...table.tHead.rows[0].cells].map((cell, index) => [cell, index]).filter(([cell]) => !cell.matches(NO_FIGURES));
-    head ??= columns.map(([cell]) => textOf(cell).replace(/ [↓↑]$/, ""));
+    head ??= columns.map(([cell]) => textOf(cell).replace(/ [↓↑↕].*$/, ""));
     for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
       if (row.cells.length === table.tHead.rows[0].cells.length) rows.push(columns.map(([, index]) => figureOf(textOf(row.cells[index]))));
     }
