@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from admin_console.options import ConsoleOptions
+from admin_console.options import OWN_WORDS, ConsoleOptions
 from admin_console.paths import data_path, secret_key
 from admin_console.vocabulary import variables
 from queue_engine.vocabulary import log_lines
@@ -20,6 +20,8 @@ try:
     CONSOLE = ConsoleOptions.from_environment(os.environ)
 except ValueError as exc:
     raise ImproperlyConfigured(str(exc)) from exc
+# The first words of the console's own paths.
+CONSOLE_WORDS = OWN_WORDS
 
 DATA_PATH = data_path()
 PENSTOCK_ENVIRONMENT = os.environ.get(variables.ENVIRONMENT, "")[:24]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
@@ -32,8 +33,15 @@ def refusal(request: HttpRequest, sentence: str, *, status: int, next_url: str =
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The answer to a path that is none of ours."""
-    return refusal(request, "There is no such page.", status=404)
+    """The answer to a path that is none of ours. A proxy that serves the console below a path sends such paths."""
+    sentence = "There is no such page."
+    first = request.path.partition("/")[2].partition("/")[0]
+    if not settings.CONSOLE.sub_path and first and first not in settings.CONSOLE_WORDS:
+        sentence += (
+            f" Where a proxy serves the console below /{first[:40]}, start the server with "
+            f"--console-origin=https://HOST/{first[:40]}."
+        )
+    return refusal(request, sentence, status=404)
 
 
 class EngineUnavailable:

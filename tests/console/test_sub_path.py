@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
-from django.test import RequestFactory, override_settings
+from django.test import Client, RequestFactory, override_settings
 from django.urls import get_script_prefix, set_script_prefix
 
 from admin_console.answers.failed import server_error
@@ -136,3 +136,13 @@ def test_the_page_of_a_fault_leads_to_the_first_page() -> None:
 def test_a_log_in_leads_to_pages_below_the_sub_path_only(wanted: str, page: str) -> None:
     assert next_page(RequestFactory().get("/login/", {"next": wanted})) == page
     assert next_page(RequestFactory().post("/login/", {"next": wanted})) == page
+
+
+@pytest.mark.parametrize(("path", "is_named"), [("/queue/", True), ("/queue/topics/", True), ("/topics/a/b/c/d/", False)])
+def test_a_path_that_a_proxy_passes_on_is_answered_with_the_option_that_makes_it_ours(
+    client: Client, path: str, *, is_named: bool
+) -> None:
+    answer = client.get(path, headers={"Accept": "application/json"})
+    assert answer.status_code == 404
+    option = "start the server with --console-origin=https://HOST/queue."
+    assert (option in answer.json()["message"]) == is_named
