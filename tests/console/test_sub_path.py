@@ -138,7 +138,9 @@ def test_a_log_in_leads_to_pages_below_the_sub_path_only(wanted: str, page: str)
     assert next_page(RequestFactory().post("/login/", {"next": wanted})) == page
 
 
-@pytest.mark.parametrize(("path", "is_named"), [("/queue/", True), ("/queue/topics/", True), ("/topics/a/b/c/d/", False)])
+@pytest.mark.parametrize(
+    ("path", "is_named"), [("/queue/", True), ("/queue/topics/", True), ("/topics/a/b/c/d/", False)]
+)
 def test_a_path_that_a_proxy_passes_on_is_answered_with_the_option_that_makes_it_ours(
     client: Client, path: str, *, is_named: bool
 ) -> None:
