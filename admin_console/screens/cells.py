@@ -10,6 +10,7 @@ from html import escape
 
 from django.utils.html import format_html
 
+from admin_console.screens.names import breakable
 from admin_console.vocabulary.times import column_time
 
 SPARK_TOP = 35  # of a sparkline's levels, from 0
@@ -75,8 +76,8 @@ class NameCell(BaseCell):
 
     @property
     def html(self) -> str:
-        parent = _element("<small>{} /</small> ", self.parent) if self.parent else ""
-        return _element('<a href="{}">{}{}</a>', self.href, parent, self.text)
+        parent = _element("<small>{} /</small> ", breakable(self.parent)) if self.parent else ""
+        return _element('<a href="{}">{}{}</a>', self.href, parent, breakable(self.text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def _channel_table(live: LiveState | None, keys: Sequence[Key], role: Role, aske
                 (
                     channel_cell(*key),
                     state_cell(diagnosis),
-                    Cell(units.number(stats.depth), units.exact(stats.depth)),
+                    quiet_cell(stats.depth),
                     growth_cell(diagnosis),
                     Cell(units.number(stats.in_flight_count)),
                     quiet_cell(stats.deferred_count),
@@ -212,7 +212,9 @@ def _channel_table(live: LiveState | None, keys: Sequence[Key], role: Role, aske
 
 def oldest_cell(diagnosis: Diagnosis) -> Cell:
     tone = diagnosis.tone_of(FALLING_BEHIND, SATURATED, STUCK, BACKING_OFF, OLD_MESSAGES)
-    return Cell(units.duration(diagnosis.vitals.oldest_s), tone=tone)
+    return Cell(
+        units.duration(diagnosis.vitals.oldest_s), tone=tone or ("muted" if diagnosis.vitals.oldest_s is None else "")
+    )
 
 
 def _nothing(live: LiveState | None, asked: Asked, http_address: str) -> Empty:

@@ -99,6 +99,59 @@ def test_a_long_value_of_a_card_goes_below_its_head(server: ServerProcess, open_
     assert box["x"] + box["width"] - 1 <= right_px <= card["x"] + card["width"]
 
 
+# Parts of names that stand on more than one line; those that are longer than any word may.
+BROKEN = """[...document.querySelectorAll("td.name a, h1")].filter((name) => name.checkVisibility()).flatMap((name) => {
+    const found = [];
+    const texts = document.createTreeWalker(name, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) for (const part of texts.currentNode.data.matchAll(/[^./_\\s-]+/g)) {
+      const range = new Range();
+      range.setStart(texts.currentNode, part.index);
+      range.setEnd(texts.currentNode, part.index + part[0].length);
+      const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+      if (part[0].length <= 24 && lines.size > 1) found.push(part[0]);
+    }
+    return found;
+  })"""
+
+
+def test_names_break_between_their_parts_alone_and_long_ones_widen_no_page(
+    server: ServerProcess, open_page: OpenPage
+) -> None:
+    names = ("billing.eu-west-1.payments_and_refunds", "nightly-settlement_export"), ("n" * 64, "c" * 64)
+    for topic, channel in names:
+        create_channel(server, topic, channel)
+        server.http("POST", f"/pub?topic={topic}", b"1")
+    page = open_page("/login/", graphs=False, viewport=NARROW)
+    paths = ["/", "/topics/", *(f"/topics/{topic}/" for topic, _ in names)]
+    for path in (*paths, *(f"/topics/{topic}/{channel}/" for topic, channel in names)):
+        page.goto(path)
+        for size in SIZES:
+            page.set_viewport_size(size)
+            assert page.evaluate(BROKEN) == [], f"{path} at {size}"
+            assert page.evaluate("document.scrollingElement.scrollWidth") <= size["width"], f"{path} at {size}"
+
+
+def test_a_phone_shows_seventeen_channels_and_both_graphs_in_1900_pixels(
+    server: ServerProcess, open_page: OpenPage
+) -> None:
+    for number in range(17):
+        create_channel(server, f"phone-{number}", "line")
+    page = open_page("/?show=all", graphs=False, viewport=NARROW)
+    expect(page.locator(".figure .plot")).to_have_count(2)
+    rows = page.locator('[data-table="urgent"] tbody tr')
+    rows.nth(16).wait_for()
+    heights = rows.evaluate_all("(rows) => rows.map((row) => row.offsetHeight)")
+    assert min(heights) >= 44, "for a finger"
+    assert max(heights) <= 66
+    expect(rows.locator(".button:visible")).to_have_count(0)
+    rows.last.locator("td.name").click()
+    expect(page).to_have_url(re.compile(r"/topics/[^/]+/[^/]+/$"))
+    # Quiet ones are one line.
+    page.goto("/")
+    expect(page.locator('[data-text="quiet"]')).to_be_visible()
+    assert page.evaluate("document.scrollingElement.scrollHeight") <= 1_900
+
+
 def top_of(page: Page, selector: str) -> float:
     box = page.locator(selector).first.bounding_box()
     assert box is not None, selector
