@@ -207,4 +207,4 @@ def test_every_page_is_among_those_that_are_looked_at() -> None:
     """Acts are taken from the table of permissions itself."""
     paths = {page.path.partition("?")[0] for page in LOOKED_AT}
     missing = {name for name in PAGES if path_of(name) not in paths}
-    assert missing == {"logout"}, "logging out leads to the log-in"
+    assert missing == {"logout", "clock"}, "logging out leads to the log-in, the choice of a clock back to its page"

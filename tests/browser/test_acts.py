@@ -471,7 +471,7 @@ def test_a_question_mark_lists_the_keys(server: ServerProcess, open_page: OpenPa
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     page.goto("/topics/")
-    page.get_by_role("searchbox").press("?")
+    page.get_by_role("searchbox", name="Search topics").press("?")
     expect(dialog).to_have_count(0)
     page.locator("h1").click()
     page.keyboard.press("?")

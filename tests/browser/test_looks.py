@@ -255,7 +255,7 @@ def test_as_many_places_as_fit_stand_in_the_header_and_the_rest_behind_more(open
 
 def test_below_1200_pixels_search_is_a_sign_until_it_has_the_focus(open_page: OpenPage) -> None:
     page = open_page("/topics/", graphs=False, viewport={"width": 768, "height": 760})
-    search = page.get_by_role("searchbox")
+    search = page.get_by_role("searchbox", name="Search topics")
     assert search.evaluate("(field) => field.offsetWidth") == 44
     page.keyboard.press("/")
     expect(search).to_be_focused()
@@ -272,7 +272,7 @@ def test_a_phone_has_all_places_and_the_users_entries_in_one_menu(open_page: Ope
     page.set_viewport_size(NARROW)
     page.get_by_role("button", name="Menu").click()
     assert page.evaluate(PLACES) == 6
-    expect(page.get_by_role("searchbox")).to_be_visible()
+    expect(page.get_by_role("searchbox", name="Search topics")).to_be_visible()
     parts = page.locator(".menu :is(.who-menu .entry, .who-menu label, .places > a)")
     heights = parts.evaluate_all("(all) => all.filter((one) => one.checkVisibility()).map((one) => one.offsetHeight)")
     assert len(heights) == 15
@@ -308,7 +308,7 @@ def test_the_theme_is_chosen_by_hand_and_kept(open_page: OpenPage) -> None:
 def test_the_keyboard_reaches_search_and_every_place(open_page: OpenPage) -> None:
     page = open_page("/", graphs=False)
     page.keyboard.press("/")
-    expect(page.get_by_role("searchbox")).to_be_focused()
+    expect(page.get_by_role("searchbox", name="Search topics")).to_be_focused()
     page.keyboard.type("looks")
     page.keyboard.press("Enter")
     page.wait_for_url("**/topics/?q=looks")

@@ -23,9 +23,9 @@ def test_pages_show_figures_and_say_that_they_stand_still(server: ServerProcess,
     assert figure(page, "waiting") == "3"
     page.get_by_role("link", name="water").click()
     expect(page.get_by_role("heading", name="water")).to_be_visible()
-    page.get_by_role("searchbox").fill("still")
+    page.get_by_role("searchbox", name="Search topics").fill("still")
     with page.expect_navigation():  # nothing may be asked of a page that is on its way elsewhere
-        page.get_by_role("searchbox").press("Enter")
+        page.get_by_role("searchbox", name="Search topics").press("Enter")
 
     def knows_the_topic() -> bool:
         page.reload()  # lists are up to a second old, and are not updated
