@@ -12,7 +12,7 @@ function offer(table) {
   button.type = "button";
   button.className = "csv-link list-csv";
   button.textContent = "CSV";
-  button.title = "Download this list and the pages that follow, with the filter of this page; times are UTC";
+  button.title = "Download this list and the pages that follow, with the filter of this page";
   button.setAttribute("aria-label", `${nameOf(table)} as CSV`);
   button.addEventListener("click", () => download(table, button));
   const panel = table.closest(".panel") ?? table.parentElement;
