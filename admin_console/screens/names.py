@@ -8,7 +8,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 PART_LENGTH_MAX = 24  # a longer part is no word: it may break after each PIECE characters
-PIECE = 16
+PIECE = 8
 
 _PARTS = re.compile(r"[^./_-]*[./_-]+|[^./_-]+")
 _BREAK = SafeString("<wbr>")
