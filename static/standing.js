@@ -5,11 +5,13 @@ const ASK_EVERY_MS = 2_000;
 const GONE = 404;
 const CHANGED = 409;
 
+const connection = document.getElementById("connection"); // has a sentence while the server does not answer
+
 setInterval(askAll, ASK_EVERY_MS);
 
 // The live page calls it, too, when its own topic or channel is gone.
 export function askAll() {
-  if (document.hidden) return;
+  if (document.hidden || connection?.textContent) return;
   for (const form of document.querySelectorAll('dialog[open] form[method="post"]')) ask(form);
 }
 

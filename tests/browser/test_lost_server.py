@@ -128,7 +128,7 @@ def test_a_lost_server_shows_at_once_and_the_page_is_live_again_when_it_is_back(
     # And what the page was just fetching when the server went: the graphs' series, or plotly.js itself.
     # While the server starts, its console answers 503.
     complaints.allow("/(api/series|static)/.*(net::ERR_|status of 503)")
-    complaints.allow("~requeue/: (net::ERR_|Failed)")
+    complaints.allow("~requeue/.*(net::ERR_|Failed)")
     pages, live_colours, disabled_counts = [], [], []
     for server in own_servers:
         create_channel(server, "lake", "shore")
