@@ -224,7 +224,7 @@ def test_an_end_that_the_disk_refuses_is_tried_again_and_shown(tmp_path: Path, c
     engine, told = made(tmp_path, clock, files=files)
     do(engine, "pause_channel", "orders", "billing", by="anna", for_ms=MINUTE_MS)
     # The line, and the merges that would write everything anew instead.
-    files.fail("write", errno.ENOSPC, count=4)
+    files.fail("write", errno.ENOSPC, count=6)
     pass_time(engine, clock, MINUTE_MS)
     stats = channel_of(engine)
     assert stats.paused

@@ -312,7 +312,7 @@ def test_what_is_published_while_a_pause_is_on_its_way_waits_for_it_and_is_not_l
     background = engine.catalog._changes._background
     assert isinstance(background, HeldBackground)
     background.finish()
-    files.fail("write", errno.ENOSPC)
+    files.fail("write", errno.EIO)
     ticket = engine.acts.pause_topic("single")[1]
     background.work()
     engine.publish("single", [b"more"])

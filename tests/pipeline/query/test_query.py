@@ -97,7 +97,7 @@ def test_more_rows_than_the_limit_are_cut_and_counted() -> None:
 
 def test_memory_and_time_are_limited_and_the_errors_name_the_limits() -> None:
     assert error_of("SELECT list(repeat('x', 1000000)) FROM range(100000)", QueryLimits(memory_bytes=64 * MIB)) == (
-        "The query needs more memory than 64 MiB, its limit."
+        "The query needs more memory than 64.0 MiB, its limit."
     )
     assert error_of(ENDLESS, QueryLimits(timeout_ms=300)) == "The query took longer than 300ms, its time limit."
 
@@ -151,7 +151,7 @@ def test_a_cancelled_query_ends_at_once() -> None:
 def test_a_query_whose_process_is_killed_says_by_which_signal() -> None:
     with Query(ENDLESS, [], QueryLimits()) as query:
         os.kill(query.process_id, signal.SIGKILL)
-        with pytest.raises(QueryError, match="ended by signal 9: perhaps it needed more memory than 1,024 MiB"):
+        with pytest.raises(QueryError, match="ended by signal 9: perhaps it needed more memory than 1.0 GiB"):
             list(query.batches())
 
 
