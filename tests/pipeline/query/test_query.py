@@ -151,7 +151,7 @@ def test_a_cancelled_query_ends_at_once() -> None:
 def test_a_query_whose_process_is_killed_says_by_which_signal() -> None:
     with Query(ENDLESS, [], QueryLimits()) as query:
         os.kill(query.process_id, signal.SIGKILL)
-        with pytest.raises(QueryError, match="ended by signal 9: perhaps it needed more memory than 1.0 GiB"):
+        with pytest.raises(QueryError, match=r"ended by signal 9: perhaps it needed more memory than 1\.0 GiB"):
             list(query.batches())
 
 
