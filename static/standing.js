@@ -2,8 +2,6 @@
 // another operator. What is gone is said in the dialog, and its button is disabled; what changed is said, and confirming
 // it brings the question anew.
 const ASK_EVERY_MS = 2_000;
-const GONE = 404;
-const CHANGED = 409;
 
 const connection = document.getElementById("connection"); // has a sentence while the server does not answer
 
@@ -23,7 +21,9 @@ async function ask(form) {
     const url = `${form.action}?${new URLSearchParams({ still: "1", shown: mark.value })}`;
     const answer = await fetch(url, { headers: { "X-Fragment": "1" }, credentials: "same-origin", redirect: "error" });
     const text = await answer.text();
-    if (form.isConnected && [GONE, CHANGED].includes(answer.status)) say(form, text, answer.status === GONE);
+    const found = answer.headers.get("X-Standing");
+    // Of an act that is confirmed meanwhile, its own answer says what became of it.
+    if (found && form.isConnected && !form.getAttribute("aria-busy")) say(form, text, found === "gone");
   } catch {
     // connection.js says it where the server does not answer.
   } finally {

@@ -145,7 +145,10 @@ class ActPage(View):
         try:
             return super().dispatch(request, *args, **kwargs)
         except NotThereError as exc:
-            return refusal(request, " ".join([str(exc), *self._who_deleted()]), status=404)
+            return refusal(request, self._gone(exc), status=404)
+
+    def _gone(self, error: NotThereError) -> str:
+        return " ".join([str(error), *self._who_deleted()])
 
     def _who_deleted(self) -> list[str]:
         found = self.gateway.deletion_of(self.topic, self.channel) if self.topic else None
@@ -164,10 +167,17 @@ class ActPage(View):
         return self.asked_anew(complaints, status=200)
 
     def _standing(self) -> HttpResponse:
-        """For a dialog that is open: 204 while its question stands, otherwise why not. Raises NotThereError."""
-        self.question()
-        changed = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
-        return refusal(self.request, changed, status=409) if changed else HttpResponse(status=204)
+        """For a dialog that is open: 204 while its question stands. Otherwise 200, since browsers log each 4xx as an
+        error of the page, with the sentence, and `gone` or `changed` in X-Standing."""
+        try:
+            self.question()
+            found = "changed"
+            sentence = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
+        except NotThereError as exc:
+            found, sentence = "gone", self._gone(exc)
+        if not sentence:
+            return HttpResponse(status=204)
+        return HttpResponse(sentence, content_type="text/plain; charset=utf-8", headers={"X-Standing": found})
 
     def asked_anew(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
         """The question with the state of this moment."""
