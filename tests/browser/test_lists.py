@@ -59,6 +59,7 @@ def test_lists_are_filtered_sorted_and_named_without_a_script(server: ServerProc
     server.http("POST", "/channel/pause?topic=lakes&channel=swans")
     page = open_page("/", java_script_enabled=False)
     page.get_by_role("link", name=re.compile("^Paused ")).click()
+    page.wait_for_url("**show=paused**")
 
     def shows_the_paused() -> bool:
         page.reload()  # figures are up to a second old, and are not updated
@@ -69,7 +70,9 @@ def test_lists_are_filtered_sorted_and_named_without_a_script(server: ServerProc
     page.goto("/topics/?show=paused")
     page.get_by_role("searchbox", name="Filter by name").fill("lak")
     page.keyboard.press("Enter")
+    page.wait_for_url("**q=lak**")
     page.locator('th[data-head="name"] a').click()
+    page.wait_for_url("**sort=**")
     assert rows(page, "topics") == ["lakes"]
     expect(page.locator('[data-table="topics"] th[aria-sort="ascending"]')).to_have_text(re.compile("Topic.↑"))
     assert "show=paused" in page.url
