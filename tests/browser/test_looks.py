@@ -278,6 +278,7 @@ def test_a_phone_has_all_places_and_the_users_entries_in_one_menu(open_page: Ope
     assert len(heights) == 15
     assert min(heights) >= 44
     page.get_by_role("link", name="Trash").click()
+    page.wait_for_url("**/trash/")
     expect(page.locator(".here")).to_have_text("Trash")
     assert page.locator("h1").evaluate("(h1) => h1.offsetHeight") <= 1, "the header has the name"
 
