@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 TIMING_OUT = Kind("timing out", begins_after_s=3, ends_after_s=10, act="requeue_channel")
 
-# Timeouts are a finding when there are several, and they are this share of the deliveries that ended.
+# Timeouts are a danger when there are several, and they are this share of the deliveries that ended.
 TIMEOUTS_MIN = 5
 SHARE_MIN = 0.10
+# One each second is a warning whatever the share: a consumer forgets messages, and each is delayed by its timeout.
+WARNING_TIMEOUTS_MIN = 60
 
 
 def find(vitals: Vitals) -> Finding | None:
@@ -22,12 +24,13 @@ def find(vitals: Vitals) -> Finding | None:
     failures, timeouts = vitals.failures, vitals.timeouts_min
     if failures is None or failures.timed_out < TIMEOUTS_MIN or vitals.stats.paused or not timeouts:
         return None
-    if timeouts < SHARE_MIN * vitals.handled_min:
+    is_large_share = timeouts >= SHARE_MIN * vitals.handled_min
+    if not is_large_share and timeouts < WARNING_TIMEOUTS_MIN:
         return None
     culprit = words.culprit(failures.most_timed_out, failures.timed_out)
     return Finding(
         TIMING_OUT,
-        DANGER,
+        DANGER if is_large_share else WARNING,
         lambda: _sentences(vitals, failures, culprit, timeouts),
         client_key=culprit.client_key if culprit else 0,
         client_name=words.name(culprit) if culprit else "",

@@ -18,7 +18,7 @@ class BacklogLimit:
     """Reads /stats at intervals and says which topics have too large a backlog to publish to."""
 
     def __init__(self, host: str, port: int, *, backlog_max: int = BACKLOG_MAX) -> None:
-        """backlog_max: messages that wait at a topic, or that one of its channels has not finished."""
+        """backlog_max: messages that wait at a topic, or that one of its channels or cursors has not finished."""
         self._host = host
         self._port = port
         self._backlog_max = backlog_max
@@ -68,9 +68,9 @@ class BacklogLimit:
 
 
 def _backlog(topic: dict[str, Any]) -> int:
-    """The messages that wait at the topic, or that its fullest channel has not finished."""
+    """The messages that wait at the topic, or that its fullest channel or slowest cursor has not finished."""
     channels = (
         channel["depth"] + channel["in_flight_count"] + channel["deferred_count"] for channel in topic["channels"]
     )
-    most: int = max((topic["depth"], *channels))
+    most: int = max((topic["depth"], *channels, *(cursor["depth"] for cursor in topic["cursors"])))
     return most

@@ -12,13 +12,16 @@
       email               keeps up
       sms                 4 a second at most
 
+The archive of earthquakes is switched on where the server has a pipeline, so that its page has figures to show.
+
 The demo is a process of its own, so that the server's CPU time and memory do not include its clients':
-python -m queue_engine.client.demo FILE TCP_HOST TCP_PORT HTTP_HOST HTTP_PORT. It ends when its stdin does, and so with
-the server, even if that is killed.
+python -m queue_engine.client.demo FILE TCP_HOST TCP_PORT HTTP_HOST HTTP_PORT [archive]. It ends when its stdin does,
+and so with the server, even if that is killed.
 """
 
 import asyncio
 import contextlib
+import http.client
 import json
 import logging
 import math
@@ -60,6 +63,7 @@ NOTIFIER_DELAYS = 1 / 4
 NOTIFIER_DELAY_MS = (4_000, 12_000)
 REMINDERS = 1 / 5
 REMINDER_DELAY_MS = (10_000, 20_000)
+SWITCH_TIMEOUT_S = 10.0
 ARCHIVE_AWAY_S = 60.0
 ARCHIVE_IDLE_S = 5.0
 
@@ -240,6 +244,26 @@ async def _keep_up(name: str, role: Callable[[Identity], Awaitable[None]]) -> No
         wait_s = min(2 * wait_s, RECONNECT_S[1])
 
 
+def switch_archive_on(host: str, port: int, topic: str) -> None:
+    """Create the topic and its pipeline cursor `archive`, which the pipeline's worker follows; both may be there. Logs
+    what the server refuses, such as a topic that is not of the log: the traffic goes on without an archive."""
+    for path in (f"/topic/create?topic={topic}", f"/cursor/create?topic={topic}&cursor=archive"):
+        connection = http.client.HTTPConnection(host, port, timeout=SWITCH_TIMEOUT_S)
+        try:
+            connection.request("POST", path)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as exc:
+            logger.warning("demo has no archive topic=%s reason=%s", topic, exc)
+            return
+        finally:
+            connection.close()
+        if answer.status != 200:
+            reason = body.decode("utf-8", "replace")
+            logger.warning("demo has no archive topic=%s status=%d answer=%s", topic, answer.status, reason)
+            return
+
+
 def _wave_rate(elapsed_s: float) -> float:
     middle, swing = (WAVE_RATE_MAX + WAVE_RATE_MIN) / 2, (WAVE_RATE_MAX - WAVE_RATE_MIN) / 2
     return middle + swing * math.sin(2 * math.pi * elapsed_s / WAVE_PERIOD_S)
@@ -272,7 +296,9 @@ async def _run_until_stdin_ends(demo: Demo) -> None:
 def main(arguments: Sequence[str]) -> None:
     log_lines.configure(os.environ)
     log_lines.log_uncaught()
-    file, tcp_host, tcp_port, http_host, http_port = arguments
+    file, tcp_host, tcp_port, http_host, http_port, *with_archive = arguments
+    if with_archive:
+        switch_archive_on(http_host, int(http_port), QUAKES)
     lines = Path(file).read_bytes().splitlines()
     demo = Demo(tcp_host, int(tcp_port), lines, BacklogLimit(http_host, int(http_port)))
     asyncio.run(_run_until_stdin_ends(demo))

@@ -35,10 +35,12 @@ class DemoProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopping = False
 
-    def start(self) -> str:
-        """Start the process. Returns a sentence about it for the server's start text."""
+    def start(self, *, with_archive: bool) -> str:
+        """Start the process. Returns a sentence about it for the server's start text. with_archive: whether it switches
+        the archive of its first topic on; without a worker that reads it, the log would only grow."""
+        arguments = [*self._arguments, *(["archive"] if with_archive else [])]
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and addresses of our own
-            [sys.executable, "-m", "queue_engine.client.demo", *self._arguments],
+            [sys.executable, "-m", "queue_engine.client.demo", *arguments],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from queue_engine.client.backlog_limit import BacklogLimit
+from queue_engine.client.demo import QUAKES, switch_archive_on
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.client.producer import Producer
+from queue_engine.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.processes.live_processes import live_process
 from tests.support.processes.running_engine import RunningEngine
@@ -20,6 +23,13 @@ def demo_pid(server: ServerProcess) -> int:
     """The demo's process, as the server names it."""
     (rest,) = [line.partition("Demo: process ")[2] for line in server.log.splitlines() if "Demo: process " in line]
     return int(rest.split()[0])
+
+
+def archived_offset(server: ServerProcess) -> int:
+    """How far the archive of the demo's first topic has come."""
+    (cursor,) = server.topic_stats("earthquakes")["cursors"]
+    assert cursor["cursor"] == "archive"
+    return int(cursor["offset"])
 
 
 class Movement:
@@ -44,7 +54,7 @@ class Movement:
 
 
 @pytest.mark.slow(reason="starts real servers")
-def test_everything_moves_within_seconds_and_sigterm_ends_it(tmp_path: Path) -> None:
+def test_everything_moves_within_seconds_and_sigterm_ends_it(tmp_path: Path, storage_kind: str) -> None:
     with ServerProcess(tmp_path / "data", options=["--demo"]) as server:
         wait_for("its line", lambda: "Demo: process" in server.log)
         pid = demo_pid(server)
@@ -64,6 +74,10 @@ def test_everything_moves_within_seconds_and_sigterm_ends_it(tmp_path: Path) -> 
                 timeout_s=60,
             )
         assert server.channel_stats("earthquakes.strong", "archive")["clients"] == []
+        # The pipeline's worker follows what the demo switched on. A disk queue can't be archived, and the demo goes on.
+        assert ("demo has no archive topic=earthquakes status=400" in server.log) is (storage_kind == DISK_QUEUE)
+        if storage_kind == LOG:
+            wait_for("the archive", lambda: archived_offset(server) > 0, timeout_s=120)
         assert {client["client_id"] for client in server.channel_stats("earthquakes", "dashboard")["clients"]} == {
             "dashboard-1",
             "dashboard-2",
@@ -136,6 +150,22 @@ async def test_publishing_rests_while_a_channel_is_full(engine: RunningEngine, p
     engine.http("POST", "/channel/empty?topic=full&channel=paused")
     await limit.look()
     assert not limit.is_reached("full")
+
+
+async def test_publishing_rests_while_the_archive_stands_still(engine: RunningEngine, producer: Producer) -> None:
+    """Its worker may be stopped: the log keeps all that it has not read."""
+    switch_archive_on("127.0.0.1", engine.http_port, QUAKES)
+    switch_archive_on("127.0.0.1", engine.http_port, QUAKES)  # of the demo before, with the same data
+    limit = BacklogLimit("127.0.0.1", engine.http_port, backlog_max=3)
+    await producer.publish_many(QUAKES, [b"x", b"y"])
+    engine.http("POST", f"/channel/create?topic={QUAKES}&channel=quick")
+    engine.http("POST", f"/channel/empty?topic={QUAKES}&channel=quick")
+    await limit.look()
+    assert not limit.is_reached(QUAKES)
+    await producer.publish_many(QUAKES, [b"z"])
+    engine.http("POST", f"/channel/empty?topic={QUAKES}&channel=quick")
+    await limit.look()
+    assert limit.is_reached(QUAKES)
 
 
 async def test_publishing_rests_while_nothing_is_known() -> None:

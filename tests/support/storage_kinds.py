@@ -44,6 +44,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_three_hundred_clients_leave_descriptors_for_the_console_and_the_http_api": (LOG, "it is about sockets"),
     "test_four_hundred_idle_connections_to_the_console_leave_the_queue_its_descriptors": (LOG, "it is about sockets"),
     "test_a_killed_server_takes_its_demo_with_it": (LOG, "it is about processes"),
+    "test_publishing_rests_while_the_archive_stands_still": (LOG, "a disk queue has no archive"),
     "test_an_ended_demo_is_told_and_the_server_goes_on": (LOG, "it is about processes"),
     "test_a_second_process_on_the_directory_is_told_who_holds_it": (LOG, "it is about processes"),
     "test_a_taken_port_is_told_and_ends_it_with_a_status": (LOG, "it is about sockets"),

@@ -328,10 +328,11 @@ class Serving:
                 "the console can be reached from other machines over plain http: passwords are not encrypted; "
                 "see --console-tls, or --console-origin and --trusted-proxy"
             )
+        complaint = complaint_about_packages() if self._with_pipeline else ""
         if self._demo is not None:
-            self._print(self._demo.start())
+            self._print(self._demo.start(with_archive=self._with_pipeline and not complaint))
         if self._pipeline is not None:
-            if self._with_pipeline and (complaint := complaint_about_packages()):
+            if complaint:
                 self._print(f"No history, archive and replays: {complaint}")
             self._pipeline.start()
         # Made once, before `quiet_collector` exempts all objects of now from collection.

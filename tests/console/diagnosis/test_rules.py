@@ -200,6 +200,13 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
             vitals({"timeout_count": 1, "finish_count": 20}, **DRAINS, timeout_count=500),
         ],
     ),
+    "one timeout each second among many that are finished": (
+        timing_out.find,
+        vitals({"finish_count": 40}, **DRAINS, timeout_count=500, failures=failures(timed_out=60)),
+        WARNING,
+        "2.4 % of the deliveries that ended in the last minute timed out",
+        [vitals({"finish_count": 40}, **DRAINS, timeout_count=500, failures=failures(timed_out=59))],
+    ),
     "a poison message that fails alone": (
         poison.find,
         vitals({"finish_count": 5}, **DRAINS, **alone(9, 10)),

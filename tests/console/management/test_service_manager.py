@@ -228,6 +228,8 @@ def test_a_server_is_ready_once_all_listen_and_says_how_it_stops(tmp_path: Path)
             demo = wait_for("the demo", lambda: re.search(r"Demo: process (\d+)", server.log), timeout_s=60)
             child = Path(f"/proc/{demo[1]}/environ").read_bytes().split(b"\0")
             assert b"PYTHONUNBUFFERED=1" in child
+            # Without a worker an archive would only keep the log.
+            assert Path(f"/proc/{demo[1]}/cmdline").read_bytes().split(b"\0")[-2] == str(server.http_port).encode()
             assert not any(variable.startswith((b"NOTIFY_", b"WATCHDOG_")) for variable in child)
         values = [one.values for one in notified.notifications]
         assert {one.pid for one in notified.notifications} == {pid}

@@ -15,6 +15,7 @@ import pytest
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.rings import figures
 from admin_console.screens.build import Request, build_screen
+from admin_console.screens.channel_list import ATTENTION, counts
 from admin_console.screens.parts import Screen
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -107,16 +108,25 @@ def fails_in_bursts(second: int) -> dict[str, int]:
     return {"arrive": 5, "finish": 1, "requeue": 30 if second % 25 == 3 else 0, "timeout": second % 2}
 
 
+def forgets_some(second: int) -> dict[str, int]:
+    """Three of a hundred deliveries time out; later, by bursts, 54 to 63 a minute."""
+    timeout = 3 if second < 130 else 9 * (second % 9 == 0)
+    return {"arrive": 97, "finish": 97 if second else 0, "timeout": timeout if second else 0}
+
+
 HISTORIES = (first_seconds, sawtooth, burst, stall, all_in_flight, fails_in_bursts)
 
 
-def played(script: Callable[[int], dict[str, int]], seconds: int = 130) -> Iterator[tuple[int, Traffic, LiveState]]:
+def played(
+    script: Callable[[int], dict[str, int]], seconds: int = 130, *, age_s: int = 400
+) -> Iterator[tuple[int, Traffic, LiveState]]:
+    """age_s: of the oldest message, at most."""
     hub, traffic = Hub(), Traffic()
     hub.write(snapshot(second=START_S))
     for second in range(seconds):
         traffic.now_s = START_S + 1 + second
         traffic.move(**script(second))
-        oldest_s = max(START_S - 240, traffic.now_s - 400) if traffic.waiting or traffic.held else None
+        oldest_s = max(START_S - 240, traffic.now_s - age_s) if traffic.waiting or traffic.held else None
         hub.write(
             snapshot(topic("orders", traffic.stats(oldest_s), message_count=traffic.arrived), second=traffic.now_s)
         )
@@ -239,6 +249,28 @@ def test_what_was_counted_is_what_was_done(script: Callable[[int], dict[str, int
             assert not (finished and re.search("none was finished|[Ee]very delivery fails|^0 finished", text)), place
         if values["requeued"] == "0/min" and screen.banner:
             assert "requeued in the last" not in screen.banner.title
+
+
+def test_timeouts_that_a_card_complains_about_have_the_chip_the_banner_and_the_filter() -> None:
+    """Also while they swing around the limit."""
+    said = [""] * 300
+    for second, _, live in played(forgets_some, len(said), age_s=2):
+        screens = screens_of(live)
+        (row,) = screens["overview"].tables["urgent"].rows
+        tones = {
+            "channel": next(stat for stat in screens["channel"].stats if stat.name == "timeouts").note.tone,
+            "overview": next(stat for stat in screens["overview"].stats if stat.name == "timeouts").note.tone,
+            "row": next(cell for column, cell in row.cells if column.name == "timeouts").tone.replace("muted", ""),
+        }
+        banner = screens["overview"].banner
+        has_chip = any("times out" in chip.text for chip in screens["channel"].chips)
+        has_banner = banner is not None and "timed out" in banner.title
+        assert set(tones.values()) == ({"warning"} if has_chip else {""}), f"second {second}: {tones}"
+        assert has_banner == has_chip, f"second {second}: {banner}"
+        assert not has_chip or counts(live)[ATTENTION] == 1
+        said[second] = "X" if has_chip else "."
+    assert "".join(said).strip(".") == "X" * (300 - said.index("X")), "".join(said)
+    assert said.index("X") < 30
 
 
 def test_growth_is_what_arrives_less_what_is_finished() -> None:
