@@ -1,28 +1,23 @@
 """The stats of all topics, channels and clients, at one moment or in slices that are moments apart; the health."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import Protocol
 
 from queue_engine import cursor_acts
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.fences import Fences
-from queue_engine.delivery.kept_topics import KeptTopic, KeptTopics
 from queue_engine.delivery.latency_window import LatencyWindow
-from queue_engine.delivery.readings import (
-    ChannelReading,
-    ClientReading,
-    EngineReading,
-    Told,
-)
 from queue_engine.delivery.stats import (
     HEALTHY,
     ChannelStats,
     ClientStats,
     DiskSpace,
+    EngineFigures,
     EngineSnapshot,
+    Figures,
     InFlightStats,
     LookupdStats,
     PendingBodiesStats,
@@ -43,8 +38,6 @@ from queue_engine.vocabulary.steady_time import ClockJump
 from queue_engine.vocabulary.version import VERSION
 from queue_engine.wire.cursor import CursorStats
 
-M = TypeVar("M")
-
 
 class Client(Protocol):
     """A connection, as far as its stats go."""
@@ -53,13 +46,6 @@ class Client(Protocol):
     def is_producer(self) -> bool: ...
 
     def stats(self) -> ClientStats: ...
-
-    def reading(self) -> ClientReading: ...
-
-    @property
-    def pub_counts(self) -> Mapping[str, int]:
-        """Messages that it published, by topic: the same object as long as it is connected."""
-        ...
 
 
 class EngineStats:
@@ -96,7 +82,6 @@ class EngineStats:
         self._aside = AsideStats()
         self._disk: DiskSpace | None = None
         self._lookupds: tuple[LookupdStats, ...] = ()
-        self._kept_topics = KeptTopics()
         self.refused_connections: Counter[tuple[str, str]] = Counter()
         self.refused_publishes: Counter[str] = Counter()
         self.refused_requests: Counter[str] = Counter()
@@ -158,30 +143,15 @@ class EngineStats:
         listed = yield from walk(self._catalog, _WholeStats(self, wants_clients), topic=topic, channel=channel)
         return self._snapshot(tuple(listed), has_producers=wants_clients("", ""))
 
-    def readings_in_slices(
-        self,
-        *,
-        topic: str = "",
-        channel: str = "",
-        has_clients: bool = True,
-        has_buckets: bool = False,
-        takes_values: bool = False,
-    ) -> Generator[None, None, EngineReading]:
-        """The same as `/stats` needs it, in half of the time. has_clients, has_buckets: whether it writes clients,
-        and buckets of latencies. takes_values: whether topics may be KeptValues."""
-        has_windows = has_buckets or bool(self._catalog.latency_percentiles)
-        keeps = not (has_windows or topic or channel)
-        kept = self._kept_topics if keeps and takes_values else None
-        reader = _Readings(self, has_clients=has_clients, has_windows=has_windows, keeps=keeps, topics=kept)
+    def figures_in_slices(
+        self, *, topic: str = "", channel: str = "", has_clients: bool = True, has_windows: bool = False
+    ) -> Generator[None, None, EngineFigures]:
+        """The same as `/stats` writes it, in less time. has_clients: whether clients are listed. has_windows: whether
+        latencies are needed, though no percentiles of them are configured."""
+        has_windows = has_windows or bool(self._catalog.latency_percentiles)
+        reader = _PlainFigures(self, self._clock, has_clients=has_clients, has_windows=has_windows)
         listed = yield from walk(self._catalog, reader, topic=topic, channel=channel)
-        return EngineReading(self._snapshot((), has_producers=has_clients), listed)
-
-    @property
-    def may_keep(self) -> bool:
-        """Whether no disk fails, nothing is fenced, and there is room for more in flight: readings that are kept do not
-        say so."""
-        is_spent = self._stores.budgets.in_flight.is_spent
-        return not self._workload.has_failures and self._fences.error is None and not is_spent
+        return EngineFigures(self._snapshot((), has_producers=has_clients), listed)
 
     def _snapshot(self, topics: tuple[TopicStats, ...], *, has_producers: bool) -> EngineSnapshot:
         producers = [client for client in self._clients.values() if client.is_producer]
@@ -248,28 +218,27 @@ class EngineStats:
         return [self._clients[key] for key in channel.consumers if key in self._clients]
 
 
-class _Clients(Generic[M]):
-    """What is made of the consumers of each channel: `make` of each, or nothing of channels that `wants` leaves out."""
+class _Clients:
+    """The consumers of each channel, but of those that `wants` leaves out."""
 
-    def __init__(self, stats: EngineStats, make: Callable[[Client], M], wants: Callable[[str, str], bool]) -> None:
+    def __init__(self, stats: EngineStats, wants: Callable[[str, str], bool]) -> None:
         self._stats = stats
-        self._make = make
         self._wants = wants
-        self._ahead: dict[Client, M] = {}
+        self._ahead: dict[Client, ClientStats] = {}
 
     def ahead(self, channel: Channel) -> Generator[None, None, None]:
         if not self._wants(channel.topic_name, channel.name):
             return
         for at, client in enumerate(self._stats.clients_of(channel), 1):
-            self._ahead[client] = self._make(client)
+            self._ahead[client] = client.stats()
             if at % SLICE_CLIENTS == 0:
                 yield
 
-    def of(self, channel: Channel) -> tuple[M, ...] | None:
+    def of(self, channel: Channel) -> tuple[ClientStats, ...] | None:
         if not self._wants(channel.topic_name, channel.name):
             return None
-        ahead, make = self._ahead, self._make
-        return tuple([ahead.pop(one, None) or make(one) for one in self._stats.clients_of(channel)])
+        ahead = self._ahead
+        return tuple([ahead.pop(one) if one in ahead else one.stats() for one in self._stats.clients_of(channel)])
 
 
 class _WholeStats:
@@ -279,16 +248,7 @@ class _WholeStats:
 
     def __init__(self, stats: EngineStats, wants_clients: Callable[[str, str], bool]) -> None:
         self._stats = stats
-        self._clients = _Clients(stats, lambda client: client.stats(), wants_clients)
-
-    def begin(self, names: Sequence[str]) -> None:
-        pass
-
-    def unchanged(self, at: int) -> None:
-        return None
-
-    def kept(self, topic: Topic, at: int) -> None:
-        return None
+        self._clients = _Clients(stats, wants_clients)
 
     def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
         return self._clients.ahead(channel)
@@ -301,64 +261,32 @@ class _WholeStats:
         return topic.stats(tuple(channels), stats.cursors_of(topic), stats.unreadable(topic), windows)
 
 
-class _Readings:
-    """Implements Reader: what `/stats` writes. keeps: whether what is kept is used, and kept. topics: those
-    that the answer before kept; None where all are told by readings."""
+class _PlainFigures:
+    """Implements Reader: what `/stats` writes."""
 
-    def __init__(
-        self, stats: EngineStats, *, has_clients: bool, has_windows: bool, keeps: bool, topics: KeptTopics | None
-    ) -> None:
+    def __init__(self, stats: EngineStats, clock: Clock, *, has_clients: bool, has_windows: bool) -> None:
         self.has_windows = has_windows
         self._stats = stats
-        self._has_clients = has_clients
-        self._clients = _Clients(stats, lambda client: client.reading(), lambda topic, channel: has_clients)
-        self._keeps = keeps
-        self._topics = topics
-        self._places: list[KeptTopic | None] = []
-        self._none: tuple[ClientReading, ...] | None = () if has_clients else None
-        self._began: dict[Topic, tuple[Hashable, int]] = {}  # signs and message counts when reading each topic began
-
-    def begin(self, names: Sequence[str]) -> None:
-        if self._topics is not None:
-            self._places = self._topics.places(names)
-
-    def unchanged(self, at: int) -> Told | None:
-        if self._topics is None or not self._stats.may_keep or (place := self._places[at]) is None:
-            return None
-        return place.unchanged(has_clients=self._has_clients)
-
-    def kept(self, topic: Topic, at: int) -> Told | None:
-        if not self._keeps or not self._stats.may_keep:
-            return None
-        sign, count, size, has_clients = topic.rest_sign(), topic.message_count, topic.message_bytes, self._has_clients
-        self._began[topic] = sign, count
-        if self._topics is not None:
-            self._places[at] = topic.kept.topic
-            values = topic.kept.values(sign, message_count=count, message_bytes=size, has_clients=has_clients)
-            if values is not None:
-                return values
-        return topic.kept.read(sign, message_count=count, message_bytes=size, has_clients=has_clients)
+        self._clock = clock
+        self._clients = _Clients(stats, lambda topic, channel: has_clients)
 
     def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
         return self._clients.ahead(channel)
 
-    def of_channel(self, channel: Channel, window: LatencyWindow) -> tuple[ChannelReading, int | None]:
-        clients = self._clients.of(channel) if channel.consumers else self._none
-        return channel.figures.reading(clients, self._stats.unreadable(channel), window)
+    def of_channel(self, channel: Channel, window: LatencyWindow) -> Figures:
+        return channel.figures.plain(
+            self._clients.of(channel),
+            unreadable=self._stats.unreadable(channel),
+            window=window,
+            now_ns=self._clock.time_ns(),
+        )
 
-    def of_topic(
-        self, topic: Topic, channels: list[tuple[ChannelReading, int | None]], windows: tuple[LatencyWindow, ...]
-    ) -> Told:
+    def of_topic(self, topic: Topic, channels: list[Figures], windows: tuple[LatencyWindow, ...]) -> Figures:
         stats = self._stats
-        shown = windows if self.has_windows else None
-        made = topic.reading(channels, stats.cursors_of(topic), stats.unreadable(topic), shown)
-        began = self._began.get(topic)
-        # What came between two slices is in the counts of some of its channels.
-        if began is not None and topic.kept.read_anew(began[0]) and (topic.rest_sign(), topic.message_count) == began:
-            try:
-                consumers = [client for each in topic.channels.values() for client in stats.clients_of(each)]
-                pub_counts = [client.pub_counts for client in consumers]
-                made = topic.kept.note(made, pub_counts, has_clients=self._has_clients)
-            except StorageError:
-                pass  # the next reading says why
-        return made
+        return topic.plain(
+            channels,
+            cursors=stats.cursors_of(topic),
+            unreadable=stats.unreadable(topic),
+            windows=windows,
+            now_ns=self._clock.time_ns(),
+        )

@@ -1,6 +1,6 @@
 """Goes through topics and channels in slices, for the stats of all, and keeps what is deleted meanwhile out of them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Protocol, TypeVar
 
 from queue_engine.catalog.catalog import Catalog
@@ -24,19 +24,6 @@ class Reader(Protocol[C, T_co]):
 
     has_windows: bool
 
-    def begin(self, names: Sequence[str]) -> None:
-        """An answer with these topics begins. names: the same object until a topic comes or goes."""
-        ...
-
-    def unchanged(self, at: int) -> T_co | None:
-        """What is known of the topic with the name at this place, without a look at it. None, too, once it or one of
-        its channels is deleted."""
-        ...
-
-    def kept(self, topic: Topic, at: int) -> T_co | None:
-        """What is kept of a topic, which is not read then. at: the place of its name."""
-        ...
-
     def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
         """Read the consumers of a channel that has many, in slices; `of_channel` reads those that come meanwhile."""
         ...
@@ -55,26 +42,15 @@ def walk(
     names = [topic] if topic else catalog.sorted_names()
     deletions = catalog.gone.deletion_count
     half_window_ns = catalog.latency_window_ms * NS_PER_MS // 2
-    reader.begin(names)
-    walked: list[tuple[Topic, list[Channel], list[C] | None, tuple[LatencyWindow, ...]] | int] = []
+    walked: list[tuple[Topic, list[Channel], list[C], tuple[LatencyWindow, ...]]] = []
     listed: list[T] = []
     sliced = 0
-    for at in range(len(names)):
+    for name in names:
         if sliced >= SLICE_CHANNELS:
             sliced = 0
             yield
-        if (unchanged := reader.unchanged(at)) is not None:
-            walked.append(at)
-            listed.append(unchanged)
-            sliced += 1
-            continue
-        one = catalog.topics.get(names[at])
+        one = catalog.topics.get(name)
         if one is None or (channel and channel not in one.channels):
-            continue
-        if (kept := reader.kept(one, at)) is not None:
-            walked.append((one, list(one.channels.values()), None, ()))
-            listed.append(kept)
-            sliced += 1
             continue
         channels: list[Channel] = []
         made: list[C] = []
@@ -105,27 +81,9 @@ def walk(
         return listed
     # The counts of what is gone are among those of deleted ones now.
     living: list[T] = []
-    for before, whole_one in zip(walked, listed, strict=True):
-        if isinstance(before, int):
-            if reader.unchanged(before) is not None:
-                living.append(whole_one)
-            elif (named := catalog.topics.get(names[before])) is not None:
-                living.append(_read_whole(reader, named, list(named.channels.values()), ()))
-            continue
-        one, all_channels, read, all_windows = before
+    for (one, channels, made, all_windows), whole_one in zip(walked, listed, strict=True):
         if one.is_deleted:
             continue
-        there = [each for each in all_channels if not each.is_deleted]
-        if len(there) == len(all_channels):
-            living.append(whole_one)
-        elif read is None:
-            living.append(_read_whole(reader, one, there, all_windows))
-        else:
-            left = [found for each, found in zip(all_channels, read, strict=True) if not each.is_deleted]
-            living.append(reader.of_topic(one, left, all_windows))
+        left = [found for each, found in zip(channels, made, strict=True) if not each.is_deleted]
+        living.append(whole_one if len(left) == len(channels) else reader.of_topic(one, left, all_windows))
     return living
-
-
-def _read_whole(reader: Reader[C, T], topic: Topic, channels: list[Channel], windows: tuple[LatencyWindow, ...]) -> T:
-    by_name = sorted(channels, key=lambda each: each.name)
-    return reader.of_topic(topic, [reader.of_channel(each, NO_LATENCIES) for each in by_name], windows)

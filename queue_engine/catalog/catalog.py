@@ -549,7 +549,6 @@ class Catalog:
             yield
         topic.flush()
         topic.is_deleted = True
-        topic.changes.note()
         self.gone.add_topic(topic.message_count, topic.message_bytes)
         self.gone.deletion_count += 1
         self._workload.forget(topic)

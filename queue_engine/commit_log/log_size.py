@@ -1,7 +1,6 @@
 """How many bytes the log holds from a position on."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from itertools import accumulate
 
 from queue_engine.commit_log.commit_log import CommitLog
@@ -22,14 +21,6 @@ class LogSize:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._bytes_behind = [0]
-
-    def bytes_from_all(self, positions: Sequence[int]) -> list[int]:
-        """`bytes_from` of each; 0 for one below 0."""
-        first_open, end = self._log.first_open_position, self._log.visible_end
-        return [
-            max(end - position, 0) if position >= first_open else self.bytes_from(position) if position >= 0 else 0
-            for position in positions
-        ]
 
     def bytes_from(self, position: int) -> int:
         """Bytes of the log from `position` on, without unused ends of segments and without holes."""

@@ -20,7 +20,6 @@ from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import (
     Outcome,
 )
-from queue_engine.storage.changes import Changes
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.byte_budget import MemoryBudgets
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
@@ -69,14 +68,12 @@ class Channel:
     # Stats read thousands of channels, and wait for memory more than for the processor: so one takes fewer cache lines.
     __slots__ = (
         "_budgets",
-        "_changes",
         "_clock",
         "_fences",
         "_forgotten",
         "_in_flight",
         "_limits",
         "_pace",
-        "_redrive",
         "_stranded",
         "_turn",
         "_workload",
@@ -92,6 +89,7 @@ class Channel:
         "pause",
         "paused",
         "ramp",
+        "redrive",
         "requeue_count",
         "resume_refused",
         "scheduled_ns",
@@ -110,9 +108,7 @@ class Channel:
         workload: ChannelWork,
         clock: Clock,
         fences: Fences,
-        changes: Changes,
     ) -> None:
-        """changes: the topic's."""
         self.topic_name = topic_name
         self.name = name
         self.number = number
@@ -124,17 +120,16 @@ class Channel:
         self._pace: RampPace | None = None  # of the ramp
         self.is_deleted = False
         self.fence: Fence | None = None
-        self._redrive: RedriveState | None = None
+        self.redrive: RedriveState | None = None  # the last one
         self.consumers: dict[int, Consumer] = {}
         self.scheduled_ns: int | None = None  # belongs to the ChannelDeadlines
         self._clock = clock
         latency = LatencyHistogram(clock.time_ns)
         self._budgets = budgets
-        self._in_flight = InFlightTable(latency, budgets.in_flight, changes, keeps_ages=not backlog.can_reread)
+        self._in_flight = InFlightTable(latency, budgets.in_flight, keeps_ages=not backlog.can_reread)
         self._limits = SendLimits(backlog, self._in_flight, budgets)
         self._workload = workload
         self._fences = fences
-        self._changes = changes
         # Messages that left the backlog or the in-flight table and could not be put anywhere: they wait for `retry`.
         self._stranded: list[tuple[Run, list[bytes]]] = []
         self._forgotten = 0  # how often acts dropped or moved all that it held
@@ -197,14 +192,12 @@ class Channel:
     # Consumers.
 
     def add_consumer(self, consumer: Consumer) -> None:
-        self._changes.note()
         self.consumers[consumer.key] = consumer
         self._workload.wake(self)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Forget a consumer that went away; what it holds waits for its timeout, or for `taking_back`."""
         if self.consumers.pop(consumer.key, None) is not None:
-            self._changes.note()
             self.figures.note_gone(consumer)
 
     def taking_back(self, consumer: Consumer) -> Generator[None, None, Ticket]:
@@ -225,15 +218,12 @@ class Channel:
 
     def set_ready(self, consumer: Consumer, ready_count: int) -> None:
         """RDY."""
-        if consumer.ready_count != ready_count:
-            self._changes.note()
         consumer.ready_count = ready_count
         if consumer.credit > 0:
             self._workload.wake(self)
 
     def set_closing(self, consumer: Consumer) -> None:
         """CLS: no message is sent to it from now on."""
-        self._changes.note()
         consumer.is_closing = True
         consumer.ready_count = 0
 
@@ -332,8 +322,6 @@ class Channel:
         self._workload.wake(self)
 
     def _send(self, consumer: Consumer, count_max: int, now_ns: int) -> bool:
-        # Before it takes: what is found to be lost is passed over, also where nothing is left to send.
-        self._changes.note()
         run = self.backlog.take(count_max, consumer.sink.run_bytes_max)
         if run is None:
             return False
@@ -497,13 +485,11 @@ class Channel:
 
     def set_paused(self, pause: Pause | None) -> None:
         """Deliver nothing from now on. pause: what is known of it; None when nothing is."""
-        self._changes.note()
         self.paused, self.pause, self.resume_refused = True, pause, ""
         self.ramp = self._pace = None
 
     def set_running(self, ramp: Ramp | None = None) -> None:
         """Deliver again, slowly at first with a ramp."""
-        self._changes.note()
         self.paused, self.pause, self.resume_refused = False, None, ""
         self.ramp, self._pace = ramp, None
         if ramp is not None:
@@ -513,30 +499,17 @@ class Channel:
             self._pace_at(now_ns)  # it may have ended while the server was stopped
         self._workload.wake(self)
 
-    @property
-    def redrive(self) -> RedriveState | None:
-        """The last one."""
-        return self._redrive
-
-    @redrive.setter
-    def redrive(self, state: RedriveState | None) -> None:
-        self._redrive = state
-        self._changes.note()
-
     def set_quarantine(self, max_attempts: int, redrive: Redrive | None) -> None:
         """As topology.json has it. A kind without a quarantine has neither."""
-        self._changes.note()
         self.backlog.set_max_attempts(max_attempts)
         self.redrive = None if redrive is None else RedriveState(redrive, redrive.total)
 
     def set_max_attempts(self, max_attempts: int) -> None:
         """As `Backlog.set_max_attempts`."""
-        self._changes.note()
         self.backlog.set_max_attempts(max_attempts)
 
     def empty(self) -> Outcome:
         """Drop all that waits, is deferred or is in flight."""
-        self._changes.note()
         in_flight = len(self._in_flight)
         self.forget_in_flight()
         dropped = self.backlog.empty()
@@ -566,7 +539,6 @@ class Channel:
 
     def has_moved(self) -> None:
         """The backlog was changed by an act: other messages wait, and other ones are due."""
-        self._changes.note()
         self._workload.schedule(self)
         self._workload.wake(self)
 
@@ -609,7 +581,6 @@ class Channel:
         try:
             latest_ns, left = backlog.latest_due_ns(), 2 * backlog.deferred_count
             while self.fence is None and not self.is_deleted and self._forgotten == forgotten:
-                self._changes.note()
                 count = backlog.release_deferred(RELEASED_MESSAGES_MAX)
                 outcome.deferred += count
                 left -= count

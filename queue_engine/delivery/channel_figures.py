@@ -10,11 +10,10 @@ from queue_engine.delivery.fences import Fence
 from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.latency_window import NO_LATENCIES, LatencyWindow
-from queue_engine.delivery.readings import CALM, ChannelReading, ChannelState, ClientReading
 from queue_engine.delivery.send_limits import SendLimits
-from queue_engine.delivery.stats import ChannelStats, ClientStats, InFlightStats
-from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
+from queue_engine.delivery.stats import ChannelStats, ClientStats, Figures, InFlightStats, age_ms
 from queue_engine.storage.store import Backlog
+from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 
@@ -58,7 +57,6 @@ class ChannelFigures:
         "_channel",
         "_failures",
         "_in_flight",
-        "_known_state",
         "_known_stats",
         "_latency",
         "_limits",
@@ -79,7 +77,6 @@ class ChannelFigures:
         self._failures = FailureWindow(time_ns)
         self._backlog_stats = BacklogStatsReader(channel.backlog, in_flight, channel.stop)
         self._known_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
-        self._known_state = CALM
 
     def note_gone(self, consumer: Consumer) -> None:
         """A consumer leaves: its failures stay its own."""
@@ -189,22 +186,19 @@ class ChannelFigures:
         self._known_stats = sign, made
         return made
 
-    def reading(
-        self,
-        clients: tuple[ClientReading, ...] | None = None,
-        unreadable: str = "",
-        window: LatencyWindow = NO_LATENCIES,
-    ) -> tuple[ChannelReading, int | None]:
-        """What `stats` has of this moment, as far as `/stats` writes it; and the bytes on disk, None for unknown. Never
-        fails, as `stats`."""
+    def plain(
+        self, clients: tuple[ClientStats, ...] | None, *, unreadable: str, window: LatencyWindow, now_ns: int
+    ) -> Figures:
+        """What `stats` has of this moment, as far as `/stats` writes it. clients: None where they are not listed.
+        now_ns: wall time, to which its age runs. Never fails, as `stats`."""
         channel = self._channel
         backlog = channel.backlog
         try:
-            plain = None if unreadable else backlog.plain_counts()
+            counts = None if unreadable else backlog.plain_counts()
         except Exception:
-            plain = None  # `read` says why
-        if plain is not None:
-            depth, backend_depth, message_count, oldest_ns, known_bytes, quarantine = plain
+            counts = None  # `read` says why
+        if counts is not None:
+            depth, backend_depth, message_count, oldest_ns, known_bytes, quarantine = counts
             disk_bytes: int | None = known_bytes
             deferred_count, held_back = 0, ""
             # Nothing is deferred: what is in flight holds it back, where that takes memory, or nothing.
@@ -221,62 +215,38 @@ class ChannelFigures:
             backend_depth, deferred_count = stored.backend_depth, stored.deferred_count
             held_back = self._limits.reason_to_hold_back() if depth and channel.fence is None else ""
             unreadable = stored.unreadable
-        ready_count = self.ready_count() if channel.consumers else 0
-        known = self._known_state
-        # Nearly all are calm, and a look at each value costs half of making a state and comparing it.
-        if (
-            known is not CALM
-            or channel.paused
-            or channel.fence is not None
-            or unreadable
-            or held_back
-            or quarantine is not NO_QUARANTINE
-            or channel.pause is not None
-            or channel.resume_refused
-            or channel.ramp is not None
-            or channel.redrive is not None
-            or backlog.dropped_count
-        ):
-            known = self._state(unreadable, held_back, quarantine)
-        # As ChannelReading(…), in a third of the time.
-        values = (
-            channel.name,
-            depth,
-            backend_depth,
-            channel.in_flight_count,
-            deferred_count,
-            message_count,
-            channel.requeue_count,
-            channel.timeout_count,
-            len(channel.consumers),
-            clients,
-            window,
-            channel.finish_count,
-            channel.disconnect_count,
-            ready_count,
-            oldest_ns,
-            known,
-        )
-        return tuple.__new__(ChannelReading, values), disk_bytes
-
-    def _state(self, unreadable: str, held_back: str, quarantine: QuarantineStats) -> ChannelState:
-        """The same object as before while it is equal."""
-        channel = self._channel
-        state = (
-            channel.paused,
-            "" if channel.fence is None else channel.fence.reason,
-            unreadable,
-            held_back,
-            channel.backlog.dropped_count,
-            channel.pause,
-            channel.resume_refused,
-            channel.ramp_now(),
-            quarantine,
-            channel.redrive,
-        )
-        if self._known_state != state:
-            self._known_state = CALM if state == CALM else ChannelState(*state)
-        return self._known_state
+        return {
+            "channel_name": channel.name,
+            "depth": depth,
+            "backend_depth": backend_depth,
+            "in_flight_count": channel.in_flight_count,
+            "deferred_count": deferred_count,
+            "message_count": message_count,
+            "requeue_count": channel.requeue_count,
+            "timeout_count": channel.timeout_count,
+            "client_count": len(channel.consumers),
+            "clients": clients,
+            "paused": channel.paused,
+            "e2e_processing_latency": window,
+            "finish_count": channel.finish_count,
+            "disconnect_count": channel.disconnect_count,
+            "ready_count": self.ready_count() if channel.consumers else 0,
+            "oldest_age_ms": age_ms(oldest_ns, now_ns),
+            "disk_bytes": disk_bytes,
+            "fenced": "" if channel.fence is None else channel.fence.reason,
+            "unreadable": unreadable,
+            "held_back": held_back,
+            "dropped_count": backlog.dropped_count,
+            "pause": channel.pause,
+            "resume_refused": channel.resume_refused,
+            "ramp": None if channel.ramp is None else channel.ramp_now(),
+            "quarantined_count": quarantine.count,
+            "quarantined_bytes": quarantine.bytes,
+            "quarantined_since_ms": quarantine.oldest_ns and quarantine.oldest_ns // NS_PER_MS,
+            "quarantine_full": quarantine.full,
+            "max_attempts": quarantine.max_attempts,
+            "redrive": channel.redrive,
+        }
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""

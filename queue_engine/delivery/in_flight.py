@@ -14,7 +14,6 @@ from typing import Any
 
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.latency import LatencyHistogram
-from queue_engine.storage.changes import Changes
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError, RequestError
 from queue_engine.vocabulary.heap_order import in_order
@@ -67,13 +66,11 @@ Entry = tuple[int, int, Delivery]
 
 class InFlightTable:
     """All messages of one channel that are in flight. latency: counts each that is finished. budget: counts the bytes
-    of their frames, of all channels. changes: the topic's; what leaves is noted there, and TOUCH, while `Channel._send`
-    notes what comes. keeps_ages: whether `oldest_ns` will be called."""
+    of their frames, of all channels. keeps_ages: whether `oldest_ns` will be called."""
 
     __slots__ = (
         "_ages",
         "_budget",
-        "_changes",
         "_delivery_of",
         "_heap",
         "_held",
@@ -83,11 +80,8 @@ class InFlightTable:
         "latency",
     )
 
-    def __init__(
-        self, latency: LatencyHistogram, budget: ByteBudget, changes: Changes, *, keeps_ages: bool = True
-    ) -> None:
+    def __init__(self, latency: LatencyHistogram, budget: ByteBudget, *, keeps_ages: bool = True) -> None:
         self.latency = latency
-        self._changes = changes
         self._keeps_ages = keeps_ages
         self._budget = budget
         self._delivery_of: dict[bytes, Delivery] = {}
@@ -303,7 +297,6 @@ class InFlightTable:
         return touched.deadline_ns
 
     def _settle(self, delivery: Delivery, count: int) -> None:
-        self._changes.note()
         delivery.outstanding -= count
         assert delivery.outstanding >= 0
         if delivery.outstanding == 0:
@@ -357,7 +350,6 @@ class InFlightTable:
         return expired
 
     def _remove_all_of(self, delivery: Delivery) -> list[bytes]:
-        self._changes.note()
         ids = self.remaining_ids(delivery)
         assert len(ids) == delivery.outstanding, "deliveries and map must agree"
         for message_id in ids:
@@ -390,7 +382,6 @@ class InFlightTable:
     def take_apart(self) -> list[tuple[Run, list[bytes]]]:
         """Remove everything when deliveries and map may disagree after an error: the map decides what is in flight. A
         message whose bytes are gone is left out."""
-        self._changes.note()
         held: dict[Delivery, list[bytes]] = {}
         for message_id, delivery in self._delivery_of.items():
             held.setdefault(delivery, []).append(message_id)
@@ -435,7 +426,6 @@ class InFlightTable:
     def drop_all(self) -> tuple[list[Any], dict[Any, Any]]:
         """Remove everything, whatever becomes of it, at the cost of a look at each delivery; consumers hold nothing
         any more. Returns what the caller frees."""
-        self._changes.note()
         for _, _, delivery in self._heap:
             if delivery.outstanding:
                 delivery.consumer.in_flight_count -= delivery.outstanding

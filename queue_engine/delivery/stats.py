@@ -1,4 +1,4 @@
-"""Frozen stats of the engine, for the console, /metrics, statsd and the tests; `readings.py` has those of /stats.
+"""Stats of the engine: frozen ones for the console, /metrics and statsd; plain figures of each moment for `/stats`.
 
 Counters count since the process started, as nsqd's do. `depth` is what waits: it excludes what is in flight
 or deferred. `None` means unknown or not requested, never zero.
@@ -13,6 +13,7 @@ from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES, Late
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
+from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.latency.histogram import NO_MESSAGES, HistogramCounts
@@ -27,7 +28,17 @@ CLIENT_STATE_INIT = 0
 CLIENT_STATE_SUBSCRIBED = 3
 CLIENT_STATE_CLOSING = 4
 
+Figures = dict[str, Any]
+"""What `/stats` writes of one topic or channel: its keys, in nsqd's order, and their values; windows of latencies,
+pauses, ramps, redrives and clients as objects of their own."""
 
+
+def age_ms(since_ns: int | None, now_ns: int) -> int | None:
+    """How old what began at `since_ns` is, by the wall clock, which may have been set back; None for unknown."""
+    return None if since_ns is None else max(now_ns - since_ns, 0) // NS_PER_MS
+
+
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ClientStats:
     """One TCP connection, as its own IDENTIFY and the engine describe it."""
@@ -285,6 +296,14 @@ class EngineSnapshot:
     lookupds: tuple[LookupdStats, ...] = ()  # in the order of --lookupd-tcp-address
     clock_jump: ClockJump | None = None  # the newest since the start; None for none
     disk: DiskSpace | None = None  # by a look in the last seconds; None before the first, and while none succeeds
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """All of the engine as `/stats` writes it. rest: without topics."""
+
+    rest: EngineSnapshot
+    topics: list[Figures]
 
 
 @dataclass(frozen=True, slots=True)

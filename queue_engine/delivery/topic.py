@@ -5,15 +5,13 @@ A call that fails unexpectedly fences the topic (`fences.py`): it refuses what i
 """
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from queue_engine.delivery.channel import Channel, ChannelWork
 from queue_engine.delivery.fences import Fence, Fences, refusal
-from queue_engine.delivery.kept_reading import KeptReading
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow, TopicWindow
-from queue_engine.delivery.readings import ChannelReading, TopicReading, TopicState
-from queue_engine.delivery.stats import ChannelStats, Outcome, TopicStats
+from queue_engine.delivery.stats import ChannelStats, Figures, Outcome, TopicStats, age_ms
 from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.clock import Clock
@@ -85,9 +83,6 @@ class Topic:
         self.message_bytes = 0
         self._counts = (0, 0)  # the last that could be read
         self._window = NO_CHANNELS
-        self._known_state: TopicState | None = None
-        self.changes = store.changes
-        self.kept = KeptReading(store, self.changes)
         store.watch(self.stop)
         store.set_flowing(True)
 
@@ -101,7 +96,6 @@ class Topic:
 
     def retry(self) -> Outcome:
         """Let a fenced topic go on. Raises FencedError when it fails again."""
-        self.changes.note()
         if self.fence is not None:
             try:
                 self.store.start_over()
@@ -240,8 +234,6 @@ class Topic:
     def _published(self, batch: Batch, *, is_deferred: bool) -> None:
         self.message_count += len(batch.ids)
         self.message_bytes += batch.body_bytes
-        if is_deferred:
-            self.changes.note()
         try:
             self._pass_on(is_deferred=is_deferred)
         except Exception as exc:
@@ -270,10 +262,8 @@ class Topic:
             workload=self._workload,
             clock=self._clock,
             fences=self._fences,
-            changes=self.changes,
         )
         self.channels[name] = channel
-        self.changes.note()
         self.on_channels()
         self._workload.schedule(channel)  # after a restart it may have deferred messages
         try:
@@ -288,7 +278,6 @@ class Topic:
 
         keep: has the store keep what it holds, instead; the outcome counts that."""
         channel = self.channels.pop(name)
-        self.changes.note()
         channel.is_deleted = True
         self.on_channels()
         clients = len(channel.consumers)
@@ -354,13 +343,11 @@ class Topic:
         """Let what is published from now on wait at the topic, instead of passing it on to the channels. pause: what is
         known of it; None when nothing is."""
         self.paused, self.pause, self.resume_refused = True, pause, ""
-        self.changes.note()
         self.store.set_flowing(False)
 
     def set_running(self) -> None:
         """Let messages flow to the channels."""
         self.paused, self.pause, self.resume_refused = False, None, ""
-        self.changes.note()
         self.store.set_flowing(True)
         if self.channels and self.store.depth:
             self._workload.pump_later(self)
@@ -395,48 +382,37 @@ class Topic:
             unreadable=unreadable,
         )
 
-    def rest_sign(self) -> Hashable | None:
-        """Changes with all that is read of the topic and its channels while they rest, but for what `kept_reading.py`
-        lets go on; None while the topic does not rest."""
-        sign = self.store.rest_sign(self.message_count)
-        return None if sign is None else (self.changes.count, sign)
-
-    def reading(
+    def plain(
         self,
-        channels: list[tuple[ChannelReading, int | None]],
-        cursors: tuple[CursorStats, ...] = (),
-        unreadable: str = "",
-        windows: tuple[LatencyWindow, ...] | None = None,
-    ) -> TopicReading:
-        """What `stats` has of this moment, as far as `/stats` writes it. channels: each with its bytes on disk.
-        windows: None where it writes none. Never fails, as `stats`."""
+        channels: list[Figures],
+        *,
+        cursors: tuple[CursorStats, ...],
+        unreadable: str,
+        windows: tuple[LatencyWindow, ...],
+        now_ns: int,
+    ) -> Figures:
+        """What `stats` has of this moment, as far as `/stats` writes it. now_ns: wall time, to which its age runs.
+        Never fails, as `stats`."""
         oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
-        state = (
-            self.store.kind,
-            self.paused,
-            "" if self.fence is None else self.fence.reason,
-            unreadable,
-            self.store.dropped_count,
-            self.pause,
-            self.resume_refused,
-        )
-        known = self._known_state
-        if known is None or known != state:
-            known = self._known_state = TopicState(*state)
-        return TopicReading(
-            self.name,
-            [channel for channel, _ in channels],
-            [disk_bytes for _, disk_bytes in channels],
-            self._counts[0],
-            self._counts[1],
-            self.message_count,
-            self.message_bytes,
-            NO_CHANNELS if windows is None else self._window_of(windows),
-            oldest_ns,
-            disk_bytes,
-            cursors,
-            known,
-        )
+        return {
+            "topic_name": self.name,
+            "channels": channels,
+            "depth": self._counts[0],
+            "backend_depth": self._counts[1],
+            "message_count": self.message_count,
+            "message_bytes": self.message_bytes,
+            "paused": self.paused,
+            "e2e_processing_latency": self._window_of(windows) if windows else NO_CHANNELS,
+            "storage": self.store.kind,
+            "oldest_age_ms": age_ms(oldest_ns, now_ns),
+            "disk_bytes": disk_bytes,
+            "fenced": "" if self.fence is None else self.fence.reason,
+            "unreadable": unreadable,
+            "dropped_count": self.store.dropped_count,
+            "pause": self.pause,
+            "resume_refused": self.resume_refused,
+            "cursors": cursors,
+        }
 
     def _stored(self, unreadable: str) -> tuple[int | None, int | None, str]:
         """Age and bytes of what waits here, and what the disk refuses; the counts go to `_counts`."""

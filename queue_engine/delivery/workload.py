@@ -174,11 +174,6 @@ class Workload:
             logger.info("%s goes on", one.title)
         self._waits_ns.pop(one, None)
 
-    @property
-    def has_failures(self) -> bool:
-        """Whether the disk refuses anything."""
-        return bool(self._failures)
-
     def failure_of(self, one: Topic | Channel) -> StorageError | None:
         """Why the disk refuses `one`; None when it does not."""
         return self._failures.get(one) if self._failures else None

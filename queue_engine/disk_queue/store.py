@@ -6,15 +6,13 @@ everything to disk; kill -9 loses what was in memory, in flight or deferred.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from queue_engine.disk_queue.backup import QueueCopy
 from queue_engine.disk_queue.deferred import DeferredMessages
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
 from queue_engine.disk_queue.folder import DiskQueueFolder
 from queue_engine.disk_queue.overflow_queue import OverflowQueue
-from queue_engine.storage.changes import Changes
-from queue_engine.storage.resting import LATEST_NS, RestingFigures, WentOn
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
@@ -34,7 +32,6 @@ class DiskQueueStore:
     """One topic's messages. Implements `TopicStore`."""
 
     def __init__(self, topic_name: str, folder: DiskQueueFolder) -> None:
-        self.changes = Changes()
         self._topic_name = topic_name
         self._folder = folder
         self._queue = folder.open(topic_name)
@@ -42,7 +39,6 @@ class DiskQueueStore:
         self._withheld = DeferredMessages(folder.budgets.deferred)  # deferred messages that wait for a channel
         self._channels: dict[str, DiskQueueBacklog] = {}
         self._is_flowing = False
-        self._earliest_ns = LATEST_NS  # publish time of what came since the last `resting`
         self._closing: list[OverflowQueue] = []
         self._dropped: dict[OverflowQueue, None] = {}  # whose dropped messages may still be on the disk
 
@@ -70,9 +66,6 @@ class DiskQueueStore:
         return sum(map(len, bodies)) + (FRAME_HEADER_BYTES + MESSAGE_COST_BYTES) * len(bodies)
 
     def append(self, batch: Batch, due_ns: int | None = None) -> Ticket:
-        self.changes.note_stored()
-        if batch.timestamp_ns < self._earliest_ns:
-            self._earliest_ns = batch.timestamp_ns
         try:
             if self._is_flowing and self._channels and not self._queue.depth and not len(self._withheld):
                 self._fan_out(batch, due_ns)
@@ -197,32 +190,6 @@ class DiskQueueStore:
 
     def disk_bytes(self) -> int:
         return self._queue.disk_bytes
-
-    def rest_sign(self, published: int) -> Hashable | None:
-        if self._queue.depth or len(self._withheld):
-            return None
-        return self._queue.dropped_count
-
-    def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
-        backlogs = [self._channels[name] for name in depths]
-        if [one.depth for one in backlogs] != list(depths.values()):
-            return None
-        self._earliest_ns = LATEST_NS
-        queues = [one.queue for one in backlogs]
-        waited = [one.depth for one in queues]
-
-        def went_on(came: int) -> WentOn | None:
-            disk_bytes, backend_depths = [self._queue.disk_bytes], []
-            for queue, before in zip(queues, waited, strict=True):
-                depth, on_disk, bytes_on_disk = queue.figures()
-                # Less came where a message was dropped or deferred, or turned out unreadable.
-                if depth != before + came:
-                    return None
-                disk_bytes.append(bytes_on_disk)
-                backend_depths.append(on_disk)
-            return WentOn(disk_bytes, backend_depths, self._earliest_ns)
-
-        return went_on
 
     def oldest_ns(self) -> int | None:
         try:

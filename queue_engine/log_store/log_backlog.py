@@ -22,7 +22,6 @@ from queue_engine.progress.journaled_progress import JournaledProgress
 from queue_engine.progress.quarantine import ChannelQuarantine, operator_event
 from queue_engine.progress.return_history import ReturnEvent
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
-from queue_engine.storage.resting import LATEST_NS
 from queue_engine.storage.store import EmptyResult, PlainCounts
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
@@ -208,10 +207,6 @@ class LogBacklog:
         if self._journaled.journal is None:
             return 0
         return self._needed.bytes_from(self._topic, self.needed_offset)
-
-    def needed_place(self) -> int:
-        """Where the log begins that the channel needs; negative for nothing. Raises StorageError."""
-        return self._needed.first_from(self._topic, self.needed_offset, -1)
 
     @property
     def message_count(self) -> int:
@@ -494,7 +489,7 @@ class LogBacklog:
         return self.places.return_all([(first, count) for _, first, count in due])
 
     def release_deferred(self, count_max: int = sys.maxsize) -> int:
-        ranges = [(first, count) for _, first, count in self._due.pop_due(LATEST_NS, count_max)]
+        ranges = [(first, count) for _, first, count in self._due.pop_due(sys.maxsize, count_max)]
         now_ns = self._topic.time_ns()
         for first, count in ranges:
             self._journaled.released(first, count, now_ns)

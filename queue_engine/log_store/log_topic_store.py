@@ -6,7 +6,7 @@ no channel, `released` stays, and the messages behind it wait at the topic.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from queue_engine.commit_log.record import REPLAYED, message_ids
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
@@ -16,13 +16,11 @@ from queue_engine.log_store.log_topic import LogTopic, TopicOpening
 from queue_engine.log_store.logged_batch import KeyedBatch, LoggedBatch
 from queue_engine.log_store.offset_lines import OFFSET_COST_BYTES
 from queue_engine.log_store.offset_reservation import OffsetReservation
-from queue_engine.log_store.record_position import ConfirmedPosition, RecordPosition, RestingPlaces
+from queue_engine.log_store.record_position import ConfirmedPosition, RecordPosition
 from queue_engine.log_store.shared_log import SharedLog
 from queue_engine.progress.channel_progress import ChannelProgress
 from queue_engine.progress.trashed_channels import TrashedChannel, TrashedChannels
 from queue_engine.readers.cursors import Cursor
-from queue_engine.storage.changes import Changes
-from queue_engine.storage.resting import RestingFigures
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.key_column import key_column
@@ -57,7 +55,6 @@ class LogTopicStore(LogTopic):
         """topics: all of the log, by number; `delete` takes this one out. next_offset: of the next message, at or
         behind the queue's end. reservation: of offsets, in topology.json. lost: as of LogTopic."""
         super().__init__(opening, log, queue, lost)
-        self.changes = Changes()
         self.next_offset = next_offset
         self.reservation = reservation
         self.is_deleted = False
@@ -153,22 +150,6 @@ class LogTopicStore(LogTopic):
     def disk_bytes(self) -> int:
         return self._needed.bytes_from(self, self.needed_offset)
 
-    def rest_sign(self, published: int) -> Hashable | None:
-        if self.trash.all or self._is_in_trash or self._planned_starts or self._unnoted:
-            return None
-        if self.readers.least_offset(self.number) is not None:
-            return None
-        queue = self.queue
-        return None if self.released != queue.end_offset else (self.released_count - published, queue.oldest_offset)
-
-    def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
-        backlogs = [self._channels[name] for name in depths]
-        if any(one.plain_counts() is None for one in backlogs):
-            return None
-        # Where the log begins that is there for the topic, and for each channel; negative for nothing.
-        places = [self._needed.first_from(self, self.needed_offset, -1), *(one.needed_place() for one in backlogs)]
-        return RestingPlaces(self, places).went_on
-
     def cursor_lag_bytes(self, cursor: Cursor) -> int:
         """How many bytes of the log one of its cursors keeps, other topics' share included."""
         position = self._cursor_positions.get(cursor.name)
@@ -187,7 +168,6 @@ class LogTopicStore(LogTopic):
         """Forget the messages before `position`, before the log is removed up to there. Raises StorageError."""
         queue = self.queue
         first = queue.first_offset_at(position, queue.oldest_offset, self.needed_offset)
-        self.changes.note_stored()
         try:
             queue.trim(first)
         except OSError as exc:
@@ -321,7 +301,6 @@ class LogTopicStore(LogTopic):
 
     def appeared(self, first: int, batch: Batch, position: int, size: int, dues_ns: Sequence[int] | None) -> None:
         """Note a record that became visible. An unexpected error is reported, and the record waits for `start_over`."""
-        self.changes.note_stored()
         if not self._unnoted:
             try:
                 self._note(first, batch, position, size, dues_ns)
@@ -397,7 +376,6 @@ class LogTopicStore(LogTopic):
         end = self.queue.end_offset if self._is_flowing else self.released
         begins = self.released if start is None else min(max(start, self.oldest_offset), end)
         self._planned_starts[name] = begins
-        self.changes.note_stored()
         return begins
 
     def unplan_channel(self, name: str) -> None:
@@ -425,7 +403,6 @@ class LogTopicStore(LogTopic):
         self._channel_starts.pop(name, None)
         self.quarantines.put_away(channel.number)
         channel.put_away()
-        self.changes.note_stored()
         self.trash.put(TrashedChannel(channel.number, name, channel.progress))
 
     def put_away(self) -> None:
@@ -438,7 +415,6 @@ class LogTopicStore(LogTopic):
     def set_in_trash(self, is_in_trash: bool) -> None:
         """A topic in the trash has no name: nothing is published to it, and it has no channels but those there."""
         self._is_in_trash = is_in_trash
-        self.changes.note_stored()
         if is_in_trash:
             self._is_flowing = False
 
@@ -514,7 +490,6 @@ class LogTopicStore(LogTopic):
     def take_back_to(self, offset: int) -> int:
         """What lies from `offset` on waits at the topic again, which has no channel; returns how many messages more."""
         before = self.depth
-        self.changes.note_stored()
         self.released = max(offset, self.oldest_offset)
         return self.depth - before
 

@@ -1,10 +1,6 @@
 """The log position of an offset's record, looked up once while the offset stays: figures ask for it every second."""
 
-from array import array
-from collections.abc import Iterable
-
 from queue_engine.log_store.log_topic import LogTopic
-from queue_engine.storage.resting import LATEST_NS, WentOn
 from queue_engine.vocabulary.errors import StorageError
 
 
@@ -51,22 +47,3 @@ class ConfirmedPosition(RecordPosition):
         present = topic.next_present(offset)
         record = None if present is None else topic.confirmed_record(present)
         return super()._look_up(topic, offset) if record is None else record[0]
-
-
-class RestingPlaces:
-    """Where the log begins that is there for a topic and for each of its channels; negative for nothing. It stays there
-    while the topic rests; the log's end goes on."""
-
-    __slots__ = ("_places", "_readers", "_size", "_topic_number")
-
-    def __init__(self, topic: LogTopic, places: Iterable[int]) -> None:
-        self._topic_number = topic.number
-        self._places = array("q", places)
-        self._readers = topic.readers
-        self._size = topic.size
-
-    def went_on(self, came: int) -> WentOn | None:
-        """Implements `RestingFigures`."""
-        if self._readers.least_offset(self._topic_number) is not None:
-            return None
-        return WentOn(self._size.bytes_from_all(self._places), None, LATEST_NS)

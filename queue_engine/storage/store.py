@@ -10,9 +10,7 @@ from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from queue_engine.storage.changes import Changes
 from queue_engine.storage.quarantine_stats import QuarantineStats
-from queue_engine.storage.resting import RestingFigures
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Batch, Run
 from queue_engine.vocabulary.ticket import Ticket
@@ -207,10 +205,7 @@ class Backlog(Protocol):
 
 
 class TopicStore(Protocol):
-    """Stores what is published to one topic, and makes the backlogs of its channels. changes: of the topic; where
-    there was a `rest_sign`, whatever changes it is noted there, but a reader that comes: `RestingFigures` say that."""
-
-    changes: Changes
+    """Stores what is published to one topic, and makes the backlogs of its channels."""
 
     @property
     def kind(self) -> str:
@@ -301,19 +296,6 @@ class TopicStore(Protocol):
     def disk_bytes(self) -> int:
         """Bytes on disk that are there for the topic: the files of what waits at it, or the part of a shared log
         that it, its channels and its readers need."""
-        ...
-
-    def rest_sign(self, published: int) -> Hashable | None:
-        """Changes when other messages wait at the topic's channels, or the files of a shared log that it needs are
-        others, whatever causes that but deliveries, acts, and publishing to the channels alone, which `published`
-        counts. None while that has to be looked at each time: messages wait at the topic itself, or a reader or the
-        trash has something of it."""
-        ...
-
-    def resting(self, depths: Mapping[str, int]) -> RestingFigures | None:
-        """What tells how the figures of the topic and of these channels go on from now; a store has one at a time.
-        depths: of each channel, as it was just read. None where a channel's figures may change by themselves. Only
-        where there is a `rest_sign`. Raises StorageError."""
         ...
 
     def oldest_ns(self) -> int | None:

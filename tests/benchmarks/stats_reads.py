@@ -29,7 +29,7 @@ from tests.benchmarks.stalled_peers import allow_descriptors
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ServerProcess
 
-READ_MS_MAX = 10.0
+READ_MS_MAX = 15.0  # of 1,000 channels, consumers included
 SETTLE_S = 1.0  # behind the filling
 PAUSE_S = 0.25  # between two reads, where they have a pause
 TARGET = "/stats?format=json"

@@ -8,7 +8,6 @@ from typing import TypeVar
 import pytest
 
 from queue_engine.service.http.stats import Wanted, stats_json, stats_text
-from queue_engine.service.http.stats_templates import StatsTemplates
 from tests.benchmarks.stats_reads import READ_MS_MAX, stats_reads
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, settle
@@ -30,12 +29,11 @@ def test_stats_take_a_fifth_of_their_time_in_short_steps(tmp_path: Path, *, is_j
         for other in range(CHANNELS):
             engine.acts.create_channel(f"t{number}", f"c{other}")
     settle(engine)
-    templates = StatsTemplates()
     steps_ms: list[list[float]] = []
     for _ in range(9):
         taken: list[float] = []
-        reading = _drive(engine.stats.readings_in_slices(), taken)
-        body = _drive(stats_json(reading, Wanted(), templates) if is_json else stats_text(reading, Wanted()), taken)
+        figures = _drive(engine.stats.figures_in_slices(), taken)
+        body = _drive((stats_json if is_json else stats_text)(figures, Wanted()), taken)
         steps_ms.append(taken)
     assert len(body) > TOPICS * CHANNELS * 100
     assert min(map(sum, steps_ms)) <= PATIENCE * READ_MS_MAX / PART

@@ -6,7 +6,6 @@ from random import Random
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
-from queue_engine.storage.changes import Changes
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.run import Batch, Run
@@ -19,7 +18,7 @@ def consumer(key: int = 1, *, timeout_s: int = 60) -> Consumer:
 
 
 def table_of() -> InFlightTable:
-    return InFlightTable(LatencyHistogram(ManualClock().time_ns), ByteBudget(1 << 20), Changes())
+    return InFlightTable(LatencyHistogram(ManualClock().time_ns), ByteBudget(1 << 20))
 
 
 def run_of(first: int, count: int, body: bytes = b"x") -> Run:

@@ -10,7 +10,6 @@ import pytest
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
-from queue_engine.storage.changes import Changes
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, bucket_of, value_ms_of
@@ -60,7 +59,7 @@ class Flight:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.latency = LatencyHistogram(self.clock.time_ns)
-        self.table = InFlightTable(self.latency, ByteBudget(1 << 20), Changes())
+        self.table = InFlightTable(self.latency, ByteBudget(1 << 20))
         sink = RecordingSink()
         self.consumer = Consumer(1, sink, msg_timeout_ns=60 * NS_PER_S, max_msg_timeout_ns=900 * NS_PER_S)
         self.published: dict[bytes, int] = {}

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from queue_engine.delivery.channel import RUN_BYTES_MAX, Channel
 from queue_engine.delivery.consumer import Consumer
-from queue_engine.delivery.readings import ClientReading
 from queue_engine.delivery.stats import CLIENT_STATE_CLOSING, CLIENT_STATE_SUBSCRIBED, ClientStats
 from queue_engine.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
@@ -52,7 +51,6 @@ class Client:
     ) -> None:
         self.engine = engine
         self.sink = RecordingSink()
-        self._who: ClientStats | None = None
         self.pub_counts: dict[str, int] = {}
         self.authed = False
         self.consumer = Consumer(
@@ -89,12 +87,6 @@ class Client:
             pub_counts=tuple(self.pub_counts.items()),
             authed=self.authed,
         )
-
-    def reading(self) -> ClientReading:
-        stats = self.stats()
-        self._who = self._who or stats
-        counts = [getattr(stats, name) for name in ClientReading._fields[:-1]]
-        return ClientReading(*counts, self._who)
 
     def ready(self, count: int) -> None:
         self.channel.set_ready(self.consumer, count)

@@ -45,7 +45,6 @@ from queue_engine.service.http.routing import misrouted
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.service.http.server_routes import ServerRoutes
 from queue_engine.service.http.stats import Wanted, stats_json, stats_text
-from queue_engine.service.http.stats_templates import StatsTemplates
 from queue_engine.service.http.token_check import RefusedRequest, TokenCheck, names_of
 from queue_engine.service.http.trash import TrashRoutes
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
@@ -125,7 +124,6 @@ class HttpApi:
         self._answers = AnswerThread()
         self._steps = PacedSteps(worked_at_ns=lambda: engine.turned_at_ns)
         self._shared_stats: dict[Wanted, list[Callable[[bytes | None], None]]] = {}  # not begun; who gets each
-        self._stats_templates = StatsTemplates()
         self._stats_shares = Shares(STATS_MAX)  # of requests for /stats that are being answered
         self.scrape_shares = Shares(SCRAPES_MAX)  # of requests for /metrics that are being answered
         self._surroundings = SurroundingsReader(options.data_path)
@@ -345,19 +343,14 @@ class HttpApi:
         def made() -> Generator[None, None, bytes]:
             del self._shared_stats[wanted]
             known = replace(wanted, is_topic_there=wanted.topic in self._engine.topics)
-            reading = yield from self._engine.stats.readings_in_slices(
+            figures = yield from self._engine.stats.figures_in_slices(
                 topic=wanted.topic,
                 channel=wanted.channel,
                 has_clients=wanted.include_clients,
-                has_buckets=wanted.has_buckets,
-                takes_values=wanted.is_json,
+                has_windows=wanted.has_buckets,
             )
             yield
-            if not wanted.is_json:
-                return (yield from stats_text(reading, known))
-            # What is kept for the next answer with all topics is no use to others.
-            templates = StatsTemplates() if wanted.topic or wanted.channel else self._stats_templates
-            return (yield from stats_json(reading, known, templates))
+            return (yield from (stats_json if wanted.is_json else stats_text)(figures, known))
 
         def hand_over(body: bytes | None) -> None:
             for receive in receivers:

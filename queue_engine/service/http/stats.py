@@ -34,11 +34,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
-from queue_engine.delivery.readings import ChannelState, ClientReading, EngineReading, TopicReading, TopicState
-from queue_engine.delivery.stats import ClientStats, EngineSnapshot
+from queue_engine.delivery.stats import ClientStats, EngineFigures, EngineSnapshot, Figures
 from queue_engine.service.http.reference.stats_shape import LOG_FIELDS
-from queue_engine.service.http.stats_templates import LatencyTexts, StatsTemplates
-from queue_engine.service.http.stats_texts import client_document, encoded
+from queue_engine.service.http.stats_rows import StatsRows, client_document
 from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
@@ -46,7 +44,6 @@ from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.flow.pause import Pause
 from queue_engine.vocabulary.version import NSQ_VERSION
 
-_NO_LATENCY = {"count": 0, "percentiles": None}
 _LINES_PER_STEP = 50
 _DAMAGES_MAX = 100  # `report` and `lost_count` have all
 
@@ -72,10 +69,10 @@ class Wanted:
     is_topic_there: bool = True
 
 
-def stats_json(reading: EngineReading, wanted: Wanted, templates: StatsTemplates) -> Generator[None, None, bytes]:
-    """The whole answer of `/stats?format=json`. Yields between short steps, returns the answer. templates: with what is
-    kept of the answer before."""
-    snapshot = reading.rest
+def stats_json(figures: EngineFigures, wanted: Wanted) -> Generator[None, None, bytes]:
+    """The whole answer of `/stats?format=json`. Yields between short steps, returns the answer."""
+    snapshot = figures.rest
+    rows = StatsRows(snapshot.percentiles, has_buckets=wanted.has_buckets)
     head: dict[str, Any] = {
         "version": NSQ_VERSION,
         "health": snapshot.health,
@@ -86,12 +83,12 @@ def stats_json(reading: EngineReading, wanted: Wanted, templates: StatsTemplates
     tail["producers"] = [client_document(one, wanted.topic) for one in producers_of(snapshot, wanted.topic)] or None
     tail["connection_count"] = snapshot.connection_count
     tail["log"] = snapshot.log and _log(snapshot.log)
-    latencies = LatencyTexts(snapshot.percentiles, has_buckets=wanted.has_buckets)
-    topics = yield from templates.topics(reading.topics, latencies, snapshot.taken_at_ns)
+    topics = yield from rows.written(figures.topics)
     yield  # joining half a megabyte takes as long as a step
     # nsqd answers null for a topic that it does not have.
-    opened, closed = (b"null", b"") if wanted.topic and not wanted.is_topic_there else (b"[", b"]")
-    return b"".join((encoded(head)[:-1], b',"topics":', opened, b",".join(topics), closed, b",", encoded(tail)[1:]))
+    if wanted.topic and not wanted.is_topic_there:
+        topics = b"null"
+    return b"".join((rows.encoded(head)[:-1], b',"topics":', topics, b",", rows.encoded(tail)[1:]))
 
 
 def _log(log: LogStats) -> dict[str, Any]:
@@ -124,12 +121,10 @@ def _damage(damage: Damage) -> dict[str, Any]:
     }
 
 
-def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, bytes]:
+def stats_text(figures: EngineFigures, wanted: Wanted) -> Generator[None, None, bytes]:
     """The whole answer of `/stats` without `format=json`, for people, laid out as nsqd does. Yields between short
-    steps, returns the answer. reading: without KeptValues."""
-    snapshot = reading.rest
-    topics = [one for one in reading.topics if isinstance(one, TopicReading)]
-    assert len(topics) == len(reading.topics)
+    steps, returns the answer."""
+    snapshot = figures.rest
     now_s = snapshot.taken_at_ns // NS_PER_S
     started_at = datetime.fromtimestamp(snapshot.started_at_ns // NS_PER_S).astimezone()
     lines = [
@@ -142,33 +137,34 @@ def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, 
     if wanted.include_mem:
         lines += ["", "Memory:"]
         lines += [f"   {name:<25}\t{value}" for name, value in memory_stats().items()]
-    lines += ["", "Topics:" if topics else "Topics: None"]
+    lines += ["", "Topics:" if figures.topics else "Topics: None"]
     listed = 0  # lines at the last step
-    for index, one in enumerate(topics):
+    for index, one in enumerate(figures.topics):
         if index:
             lines.append("")
+        window = one["e2e_processing_latency"]
         # nsqd has none of a topic without channels.
-        quantiles = () if one.window is NO_CHANNELS else snapshot.percentiles
+        quantiles = () if window is NO_CHANNELS else snapshot.percentiles
         lines.append(
-            f"{'*P ' if one.state.paused else '   '}[{one.topic_name:<15}] depth: {one.depth:<5} "
-            f"be-depth: {one.backend_depth:<5} msgs: {one.message_count:<8} "
-            f"e2e%: {_latency_text(one.window, quantiles)}"
+            f"{'*P ' if one['paused'] else '   '}[{one['topic_name']:<15}] depth: {one['depth']:<5} "
+            f"be-depth: {one['backend_depth']:<5} msgs: {one['message_count']:<8} "
+            f"e2e%: {_latency_text(window, quantiles)}"
         )
-        lines += _trouble_text(one.state)
-        for channel in one.channels:
+        lines += _trouble_text(one)
+        for channel in one["channels"]:
             if len(lines) - listed >= _LINES_PER_STEP:
                 listed = len(lines)
                 yield
-            mark = "   *P " if channel.state.paused else "      "
+            mark = "   *P " if channel["paused"] else "      "
             lines.append(
-                f"{mark}[{channel.channel_name:<25}] depth: {channel.depth:<5} "
-                f"be-depth: {channel.backend_depth:<5} inflt: {channel.in_flight_count:<4} "
-                f"def: {channel.deferred_count:<4} re-q: {channel.requeue_count:<5} "
-                f"timeout: {channel.timeout_count:<5} msgs: {channel.message_count:<8} "
-                f"e2e%: {_latency_text(channel.window, snapshot.percentiles)}"
+                f"{mark}[{channel['channel_name']:<25}] depth: {channel['depth']:<5} "
+                f"be-depth: {channel['backend_depth']:<5} inflt: {channel['in_flight_count']:<4} "
+                f"def: {channel['deferred_count']:<4} re-q: {channel['requeue_count']:<5} "
+                f"timeout: {channel['timeout_count']:<5} msgs: {channel['message_count']:<8} "
+                f"e2e%: {_latency_text(channel['e2e_processing_latency'], snapshot.percentiles)}"
             )
-            lines += _trouble_text(channel.state)
-            for client in channel.clients or ():
+            lines += _trouble_text(channel)
+            for client in channel["clients"] or ():
                 if len(lines) - listed >= _LINES_PER_STEP:
                     listed = len(lines)
                     yield
@@ -176,7 +172,7 @@ def stats_text(reading: EngineReading, wanted: Wanted) -> Generator[None, None, 
         lines += [
             f"      cursor [{cursor.cursor:<18}] depth: {cursor.depth:<5} lag-bytes: {cursor.lag_bytes:<8} "
             f"gaps: {len(cursor.gaps)}{' near its limit' if cursor.is_warned else ''}"
-            for cursor in one.cursors
+            for cursor in one["cursors"]
         ]
     topic = wanted.topic
     producers = producers_of(snapshot, topic)
@@ -197,12 +193,12 @@ def _for_people(latency_ns: int) -> str:
     return f"{latency_ns:.1f}ns"
 
 
-def _trouble_text(one: TopicState | ChannelState) -> list[str]:
+def _trouble_text(one: Figures) -> list[str]:
     reasons = (
-        ("paused", _pause_text(one.pause) if one.pause is not None else ""),
-        ("resume refused", one.resume_refused),
-        ("fenced", one.fenced),
-        ("unreadable", one.unreadable),
+        ("paused", _pause_text(one["pause"]) if one["pause"] is not None else ""),
+        ("resume refused", one["resume_refused"]),
+        ("fenced", one["fenced"]),
+        ("unreadable", one["unreadable"]),
     )
     return [f"        {word}: {reason}" for word, reason in reasons if reason]
 
@@ -230,11 +226,11 @@ def _client_text(client: ClientStats) -> str:
     return f"{client.version} {name:<21}"
 
 
-def _consumer_text(client: ClientReading, now_s: int) -> str:
+def _consumer_text(client: ClientStats, now_s: int) -> str:
     return (
-        f"[{_client_text(client.who)}] state: {client.state} inflt: {client.in_flight_count:<4} "
+        f"[{_client_text(client)}] state: {client.state} inflt: {client.in_flight_count:<4} "
         f"rdy: {client.ready_count:<4} fin: {client.finish_count:<8} re-q: {client.requeue_count:<8} "
-        f"msgs: {client.message_count:<8} connected: {_duration(max(now_s - client.who.connect_ts, 0))}"
+        f"msgs: {client.message_count:<8} connected: {_duration(max(now_s - client.connect_ts, 0))}"
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.consumer import Consumer, Sink
-from queue_engine.delivery.readings import ClientReading
 from queue_engine.delivery.stats import (
     CLIENT_STATE_CLOSING,
     CLIENT_STATE_INIT,
@@ -76,7 +75,7 @@ class ConnectedClient:
 
     handlers: by a command's type, the method that does it; they raise ProtocolError. identity: the result of IDENTIFY.
     consumer: its subscription; None before SUB and after the channel's deletion. pub_counts: messages it published, by
-    topic, the same object as long as it lives. auth: what it may do. is_sub_pending: the answer to SUB has not left
+    topic. auth: what it may do. is_sub_pending: the answer to SUB has not left
     yet, and no message goes before it.
     """
 
@@ -99,8 +98,6 @@ class ConnectedClient:
         self.consumer: Consumer | None = None
         self.pub_counts: dict[str, int] = {}
         self.is_sub_pending = False
-        self._known: ClientStats | None = None  # of the last reading, and what they were made of
-        self._known_sign: object = None
         self._tls: TlsState | None = None
         self._is_tls_missing = engine.options.is_tls_required
         self.handlers: dict[type, Callable[[Any], None]] = {
@@ -326,31 +323,6 @@ class ConnectedClient:
     @property
     def is_producer(self) -> bool:
         return bool(self.pub_counts)
-
-    def reading(self) -> ClientReading:
-        """The counts of this moment, and the rest as it was when that last changed."""
-        sign = self.identity, self._tls, self.auth.authorization
-        known = self._known
-        if known is None or self._known_sign != sign:
-            known = self._known = self.stats()
-            self._known_sign = sign
-        consumer = self.consumer
-        pub_counts = tuple(self.pub_counts.items()) if self.pub_counts else ()
-        if consumer is None:
-            return ClientReading(self._state, 0, 0, 0, 0, 0, pub_counts, 0, known)
-        # As ClientReading(…), in a third of the time.
-        values = (
-            self._state,
-            consumer.ready_count,
-            consumer.in_flight_count,
-            consumer.message_count,
-            consumer.finish_count,
-            consumer.requeue_count,
-            pub_counts,
-            consumer.timeout_count,
-            known,
-        )
-        return tuple.__new__(ClientReading, values)
 
     def stats(self) -> ClientStats:
         consumer = self.consumer

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import orjson
 import pytest
 
-from queue_engine.delivery.readings import EngineReading
-from queue_engine.delivery.stats import ClientStats
+from queue_engine.delivery.stats import ClientStats, EngineFigures
 from queue_engine.engine import Engine
 from queue_engine.service.http import api, stats
 from queue_engine.service.monitoring.process_memory import CollectorPauses
@@ -272,7 +271,7 @@ async def test_reads_at_once_are_made_one_after_the_other(tmp_path: Path, monkey
 
         engine_stats = server.engine.stats
         monkeypatch.setattr(engine_stats, "in_slices", slowed(engine_stats.in_slices))
-        monkeypatch.setattr(engine_stats, "readings_in_slices", slowed(engine_stats.readings_in_slices))
+        monkeypatch.setattr(engine_stats, "figures_in_slices", slowed(engine_stats.figures_in_slices))
         targets = ["/stats?format=json", "/stats", "/metrics", "/stats?topic=b"]
         answers = await asyncio.gather(*(server.request("GET", target) for target in targets))
         assert [answer.status for answer in answers] == [200] * 4
@@ -285,16 +284,16 @@ async def test_reads_that_wait_for_the_same_share_it(tmp_path: Path, monkeypatch
     """What they get is begun after the last of them came: a reader that has published sees its message."""
     async with http_server(tmp_path) as server:
         populate(server.engine)
-        real, begun, is_free = server.engine.stats.readings_in_slices, 0, False
+        real, begun, is_free = server.engine.stats.figures_in_slices, 0, False
 
-        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineReading]:
+        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineFigures]:
             nonlocal begun
             begun += 1
             while not is_free:
                 yield
             return (yield from real(*given, **named))
 
-        monkeypatch.setattr(server.engine.stats, "readings_in_slices", in_slices)
+        monkeypatch.setattr(server.engine.stats, "figures_in_slices", in_slices)
         first = asyncio.create_task(server.request("GET", "/stats?format=json"))
         await wait_for_async("it to be begun", lambda: begun == 1)
         targets = ["/stats?format=json"] * 3 + ["/stats?format=json&topic=b"] * 2
@@ -316,14 +315,14 @@ async def test_one_client_has_a_share_of_the_reads_that_are_under_way(
     monkeypatch.setattr(api, "STATS_MAX", 4)
     async with http_server(tmp_path, trusted_proxy=("127.0.0.1",)) as server:
         populate(server.engine)
-        real, is_free = server.engine.stats.readings_in_slices, False
+        real, is_free = server.engine.stats.figures_in_slices, False
 
-        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineReading]:
+        def in_slices(*given: Any, **named: Any) -> Generator[None, None, EngineFigures]:
             while not is_free:
                 yield
             return (yield from real(*given, **named))
 
-        monkeypatch.setattr(server.engine.stats, "readings_in_slices", in_slices)
+        monkeypatch.setattr(server.engine.stats, "figures_in_slices", in_slices)
         waiting = [asyncio.create_task(server.request("GET", "/stats")) for _ in range(2)]
         await wait_for_async("both to be asked", lambda: server.api._stats_shares.used == 2)
         refused = await server.request("GET", "/stats")

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 
 from queue_engine.disk_queue.deferred import DeferredMessages
-from queue_engine.storage.changes import Changes
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import ByteBudget
@@ -149,7 +148,6 @@ class DelayedStore:
     backend_depth = 0
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self.changes = Changes()
         self.clock = clock or SystemClock()
         self.ids = MessageIds(self.clock, 1)
         self.pending: deque[tuple[Batch, int | None, Ticket]] = deque()
