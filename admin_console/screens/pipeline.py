@@ -127,11 +127,13 @@ def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]
 
 
 def replay_action(replay: "ReplayView", role: Role) -> ActionCell:
-    """Run what is planned, start what was stopped, cancel what is under way."""
+    """Run what is planned, discard what is not, start what was stopped, cancel what is under way."""
     if replay.is_asked_about:
         return act_cell("Run…", "run_replay", role, replay.replay_id)
-    if replay.is_over or replay.run_job is None:
+    if replay.is_over:
         return ActionCell()
+    if replay.run_job is None:
+        return act_cell("Discard…", "cancel_replay", role, replay.replay_id)
     if replay.run_job.state == "stopped":
         return act_cell("Start…", "start_job", role, replay.run_job.job)
     return act_cell("Cancel…", "cancel_replay", role, replay.replay_id)

@@ -44,6 +44,7 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
         "flags": {
             "gone": False,
             "asked": replay.is_asked_about,
+            "discardable": replay.run_job is None,
             "under_way": replay.run_job is not None and not replay.is_over,
         },
     }

@@ -426,6 +426,9 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
     assert "Being planned. A worker has to start first. Planning publishes nothing." in text
     assert "Expression offset > 7" in text
     assert "From 2026-03-01 14:00:00 UTC" in text
+    # It can be discarded while it is computed.
+    assert 'data-when="discardable">Discard…' in shown(browser, path)
+    assert "Discard…" in row(shown(browser), "replays", replay_id)
     (request,) = take_requests(lake)
     assert (request.kind, request.details) == ("plan_replay", {"id": replay_id})
     write_state(lake, JobState(f"plan-{replay_id}", "failed", error="There is no column price."))

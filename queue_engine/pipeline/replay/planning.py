@@ -61,7 +61,7 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     """Write the plan of a replay. Nothing is published, and no topic is created.
 
     Raises ExpressionError, NotALogTopicError for a target that does not take batch keys, PipelineError when there is no
-    such archive or the replay has begun, and Spark's errors.
+    such archive, the replay has begun or context.stop is set, and Spark's errors.
     """
     expression = request.check()
     if read_progress(context.lake, request.replay_id) is not None:
@@ -73,6 +73,7 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     table = archive_table(tables, source.topic)
     table.refresh()
     found = _steps(context, tables, source, request, expression)
+    _check_wanted(context)
     steps = tuple(step for step, _ in found)
     created_ms = context.clock.time_ns() // NS_PER_MS
     write_rows(context.lake, request.replay_id, created_ms, [rows for _, rows in found])
@@ -175,7 +176,20 @@ def _steps(
     frame = found_messages(context.spark, tables.storage, source, [one.path for one in files], request, expression)
     rate = request.rate_per_s or STEP_ROWS_MAX
     # A step of a slow replay has at most the messages of one second.
-    return list(cut_steps(_in_ranges(frame), rows_max=max(min(rate, STEP_ROWS_MAX), 1)))
+    arrays = _until_stopped(context, _in_ranges(frame))
+    return list(cut_steps(arrays, rows_max=max(min(rate, STEP_ROWS_MAX), 1)))
+
+
+def _until_stopped(context: JobContext, arrays: Iterable[Any]) -> Iterator[Any]:
+    """Raises PipelineError when context.stop is set: Spark cancels only the stage that it computes at that moment."""
+    for array in arrays:
+        yield array
+        _check_wanted(context)
+
+
+def _check_wanted(context: JobContext) -> None:
+    if context.stop.is_set():
+        raise PipelineError("the plan was stopped before it was complete")
 
 
 def found_messages(

@@ -80,7 +80,7 @@ class JobScheduler:
             self._handle(request)
         for name in [name for name in self._to_restart if not self._is_running(name)]:
             self._to_restart.discard(name)
-            self._begin(name)
+            self._restart(name)
         running_count = sum(1 for name, thread in self._threads.items() if thread.is_running and self._is_replay(name))
         while self._queue and running_count < REPLAYS_RUNNING_MAX:
             self._start(self._queue.pop(0))
@@ -133,20 +133,41 @@ class JobScheduler:
         match request.kind:
             case job_requests.STOP_JOB:
                 self._end(name, STOPPED)
-            case job_requests.CANCEL_JOB | job_requests.CANCEL_REPLAY:
+            case job_requests.CANCEL_JOB:
+                self._end(name, CANCELLED)
+            case job_requests.CANCEL_REPLAY:
+                plan = PLAN_PREFIX + name.removeprefix(REPLAY_PREFIX)
+                if self.reports.newest(plan) is not None:
+                    self._end(plan, CANCELLED)
                 self._end(name, CANCELLED)
             case job_requests.START_JOB:
                 self._begin(name)
             case job_requests.PLAN_REPLAY:
-                replay_id = name.removeprefix(REPLAY_PREFIX)
-                self._mark(PLAN_PREFIX + replay_id, WAITING)
-                self._enqueue(PLAN_PREFIX + replay_id)
+                self._plan_anew(PLAN_PREFIX + name.removeprefix(REPLAY_PREFIX))
             case job_requests.RUN_REPLAY:
                 known = self.reports.newest(name)
                 if known is not None and known.state in (DONE, CANCELLED):
                     raise PipelineError(f"{name} is {known.state}")
                 self._mark(name, WAITING)
                 self._enqueue(name)
+
+    def _plan_anew(self, name: str) -> None:
+        """Queue a plan; one that is being computed for an earlier request of the replay stops first."""
+        if self._is_running(name):
+            self._threads[name].request_stop(WAITING)
+            self._to_restart.add(name)
+        self._mark(name, WAITING)
+        self._enqueue(name)
+
+    def _restart(self, name: str) -> None:
+        """Start a job that was to start while it stopped, unless it was cancelled or has come to its end meanwhile."""
+        if name.startswith(PLAN_PREFIX):
+            self._plan_anew(name)
+            return
+        try:
+            self._begin(name)
+        except PipelineError as exc:
+            logger.warning("job not started again error=%s", exc)
 
     def _begin(self, name: str) -> None:
         if self._is_running(name):

@@ -153,6 +153,43 @@ def test_a_replay_is_planned_run_when_somebody_says_so_and_done(tmp_path: Path) 
         assert jobs.runs.count("7f3a") == 1, "what is done is not done again"
 
 
+def test_a_discarded_plan_stops_computing_and_no_worker_takes_it_up_again(tmp_path: Path) -> None:
+    jobs = Jobs()
+    stopped: list[str] = []
+
+    def endless(context: JobContext, replay_id: str) -> None:
+        jobs.planned.append(replay_id)
+        context.stop.wait()
+        stopped.append(replay_id)
+        raise PipelineError("Spark's job was cancelled")
+
+    jobs.plan = endless
+    ids = ["a1", "a2", "a3"]
+    with working(tmp_path, jobs) as worker:
+        for replay_id in ids:
+            ask_for_replay(tmp_path, replay_id, topic="orders")
+        tick_until(worker, "two plans", lambda: len(jobs.planned) == REPLAYS_RUNNING_MAX)
+        put_request(tmp_path, "cancel_replay", id="a3")  # its turn has not come
+        put_request(tmp_path, "cancel_replay", id="a1")
+        tick_until(worker, "the end of one", lambda: stopped == ["a1"])
+        # Another request of the same replay takes the place of the one that is being computed.
+        ask_for_replay(tmp_path, "a2", topic="clicks")
+        tick_until(worker, "the other plan", lambda: jobs.planned == ["a1", "a2", "a2"])
+        states = {one: (state_of(tmp_path, f"plan-{one}"), state_of(tmp_path, f"replay-{one}")) for one in ids}
+        assert states == {"a1": ("cancelled",) * 2, "a2": ("running", ""), "a3": ("cancelled",) * 2}
+    jobs.planned.clear()
+    with working(tmp_path, jobs) as worker:
+        tick_until(worker, "the one that goes on", lambda: jobs.planned == ["a2"])
+        # What is cancelled is not started by a start that came while it stopped; the worker goes on.
+        put_request(tmp_path, "run_replay", id="a4")
+        tick_until(worker, "the run", lambda: "a4" in jobs.runs)
+        put_request(tmp_path, "cancel_replay", id="a4")
+        put_request(tmp_path, "start_job", job="replay-a4")
+        tick_until(worker, "the cancel", lambda: state_of(tmp_path, "replay-a4") == "cancelled")
+        worker.tick()
+        assert jobs.runs.count("a4") == 1
+
+
 def test_a_replay_under_way_goes_on_with_the_next_worker_and_a_cancelled_one_never(tmp_path: Path) -> None:
     jobs = Jobs()
     with working(tmp_path, jobs) as worker:
