@@ -20,7 +20,6 @@ LONG_UNITS: tuple[str, ...] = (
     "Spark",
     "browser, log",
     "tests/pipeline/test_cluster_run.py",
-    "browser, diskqueue",
     "tests/pipeline/worker/test_process.py",
     "tests/pipeline/worker/test_server_kill.py",
     "tests/operations/test_recipes.py",
