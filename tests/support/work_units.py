@@ -9,7 +9,6 @@ import re
 from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-_ON_DISK_QUEUES = re.compile(r"\[(?:.*-)?diskqueue(?:-.*)?\]$")
 # Tests with the fixture `spark`, whose session lasts as long as the process.
 _WITH_SPARK = re.compile(
     r"tests/pipeline/(?:(?:archive|expression|history|replay|source)/|test_kill_archive|query/test_readers)"
@@ -18,13 +17,12 @@ _WITH_SPARK = re.compile(
 # Units that take more than a few seconds on an idle machine, the longest first. Behind them come those with most tests.
 LONG_UNITS: tuple[str, ...] = (
     "Spark",
-    "browser, log",
+    "browser",
     "tests/pipeline/test_cluster_run.py",
     "tests/pipeline/worker/test_process.py",
     "tests/pipeline/worker/test_server_kill.py",
     "tests/operations/test_recipes.py",
     "tests/faults/wire/test_random.py",
-    "tests/benchmarks/test_run.py",
     "tests/benchmarks/test_sizing.py",
     "tests/benchmarks/test_many_channels.py",
     "tests/benchmarks/test_many_topics.py",
@@ -43,7 +41,7 @@ def unit_of(node_id: str) -> str:
     """The unit of a test by its id, such as `tests/browser/test_acts.py::test_pause[log]`."""
     path = node_id.split("::")[0]
     if path.startswith("tests/browser/"):
-        return "browser, diskqueue" if _ON_DISK_QUEUES.search(node_id) else "browser, log"
+        return "browser"
     return "Spark" if _WITH_SPARK.match(path) else path
 
 
