@@ -1,6 +1,6 @@
 """A batch read of topics of the log: the driver plans it, the tasks read it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,6 +18,22 @@ from queue_engine.vocabulary.errors import OffsetGoneError, TopicMissingError
 _ATTEMPTS = 3
 
 
+class _PushedFilters:
+    """The reader's `pushFilters`, which Spark calls in sessions with `spark.sql.python.filterPushdown.enabled` alone.
+
+    In others, so by default, it refuses a reader whose `pushFilters.__func__` is another than its own. There it applies
+    all filters itself, and a read is only slower.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, push: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._push = push
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._push(filters)
+
+
 class BatchReader(DataSourceReader):
     """One read. Its leases expire: Spark does not tell a source when the last task has ended."""
 
@@ -25,7 +41,11 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._bounds = Bounds()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    @property
+    def pushFilters(self) -> "_PushedFilters":
+        return _PushedFilters(self._push_filters)
+
+    def _push_filters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._bounds, left = push_filters(self._bounds, filters)
         return left
 

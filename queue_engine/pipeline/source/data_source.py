@@ -1,11 +1,11 @@
 """The Spark data source `penstock`: topics of the log as rows.
 
-    spark.dataSource.register(PenstockDataSource)
     spark.read.format("penstock").option("url", "http://127.0.0.1:4151").option("topic", "orders").load()
 
     frame.select("body", "key").write.format("penstock").mode("append").options(url=…, topic=…, batch_key=…).save()
 
-`read_options.py` has its options, `schemas.py` its columns.
+An installation has it in every session (`default_source.py`); elsewhere `spark.dataSource.register(PenstockDataSource)`
+stands before. `read_options.py` has its options, `schemas.py` its columns.
 """
 
 from pyspark.sql.datasource import DataSource

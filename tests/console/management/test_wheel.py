@@ -14,7 +14,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from queue_engine.pipeline.spark.java import find_java
 from queue_engine.vocabulary.version import VERSION
+from tests.support.lakes.log_topics import publish, published
+from tests.support.processes.engine_process import EngineProcess
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow(reason="builds a wheel and starts a server from it"), pytest.mark.timeout(600)]
@@ -39,14 +42,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = [*pip, f"--python={python}", "install", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True, timeout=300, cwd=made)
     (metadata,) = site.glob("penstock-*.dist-info/METADATA")
-    others = made / "others"
-    others.mkdir()
-    for one in needed_by(metadata_lines(metadata)):
-        for name in {Path(file).parts[0] for file in one.files or () if ".." not in Path(file).parts}:
-            if not (others / name).exists():
-                (others / name).symlink_to(one.locate_file(name))
-    (site / "others.pth").write_text(f"{others}\n")
+    link(made / "others", metadata_lines(metadata))
+    (site / "others.pth").write_text(f"{made / 'others'}\n")
     return python
+
+
+def link(directory: Path, texts: Iterable[str]) -> None:
+    """Make `directory` one that has of this environment's packages those that are required, and no others."""
+    directory.mkdir()
+    for one in needed_by(texts):
+        for name in {Path(file).parts[0] for file in one.files or () if ".." not in Path(file).parts}:
+            if not (directory / name).exists():
+                (directory / name).symlink_to(one.locate_file(name))
 
 
 def metadata_lines(metadata: Path) -> list[str]:
@@ -150,6 +157,36 @@ def test_it_serves_pages_and_messages_without_spark_and_says_what_is_missing(ins
     assert process.returncode == 0
     listed = penstock(installed, "user", "list", "--data-path=data", directory=tmp_path)
     assert listed.stdout.split()[:2] == ["admin", "admin"]
+
+
+@pytest.mark.spark
+def test_the_readmes_example_runs_in_a_session_that_nothing_was_set_in(installed: Path, tmp_path: Path) -> None:
+    link(tmp_path / "spark", PIPELINE)
+    text = (ROOT / "queue_engine/pipeline/source/README.md").read_text()
+    _, _, rest = text.partition("<!-- example: read and write -->\n```python\n")
+    with EngineProcess(tmp_path / "data", options=["--storage=log"]) as engine:
+        bodies = [b"hello %d" % number for number in range(5)]
+        publish(engine, "greetings", bodies)
+        example = rest.partition("```")[0].replace(":4151", f":{engine.http_port}")
+        example += "print(greetings.count(), penstock.__file__)\n"
+        done = subprocess.run(
+            [installed, "-c", f"import pyspark_penstock as penstock\n{example}"],
+            cwd=tmp_path / "data",  # nothing of ours
+            env={
+                "PATH": f"{installed.parent}:{os.environ['PATH']}",
+                "PYTHONPATH": str(tmp_path / "spark"),
+                "JAVA_HOME": str(find_java(os.environ, tmp_path / "java").home),
+                # A short-lived Java needs no slow compiler; nothing that Spark reads.
+                "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.stdout.count("[68 65 6C 6C 6F") == 5  # what show() writes of hello
+        assert done.stdout.splitlines()[-1].startswith(f"5 {installed.parents[1]}/lib/")
+        assert [row.body for row in published(engine, "copies")] == bodies
 
 
 def read(url: str, body: bytes | None = None) -> str:
