@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from queue_engine.vocabulary.errors import ForeignFileError
 
-_DECODED_MAX = 3
+_FORMS_MAX = 3
 
 
 def check_own_files(place: str, paths: Iterable[str], *, is_local: bool) -> None:
@@ -24,35 +24,42 @@ def check_own_files(place: str, paths: Iterable[str], *, is_local: bool) -> None
     real = os.path.realpath(place) if is_local else ""
     own_directories: set[str] = set()
     for path in paths:
-        directory = posixpath.dirname(path)
-        if not _is_below(path):
+        # Readers decode a path before they open it, so a link may have any of its forms for a name.
+        forms = _decoded(path)
+        if not forms or not all(map(_is_below, forms)):
             raise _foreign(place, path)
-        if not is_local:
-            continue
-        if directory not in own_directories:
-            if os.path.realpath(os.path.join(place, directory)) != os.path.normpath(os.path.join(real, directory)):
-                raise _foreign(place, path)
-            own_directories.add(directory)
-        try:
-            found = os.lstat(os.path.join(place, path))
-        except OSError:
-            continue
-        if not stat.S_ISREG(found.st_mode):
+        if is_local and any(_is_link(place, real, form, own_directories) for form in forms):
             raise _foreign(place, path)
+
+
+def _decoded(path: str) -> list[str]:
+    """The path as it is written, and decoded until it stays the same; empty where that takes too long."""
+    forms = [path]
+    while (decoded := unquote(forms[-1])) != forms[-1]:
+        if len(forms) == _FORMS_MAX:
+            return []
+        forms.append(decoded)
+    return forms
 
 
 def _is_below(path: str) -> bool:
-    """Whether a path is a relative one without steps upward, however often a reader decodes it."""
-    for _ in range(_DECODED_MAX):
-        if path.startswith("/") or ":" in path.partition("/")[0] or "\\" in path or "\0" in path:
-            return False
-        if ".." in path.split("/"):
-            return False
-        decoded = unquote(path)
-        if decoded == path:
+    """Whether a path is a relative one without steps upward."""
+    if path.startswith("/") or ":" in path.partition("/")[0] or "\\" in path or "\0" in path:
+        return False
+    return ".." not in path.split("/")
+
+
+def _is_link(place: str, real: str, path: str, own_directories: set[str]) -> bool:
+    """Whether a path leads through a link, or to something that is no file. own_directories: known to be none."""
+    directory = posixpath.dirname(path)
+    if directory not in own_directories:
+        if os.path.realpath(os.path.join(place, directory)) != os.path.normpath(os.path.join(real, directory)):
             return True
-        path = decoded
-    return False
+        own_directories.add(directory)
+    try:
+        return not stat.S_ISREG(os.lstat(os.path.join(place, path)).st_mode)
+    except OSError:
+        return False
 
 
 def _foreign(place: str, path: str) -> ForeignFileError:

@@ -30,6 +30,8 @@ FOREIGN = (
     "file://{secret}/date=2026-10-01/{name}",
     "link/{name}",
     "date=2026-10-01/link.parquet",
+    "l%69nk/{name}",
+    "date=2026-10-01/l%69nk.parquet",
 )
 
 
