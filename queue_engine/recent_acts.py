@@ -3,8 +3,8 @@ has changed since is refused.
 
 A question carries a mark: the number of the latest act when it was asked, and the numbers of its topic and channel.
 `do` and `begin` compare it in the step in which the act begins; an act that waits for its turn is compared once more
-when its turn comes. The acts are in memory alone: after a restart, and once RECENT_MAX acts came since, a mark says too
-little, and the act is refused, too.
+when its turn comes. An act is numbered when it is done: until then pages show the state before it. The acts are in
+memory alone: after a restart, and once RECENT_MAX acts came since, a mark says too little, and the act is refused, too.
 """
 
 import secrets
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, takewhile
 from typing import Any
 
 from queue_engine.catalog.catalog import Catalog
@@ -23,7 +24,19 @@ from queue_engine.vocabulary.ticket import DONE, Ticket
 RECENT_MAX = 10_000  # some 5 MB
 # They change nothing that a question shows, and come by the thousand.
 _ROUTINE = frozenset(
-    {"read_messages", "move_cursor", "release_lease", "create_topic", "change_option", "foreign_request"}
+    {
+        "read_messages",
+        "move_cursor",
+        "release_lease",
+        "create_topic",
+        "change_option",
+        "foreign_request",
+        "finish_messages",
+        "requeue_messages",
+        "release_messages",
+        "quarantine_messages",
+        "redrive_messages",
+    }
 )
 _DELETIONS = frozenset({"delete_topic", "delete_channel"})
 
@@ -45,15 +58,16 @@ class Place:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecentAct:
-    """An act that was done, or is under way while its record has no outcome. sentence: what it did; "" where the record
-    says it. at_ms: Unix."""
+    """An act that was done, or is under way while its record has no outcome and it no sentence. number: 0 while it is
+    under way. sentence: what it did; "" where the record says it. at_ms: Unix, of its beginning, of its end from then
+    on. is_over: whether it was done, and not only perhaps."""
 
-    number: int
     place: Place
     record: ActRecord
     at_ms: int
+    number: int = 0
     sentence: str = ""
     is_over: bool = False
 
@@ -110,7 +124,8 @@ class RecentActs:
         self._clock = clock
         self._method = method
         self._start = secrets.token_hex(4)
-        self._acts: deque[RecentAct] = deque()
+        self._under_way: dict[RecentAct, None] = {}
+        self._acts: deque[RecentAct] = deque()  # that were done, by number
         self._last = 0
         self._forgotten = 0
 
@@ -151,12 +166,12 @@ class RecentActs:
         place = order.place
         now = self._numbers(place.topic, place.channel)
         pairs = [(shown[0], now[0])] * order.with_topic + [(shown[1], now[1])] * order.with_channel
-        found = []
-        for act in reversed(self._acts):
-            if act.number <= since:
-                break
-            if act is not own and act.record.action in order.rivals and act.place.meets(place):
-                found.append(act)
+        since_then = takewhile(lambda act: act.number > since, reversed(self._acts))
+        found = [
+            act
+            for act in chain(reversed(self._under_way), since_then)
+            if act is not own and act.record.action in order.rivals and act.place.meets(place)
+        ]
         is_gone = any(was and not is_now for was, is_now in pairs)
         is_other = not is_gone and any(was != is_now for was, is_now in pairs)
         if found or is_gone or is_other:
@@ -172,7 +187,8 @@ class RecentActs:
             with self._catalog.guarding(partial(self.check, order, note)):
                 result = self._method(method)(*args, **details)
         except BaseException:
-            self._drop(note)
+            if note is not None:
+                self._under_way.pop(note, None)
             raise
         outcome, ticket = result if isinstance(result, tuple) else (None, result)
         assert isinstance(ticket, Ticket), method
@@ -183,42 +199,54 @@ class RecentActs:
         """Compare and note an act that is not the engine's own; `end` follows. None where it is not noted. Raises
         StateChangedError."""
         self.check(order)
-        return self._note(order.place, order.record) if order.is_noted else None
+        if not order.is_noted:
+            return None
+        note = RecentAct(order.place, order.record, self._now_ms())
+        self._under_way[note] = None
+        return note
 
     def end(self, note: RecentAct | None, sentence: str) -> None:
         """sentence: what it did; "" where it did nothing."""
-        if note is not None and sentence:
+        if note is None:
+            return
+        self._under_way.pop(note, None)
+        if sentence:
             note.sentence, note.is_over = sentence, True
-        else:
-            self._drop(note)
+            self._add(note)
 
     def told(self, record: ActRecord) -> None:
         """Note an act that came over HTTP, that a client caused, or that the server did by itself."""
         outcome = record.outcome
         if not record.error and outcome is not None and not outcome.already and record.action not in _ROUTINE:
-            self._note(_place_of(record), record).is_over = True
+            act = RecentAct(_place_of(record), replace(record, outcome=_without_results(outcome)), 0)
+            act.is_over = True
+            self._add(act)
 
-    def _note(self, place: Place, record: ActRecord) -> RecentAct:
+    def _add(self, act: RecentAct) -> None:
         self._last += 1
-        act = RecentAct(self._last, place, record, self._clock.time_ns() // NS_PER_MS)
+        act.number, act.at_ms = self._last, self._now_ms()
         self._acts.append(act)
         if len(self._acts) > RECENT_MAX:
             self._forgotten = self._acts.popleft().number
-        return act
-
-    def _drop(self, note: RecentAct | None) -> None:
-        if note is not None and note in self._acts:
-            self._acts.remove(note)
 
     def _settled(self, note: RecentAct | None, outcome: Outcome | None, done: Ticket = DONE) -> None:
         if note is None:
             return
+        self._under_way.pop(note, None)
         is_refused = done.error is not None and not isinstance(done.error, OutcomeUnknownError)
         if is_refused or (outcome is not None and outcome.already):
-            self._drop(note)
             return
-        note.record = replace(note.record, outcome=outcome or Outcome())
+        note.record = replace(note.record, outcome=_without_results(outcome or Outcome()))
         note.is_over = done.error is None
+        self._add(note)
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // NS_PER_MS
+
+
+def _without_results(outcome: Outcome) -> Outcome:
+    """Those of a thousand messages take half a megabyte, and no sentence needs them."""
+    return replace(outcome, results=())
 
 
 def _place_of(record: ActRecord) -> Place:

@@ -1,12 +1,13 @@
 """The latest acts: an act that was decided on an older state is refused in the step in which it would begin."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from queue_engine import recent_acts
-from queue_engine.delivery.stats import ActRecord
+from queue_engine.delivery.stats import ActRecord, MessageResult, Outcome
 from queue_engine.engine import Engine
 from queue_engine.recent_acts import Order, StateChangedError
 from queue_engine.vocabulary.errors import TopicNotFoundError
@@ -143,3 +144,28 @@ def test_what_is_gone_has_its_deletion_until_it_is_there_again(engine: Engine, d
     with pytest.raises(StateChangedError) as again:
         do(engine, late)
     assert (again.value.is_gone, again.value.is_other) == (False, True)
+
+
+def test_an_act_that_was_under_way_when_the_question_was_asked_is_found(engine: Engine, disk: HeldBackground) -> None:
+    ticket = do(engine, order(engine, "pause_channel", "ada"), reason="a deploy")
+    late = order(engine, "pause_channel", "grace")
+    assert not engine.topics["orders"].channels["billing"].paused  # which that question shows
+    settle_all(engine, disk)
+    assert ticket.error is None
+    with pytest.raises(StateChangedError) as told:
+        do(engine, late)
+    assert [act.record.actor for act in told.value.acts] == ["ada"]
+    pause = engine.topics["orders"].channels["billing"].pause
+    assert pause is not None
+    assert pause.reason == "a deploy"
+
+
+def test_acts_on_many_messages_leave_no_result_of_each(engine: Engine, disk: HeldBackground) -> None:
+    results = tuple(MessageResult(f"{number:016x}") for number in range(1_000))
+    asked = order(engine, "pause_channel", "ada")
+    for action in ("requeue_messages", "publish_again"):
+        engine.recent_acts.told(ActRecord(action, "orders", "billing", "h:1", "", Outcome(depth=9, results=results)))
+    with pytest.raises(StateChangedError) as told:
+        engine.recent_acts.check(replace(asked, rivals=frozenset({"requeue_messages", "publish_again"})))
+    (found,) = told.value.acts
+    assert found.record.outcome == Outcome(depth=9)
