@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -259,8 +260,11 @@ class ActPage(View):
         undo_url = self.undo_url()
         if not undo_url:
             return ""
-        query = {**({"next": back_url} if back_url else {}), SHOWN: self.gateway.mark(self.topic, self.channel)}
-        return f"{undo_url}?{urlencode(query)}"
+        query = {"next": back_url} if back_url else {}
+        # The act was done, and that is said whether the engine answers by now or not.
+        with suppress(EngineUnavailableError):
+            query[SHOWN] = self.gateway.mark(self.topic, self.channel)
+        return f"{undo_url}?{urlencode(query)}" if query else undo_url
 
     def _refused_in_dialog(self, result: ActResult) -> HttpResponse:
         """The form once more, with what was filled in and why nothing was done."""

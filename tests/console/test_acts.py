@@ -18,6 +18,7 @@ from admin_console.gateway.gateway import EngineUnavailableError, get_gateway, s
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.service.runner import EngineRunner
 from queue_engine.topic_acts import COUNTS_TOLERANCE
+from queue_engine.vocabulary.errors import ClosedError
 from queue_engine.vocabulary.options.options import Options
 from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.console import client_of, make_user, orders_engine
@@ -489,3 +490,34 @@ def test_acts_from_many_threads_are_all_done(engine: EngineRunner) -> None:
         thread.join()
     assert {result.verdict for result in results} == {"done"}
     assert len(engine.submit("stats.now").result(30).topics) == 9
+
+
+class _StoppingRunner:
+    """The real one, that stops once an act was done."""
+
+    def __init__(self, runner: EngineRunner) -> None:
+        self._runner = runner
+        self.snapshot = runner.snapshot
+
+    def submit(self, act: str, *args: Any, **details: Any) -> "concurrent.futures.Future[Any]":
+        if act != "recent_acts.mark":
+            return self._runner.submit(act, *args, **details)
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future.set_exception(ClosedError("the engine is not running"))
+        return future
+
+
+def test_an_act_that_was_done_says_so_though_the_engine_does_not_answer_about_its_undo(
+    client: Client, engine: EngineRunner
+) -> None:
+    before = get_gateway()
+    runner: Any = _StoppingRunner(engine)
+    set_gateway(embedded.EmbeddedGateway(runner, Options()))
+    try:
+        several = client.post("/topics/~selected/pause-channel/", {"of": "orders", "on": ["billing"]})
+        client.post("/topics/orders/~pause/")
+    finally:
+        set_gateway(before)
+    page = client.get("/").content.decode()
+    assert re.search(r'Paused orders.* <a href="/topics/orders/~unpause/[^"]*" data-dialog>Undo</a>', page)
+    assert (several.status_code, "Paused 1 channel" in several.content.decode()) == (200, True)
