@@ -6,13 +6,26 @@ const KEPT_MS = 30_000; // an act that took longer belongs to no page that comes
 // Before the page is left. opener: what was pressed.
 export function rememberOpener(opener) {
   const row = opener.closest("tr[data-key]");
-  const acted = { at: Date.now(), table: row?.closest("[data-table]")?.dataset.table, key: row?.dataset.key, form: idOf(opener) };
+  const message = opener.closest("tbody[data-message]");
+  const acted = {
+    at: Date.now(),
+    table: row?.closest("[data-table]")?.dataset.table,
+    key: row?.dataset.key,
+    form: idOf(opener),
+    messages: message && [message, message.nextElementSibling].map((one) => one?.dataset.message),
+  };
   try {
     sessionStorage.setItem(KEY, JSON.stringify(acted));
   } catch {
     // Storage may be forbidden: then the focus goes to the sentence.
   }
 }
+
+// A form of the page itself, without a dialog: the acts on messages, and a question that has a page of its own.
+document.addEventListener("submit", ({ target: form, submitter, defaultPrevented }) => {
+  if (form.method !== "post" || defaultPrevented || !submitter || "download" in submitter.dataset) return;
+  rememberOpener(submitter);
+});
 
 // On the same page: to what was pressed, or to what stands in its place by now.
 export function focusAfter(opener) {
@@ -36,6 +49,11 @@ function rowActOf(table, key) {
   return row?.querySelector(".action-cell a") ?? row?.querySelector("a");
 }
 
+// The row of a message, which is folded: its box where it can be selected.
+function boxOf(message) {
+  return document.querySelector(`tbody[data-message="${CSS.escape(message ?? "")}"] input[name="id"]`);
+}
+
 function focusFirst(places) {
   const place = places.find((one) => one && one.checkVisibility());
   if (!place) return;
@@ -50,11 +68,12 @@ try {
 } catch {
   // As above.
 }
-const sentence = document.querySelector("#messages li");
+const sentence = document.querySelector("#messages li, .act-results");
 if (acted && sentence && Date.now() - acted.at < KEPT_MS) {
   focusFirst([
     sentence.querySelector("a"),
     acted.key && rowActOf(acted.table, acted.key),
+    ...(acted.messages ?? []).map(boxOf), // the message itself, or the one in its place
     acted.form && document.querySelector(".actions a.button:not([hidden])"),
     acted.form && document.querySelector(".acts-button"),
     sentence,

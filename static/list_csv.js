@@ -1,5 +1,6 @@
 // Each list can be downloaded: the rows of this page and of all that follow, as the page's filter and the user's role
-// have them. The pages come from the server, so times are UTC, as the heads say.
+// have them. The pages come from the server, so times are UTC, as the heads say. A page may have other lists beside the
+// one with pages: those are this page's alone.
 import { saveCsv } from "./csv.js";
 
 const PAGES_MAX = 400;
@@ -36,7 +37,7 @@ async function download(table, button) {
   const place = [...document.querySelectorAll("main table.list")].indexOf(table);
   button.disabled = true;
   try {
-    const rows = await rowsOf(place, (count) => (button.textContent = `CSV: ${count} rows…`));
+    const rows = await rowsOf(place, table, (count) => (button.textContent = `CSV: ${count} rows…`));
     saveCsv([document.querySelector("h1").textContent.trim(), nameOf(table)].filter((part, at, all) => all.indexOf(part) === at), rows);
     button.textContent = "CSV";
   } catch (error) {
@@ -46,8 +47,8 @@ async function download(table, button) {
 }
 
 // The head and the rows of the list at `place` among the page's lists, of this page and those behind it.
-async function rowsOf(place, tell) {
-  let href = linkTo(document, "first") ?? location.href;
+async function rowsOf(place, shown, tell) {
+  let href = linkTo(shown, "first") ?? location.href;
   let head = null;
   const rows = [];
   for (let pages = 0; href; pages += 1) {
@@ -63,14 +64,16 @@ async function rowsOf(place, tell) {
       if (row.cells.length === table.tHead.rows[0].cells.length) rows.push(columns.map(([, index]) => figureOf(textOf(row.cells[index]))));
     }
     tell(rows.length);
-    href = linkTo(page, "next");
+    href = linkTo(table, "next");
   }
   return [head ?? [], ...rows];
 }
 
-function linkTo(page, rel) {
-  const link = page.querySelector(`main a[rel="${rel}"]:not([hidden])`);
-  return link && !link.closest("[hidden]") ? new URL(link.getAttribute("href"), location.href).href : null;
+// Of the table's own pager, or one that stands outside all panels.
+function linkTo(table, rel) {
+  const links = [...table.ownerDocument.querySelectorAll(`main a[rel="${rel}"]`)];
+  const link = links.find((one) => !one.closest("[hidden]") && (one.closest(".panel")?.contains(table) ?? true));
+  return link ? new URL(link.getAttribute("href"), location.href).href : null;
 }
 
 function textOf(cell) {

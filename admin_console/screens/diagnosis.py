@@ -133,7 +133,12 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
     if cause is None:
         return None
     also = f" Also: {engine.finding.also}." if engine else ""
-    others = f"{also} {units.plural(grave - 1, 'more channel')} to look at below." if grave > 1 else also
+    # Not "below": the list there may have another filter, and has pages.
+    more = (
+        f" {units.plural(grave - 1, 'more channel')} {'needs' if grave == 2 else 'need'} attention."
+        if grave > 1
+        else ""
+    )
     name = f"{worst.topic_name}/{worst.channel_name}"
     return Banner(
         cause.tone,
@@ -141,7 +146,7 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
         cause.text,
         url_of("channel", worst.topic_name, worst.channel_name),
         f"Open {name}",
-        note=cause.note + others,
+        note=f"{cause.note}{also}{more}",
         acts=cause.acts,
         cause=f"{name} {cause.cause}",
     )

@@ -3,7 +3,7 @@
 import csv
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.support.pages.console_page import create_channel, message, open_act
@@ -19,7 +19,9 @@ def downloaded(page: Page, name: str) -> tuple[str, list[list[str]]]:
     return download.value.suggested_filename, list(csv.reader(download.value.path().read_text().splitlines()))
 
 
-def test_a_list_is_downloaded_with_all_its_pages_and_its_filter(server: ServerProcess, open_page: OpenPage) -> None:
+def test_a_list_is_downloaded_with_all_its_pages_and_its_filter(
+    server: ServerProcess, open_page: OpenPage, storage_kind: str
+) -> None:
     wanted = [f"listed.{number:02}" for number in range(60)]
     for topic in [*wanted, "another"]:
         server.http("POST", f"/topic/create?topic={topic}")
@@ -31,6 +33,16 @@ def test_a_list_is_downloaded_with_all_its_pages_and_its_filter(server: ServerPr
     assert not {"", "Act", "Select"} & set(head)
     assert sorted(row[head.index("Topic")] for row in rows) == wanted
     assert [row[head.index("Depth")] for row in rows if row[head.index("Topic")] == "listed.07"] == ["1204"]
+    # Each of two lists of a page has its own rows: one has pages, the other is downloaded once.
+    for topic in wanted[:30]:
+        create_channel(server, topic, "all")
+    page.goto(f"{server.console_url}/?show=all&number=2")
+    expect(page.locator('[data-text="page"]')).to_have_text("21–30 of 30")
+    _, rows = downloaded(page, "Channels as CSV")
+    assert sorted(row[0] for row in rows[1:]) == [f"{topic} / all" for topic in wanted[:30]]
+    if storage_kind == "log":
+        _, rows = downloaded(page, "The log as CSV")
+        assert len(rows) == page.locator('[data-table="log"] tr').count()
 
 
 def test_a_cell_that_a_spreadsheet_would_run_is_text(server: ServerProcess, open_page: OpenPage) -> None:

@@ -144,6 +144,34 @@ def test_deadlines_count_down_and_the_keyboard_selects_and_unfolds(server: Serve
         expect(page.get_by_text("No message is in flight")).to_be_visible()
 
 
+def test_after_an_act_on_a_message_the_focus_is_in_its_list_or_at_what_was_not_done(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("/~finish/.*409")
+    create_channel(server, "focused", "list")
+    server.http("POST", "/mpub?topic=focused", b"1\n2\n3")
+    page = open_page("/topics/focused/list/~messages/", graphs=False)
+    first, second = (page.locator("tbody[data-message]").nth(place) for place in (0, 1))
+    left = second.get_attribute("data-message")
+    first.get_by_text("Finish…").click()
+    first.get_by_role("button", name="Finish this message").click()
+    message(page)
+    expect(page.get_by_label(f"Select message {left}")).to_be_focused()
+    # From the bar, whose form goes with the selection.
+    page.locator('input[name="id"]').last.check()
+    bar = page.locator(".message-acts")
+    bar.get_by_text("Finish…").click()
+    bar.get_by_role("button", name="Finish the selected messages").click()
+    message(page)
+    expect(page.locator("#messages li")).to_be_focused()
+    # What another consumer has finished meanwhile.
+    page.locator('input[name="id"]').check()
+    server.http("POST", "/channel/empty?topic=focused&channel=list")
+    bar.get_by_text("Finish…").click()
+    bar.get_by_role("button", name="Finish the selected messages").click()
+    expect(page.get_by_role("alert").get_by_role("link")).to_be_focused()
+
+
 def test_without_a_script_it_is_unfolded_and_finished_all_the_same(server: ServerProcess, open_page: OpenPage) -> None:
     create_channel(server, "quarry", "cart")
     server.http("POST", "/mpub?topic=quarry", b"one stone\ntwo stones")

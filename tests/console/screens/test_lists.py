@@ -99,6 +99,11 @@ def test_a_filter_that_nothing_passes_says_so_and_an_unknown_one_is_the_usual(li
     assert [one.name for one in overview(live, show="<script>").list_bar.filters if one.is_chosen] == ["busy"]
 
 
+def test_the_banner_says_how_many_more_need_attention_whatever_the_list_shows(live: LiveState) -> None:
+    for show in ("", "attention", "paused"):
+        assert overview(live, show=show).banner.note.endswith(" 1 more channel needs attention.")
+
+
 def test_quiet_channels_are_one_line_that_says_what_it_hides(live: LiveState) -> None:
     screen = overview(live)
     assert screen.flags["quiet"]
