@@ -12,7 +12,7 @@ import pytest
 
 from admin_console.accounts.throttle import throttle
 from queue_engine.vocabulary.log_lines import LineHandler
-from tests.support import storage_kinds
+from tests.support import second_try, storage_kinds
 from tests.support.certificates import Certificates
 from tests.support.disks import left_open
 
@@ -26,6 +26,10 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(second_try)
 
 
 def pytest_collection_finish() -> None:
