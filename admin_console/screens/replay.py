@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from admin_console.gateway.replay_sources import left_out, left_out_sentence, source_words
 from admin_console.permissions.table import ACTS, CONTENTS, LEAST_ROLES
 from admin_console.screens.cells import Cell, NameCell, StateCell
 from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
@@ -61,7 +62,8 @@ def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | 
         return None
     if replay.planned is not None:
         if not replay.planned.count:
-            return Banner("", "No archived message matches.", "Running this replay would publish nothing.")
+            nothing = ["Running this replay would publish nothing.", *filter(None, [left_out_sentence(replay.planned)])]
+            return Banner("", "No archived message matches.", " ".join(nothing))
         least = ACTS["run_replay"]
         until = (
             "until you run it. Run and Discard are above."
@@ -71,7 +73,9 @@ def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | 
         return Banner(
             "",
             f"This would publish {units.plural(replay.planned.count, 'message')}.",
-            f"It is a dry run: nothing is published {until}",
+            " ".join(
+                filter(None, [left_out_sentence(replay.planned), f"It is a dry run: nothing is published {until}"])
+            ),
         )
     if replay.plan_job is not None and replay.plan_job.state == "failed":
         return Banner("warning", "The replay can't be planned.", replay.plan_job.error)
@@ -144,9 +148,12 @@ def _fact_table(replay: "ReplayView", role: Role) -> Table:
     asked = replay.asked
     facts: list[tuple[str, str]] = []
     if asked is not None:
+        rest = left_out(replay.planned) if replay.planned else ""
+        which = source_words(replay.planned) if replay.planned else ""
         start, end = f"{moment(asked.start_time_ms)} UTC", f"{moment(asked.end_time_ms)} UTC"
         facts = [
-            ("Archived topic", asked.topic),
+            ("Archived topic", f"{asked.topic}, {which}" if rest else asked.topic),
+            *([("Left out", rest)] if rest else []),
             ("Published to", asked.target),
             ("From", start if asked.start_time_ms is not None else "the beginning of the archive"),
             ("To", f"before {end}" if asked.end_time_ms is not None else "its end"),

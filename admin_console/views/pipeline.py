@@ -16,6 +16,7 @@ from admin_console.gateway.pipeline import (
     get_pipeline,
     is_topic_name,
 )
+from admin_console.gateway.replay_sources import left_out_sentence, replay_sources
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
@@ -125,9 +126,9 @@ class PlanReplay(_PipelineAct):
         return self.replay_id or "a replay"
 
     def question(self) -> Question:
-        topics = sorted({topic.topic for topic in self.view.topics})
+        sources = replay_sources(self.view.topics)
         chosen = self._given("topic") or self.request.GET.get("topic", "")
-        if not topics:
+        if not sources:
             return Question(
                 title="Plan a replay",
                 button="",
@@ -149,7 +150,10 @@ class PlanReplay(_PipelineAct):
                     "topic",
                     "Archived topic",
                     kind="select",
-                    choices=tuple(Choice(name, name, name == chosen) for name in topics),
+                    choices=tuple(Choice(one.value, one.label, one.value == chosen) for one in sources),
+                    help="Each as it is on this server now; below them earlier incarnations, and other servers’."
+                    if any(one.which for one in sources)
+                    else "",
                 ),
                 Field(
                     "target",
@@ -186,7 +190,8 @@ class PlanReplay(_PipelineAct):
     def details(self) -> dict[str, Any]:
         complaints: list[str] = []
         topic, target = self._given("topic"), self._given("target")
-        if topic not in {one.topic for one in self.view.topics}:
+        source = next((one for one in replay_sources(self.view.topics) if one.value == topic), None)
+        if source is None:
             complaints.append(f"{topic[:80]!r} is not an archived topic.")
         if not is_topic_name(target):
             complaints.append(f"{target[:80]!r} is not a topic name to publish to.")
@@ -208,11 +213,12 @@ class PlanReplay(_PipelineAct):
         rate_text = self._given("rate")
         if rate_text and not (re.fullmatch(r"[0-9]{1,7}", rate_text) and 1 <= int(rate_text) <= RATE_MAX):
             complaints.append(f"{rate_text[:20]!r} is not a rate limit: a whole number, 1 to {RATE_MAX:,} messages/s.")
-        if complaints:
+        if complaints or source is None:
             raise ComplaintError(*complaints)
         self.replay_id = self.pipeline.new_replay_id()
         return {
-            "topic": topic,
+            "topic": source.topic,
+            **source.which,
             "target": target,
             "start_time_ms": start_ms,
             "end_time_ms": end_ms,
@@ -246,6 +252,7 @@ class RunReplay(_PipelineAct):
             f"Run the replay {self.replay_id}",
             [
                 f"{counted(planned.count, 'archived message')} of {asked.topic} will be published to {asked.target}.",
+                *filter(None, [left_out_sentence(planned)]),
                 reach,
                 "Each is published once, however often the replay is interrupted.",
                 "It can be cancelled; what is published by then stays published.",

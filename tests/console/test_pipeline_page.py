@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import unescape
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from admin_console.screens import replay as screens_replay
 from admin_console.screens.build import Request, build_screen
 from admin_console.vocabulary.roles import Role
 from queue_engine.pipeline.archive.archive_gap import ArchiveGap
+from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.job.requests import has_requests, read_replay_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
 from queue_engine.pipeline.lake.lake import Lake
@@ -435,6 +436,48 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
     wait_for(
         "the failure", lambda: "The replay can't be planned. There is no column price." in words(shown(browser, path))
     )
+
+
+def test_topics_of_one_name_are_told_apart_with_their_counts_and_the_plan_says_what_it_leaves_out(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
+    incarnations = (
+        ArchivedIncarnation(7, 255, "5f1c", 10),
+        ArchivedIncarnation(4, 511, "5f1c", 3_000),
+        ArchivedIncarnation(3, 767, "5f1c", 1_000),
+        ArchivedIncarnation(2, 255, "0a1b2c3d-0000", 12),
+        ArchivedIncarnation(1, 255, "0a1b2c3d-0000", 0),
+    )
+    archived_topic(lake, "orders", 7, 255, incarnations=incarnations)
+    archived_topic(lake, "clicks", 9, 255)  # of before they were counted
+    see(engine)
+    form = shown(browser, "/pipeline/~replay/?topic=orders")
+    found = re.findall(r'<option value="([^"]*)"( selected)?>([^<]*)</option>', form)
+    assert [(value, unescape(label)) for value, _, label in found] == [
+        ("clicks", "clicks"),
+        ("orders", "orders: 10 messages"),
+        ("orders/5f1c/4-1ff", "orders, an earlier incarnation, number 4: 3,000 messages"),
+        ("orders/5f1c/3-2ff", "orders, an earlier incarnation, number 3: 1,000 messages"),
+        ("orders/0a1b2c3d-0000/2-ff", "orders, server 0a1b2c3d, number 2: 12 messages"),
+    ]
+    assert [value for value, is_chosen, _ in found if is_chosen] == ["orders"]
+    path = browser.post("/pipeline/~replay/", {**FORM, "topic": "orders/5f1c/4-1ff"})["Location"]
+    asked = read_replay_request(lake, path.split("/")[-2])
+    assert [asked[name] for name in ("topic", "server", "number", "id_base")] == ["orders", "5f1c", 4, 511]
+    refused = browser.post("/pipeline/~replay/", {**FORM, "topic": "orders/5f1c/5-1ff"})
+    assert "'orders/5f1c/5-1ff' is not an archived topic." in words(refused.content.decode())
+    # The plan.
+    source, rest = incarnations[0], incarnations[1:4]
+    planned_replay(
+        lake, REPLAY, topic="orders", source=asdict(source), left_out=[asdict(one) for one in rest], count=10
+    )
+    path = f"/pipeline/replays/{REPLAY}/"
+    left_out = "4,000 messages of two earlier incarnations and 12 messages of another server"
+    wait_for("the plan", lambda: browser.get(path).status_code == 200)  # the files are read twice a second
+    text = words(shown(browser, path))
+    assert f"This would publish 10 messages. {left_out} are left out. It is a dry run" in text
+    assert f"Archived topic orders, number 7 of server 5f1c Left out {left_out} Published to" in text
+    assert f"published to orders. {left_out} are left out. They go to" in words(shown(browser, f"{path}~run/"))
 
 
 def test_a_replays_key_is_shown_to_those_who_may_see_keys(engine: EngineRunner, browser: Client, lake: Path) -> None:

@@ -4,7 +4,7 @@ A file may have rows of several topics of one name, and its rows may be in any o
 """
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 
 from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path
+from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.source.record_columns import hex_column
 from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.table_files import TableFile
 
@@ -33,8 +35,7 @@ def files_of(
     found = []
     for file in table.files():
         low, high = file.minimum, file.maximum
-        first, last = (_id(identity, offset) for offset in offset_bounds(file))
-        if low.get("message_id", first) > last or high.get("message_id", last) < first:
+        if not _may_have(file, identity):
             continue
         oldest, newest = low.get("published_at"), high.get("published_at")
         if start_time_ms is not None and newest and newest.timestamp() * 1000 < start_time_ms:
@@ -48,6 +49,46 @@ def files_of(
 def offset_bounds(file: TableFile) -> tuple[int, int]:
     """The least and the greatest offset that a file may have: another program's file may be without statistics."""
     return file.minimum.get("offset", 0), file.maximum.get("offset", _OFFSET_MAX)
+
+
+def row_counts(table: LakeTable, identities: Collection[ArchivedIdentity]) -> dict[ArchivedIdentity, int]:
+    """How many rows of each topic are in the table at its version. A file that is of one topic by its statistics is
+    not opened; of others the columns are read that identify a row. Raises StoreError, TableError."""
+    counts = dict.fromkeys(identities, 0)
+    for file in table.files():
+        owners = [one for one in identities if _may_have(file, one)]
+        if len(owners) == 1 and file.rows and {"offset", "message_id"} <= file.minimum.keys() & file.maximum.keys():
+            counts[owners[0]] += file.rows
+            continue
+        for one in owners:
+            counts[one] += _rows_in(table, file, one)
+    return counts
+
+
+def _may_have(file: TableFile, identity: ArchivedIdentity) -> bool:
+    first, last = (_id(identity, offset) for offset in offset_bounds(file))
+    if file.minimum.get("message_id", first) > last or file.maximum.get("message_id", last) < first:
+        return False
+    # Null in files of earlier versions.
+    low, high = file.minimum.get("server"), file.maximum.get("server")
+    return low is None or high is None or low <= identity.server <= high
+
+
+def _rows_in(table: LakeTable, file: TableFile, identity: ArchivedIdentity) -> int:
+    try:
+        opened = ArchiveFile(table.storage, identity, file.path)
+        try:
+            return sum(len(opened.rows(group, ())) for group in range(opened.group_count))
+        finally:
+            opened.close()
+    except (OSError, pa.ArrowException) as exc:
+        raise table_error(exc, table.at(file)) from exc
+
+
+def newest_first(counts: Mapping[ArchivedIdentity, int], server: str) -> tuple[ArchivedIncarnation, ...]:
+    """The topics of one name as a summary lists them: those of `server` first."""
+    ordered = sorted(counts, key=lambda one: (one.server == server, one.server, one.number), reverse=True)
+    return tuple(ArchivedIncarnation(one.number, one.id_base, one.server, counts[one]) for one in ordered)
 
 
 def _id(identity: ArchivedIdentity, offset: int) -> str:
@@ -87,11 +128,19 @@ class ArchiveFile:
 
     def rows(self, group: int, columns: Sequence[str]) -> pa.Table:
         """The topic's rows of a row group, by offset; with `offset` and these columns."""
-        wanted = dict.fromkeys(("offset", *columns))
-        read = [*dict.fromkeys((*_IDENTIFYING, *wanted))]
-        if not self._has_server:
-            read.remove("server")
-        found = self._file.read_row_group(group, columns=read)
+        return self._own(self._file.read_row_group(group, columns=self._read(columns)), columns)
+
+    def first_rows(self, count: int, columns: Sequence[str]) -> pa.Table:
+        """Those of the file's first `count` rows that are the topic's, as `rows` returns them."""
+        read = self._read(columns)
+        first = next(self._file.iter_batches(batch_size=count, columns=read), None)
+        return self._own(self._file.read(read) if first is None else pa.Table.from_batches([first]), columns)
+
+    def _read(self, columns: Sequence[str]) -> list[str]:
+        """The columns to be read for these."""
+        return [one for one in dict.fromkeys((*_IDENTIFYING, *columns)) if one != "server" or self._has_server]
+
+    def _own(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
         mask = pc.equal(found.column("message_id"), _ids_of(self._identity, found.column("offset")))
         if self._has_server:
             # Null in files of earlier versions, which were this server's; compaction keeps it.
@@ -99,7 +148,7 @@ class ArchiveFile:
             mask = pc.and_(mask, own)
         if not pc.all(mask).as_py():
             found = found.filter(mask)
-        return found.select(list(wanted)).sort_by("offset")
+        return found.select([*dict.fromkeys(("offset", *columns))]).sort_by("offset")
 
 
 def _ids_of(identity: ArchivedIdentity, offsets: pa.ChunkedArray) -> pa.Array:

@@ -13,12 +13,13 @@ from typing import Any
 
 import orjson
 
+from queue_engine.pipeline.archive.archive_files import newest_first, row_counts
 from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
 from queue_engine.pipeline.archive.gaps import Gaps, lost_gaps
 from queue_engine.pipeline.archive.lake_identity import NAME as LAKE_FILE
 from queue_engine.pipeline.archive.lake_identity import lake_identity
-from queue_engine.pipeline.archive.summary import ArchivedTopic, ArchiveSummary
+from queue_engine.pipeline.archive.summary import ArchivedIncarnation, ArchivedTopic, ArchiveSummary
 from queue_engine.pipeline.job.error_sentences import sentence_of
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.tables.parquet_files import DataFile
@@ -209,6 +210,7 @@ class Archives:
             known is None
             or (known.table_version, known.next_offset) != (version - 1, one.first_offset)
             or _identity_of(known) != one.identity
+            or not known.incarnations  # an earlier version's
         ):
             self._sum_up_anew(one.identity, now_ms)
             return
@@ -227,6 +229,10 @@ class Archives:
                 committed_ms=now_ms,
                 error="",
                 is_lost=False,
+                incarnations=tuple(
+                    replace(other, rows=other.rows + one.rows) if _is_of(other, one.identity) else other
+                    for other in known.incarnations
+                ),
             ).with_gaps(list(gaps))
         )
 
@@ -242,8 +248,12 @@ class Archives:
             if end is None:
                 return  # killed before its first messages were committed
             # A step that was killed has left gaps behind the end.
-            gaps = [one for one in self._gaps.read(identity.topic).get(identity, []) if one.next_offset <= end]
-            self.summary.put(summed_up(archive_table(self._tables, identity.topic), identity, end, gaps, committed_ms))
+            found = self._gaps.read(identity.topic)
+            gaps = [one for one in found.get(identity, []) if one.next_offset <= end]
+            table = archive_table(self._tables, identity.topic)
+            counts = row_counts(table, {identity, *found})
+            summed = summed_up(table, identity, end, gaps, committed_ms)
+            self.summary.put(replace(summed, incarnations=newest_first(counts, identity.server)))
         except StoreUnreachableError:
             raise
         except PipelineError as exc:
@@ -285,6 +295,10 @@ class Archives:
 
 def _identity_of(one: ArchivedTopic) -> ArchivedIdentity:
     return ArchivedIdentity(one.topic, one.server, one.number, one.id_base)
+
+
+def _is_of(one: ArchivedIncarnation, identity: ArchivedIdentity) -> bool:
+    return (one.server, one.number, one.id_base) == (identity.server, identity.number, identity.id_base)
 
 
 def _times_of(file: DataFile) -> list[int]:

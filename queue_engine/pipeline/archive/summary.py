@@ -6,12 +6,15 @@
             begins, "next_offset": the next one to be archived, "rows", "bytes", "file_count": of the whole table,
             "first_time_ms", "last_time_ms": of publishing, null while empty, "table_version", "committed_ms",
             "gaps": [{"first_offset", "next_offset", "reason", "at_ms", "count"}, …]: of that newest topic, the newest
-            GAPS_MAX, "damaged_count": of all, "error": why the table can't be read, or "", "is_lost": whether the
-            table is gone or ends before next_offset, so that an operator decides what follows}
+            GAPS_MAX, "damaged_count": of all, "error": why the table can't be read, or "", "is_lost": whether the table
+            is gone or ends before next_offset, so that an operator decides what follows,
+            "incarnations": [{"server", "number", "id_base", "rows"}, …]: of each topic that ever had this name, those
+            of this topic's server first, the newest first}
 
-Derived from the tables: a missing or damaged file is made anew, and so is the entry of a topic whose table has another
-version than it says, as after a kill, a compaction, or the commits of another server. But next_offset is also the
-record of how far a table had come: while the table does not reach it, the entry stays as it is.
+A version that does not have one of these fields makes the file anew. Derived from the tables: a missing or damaged file
+is made anew, and so is the entry of a topic whose table has another version than it says, as after a kill, a
+compaction, or the commits of another server. But next_offset is also the record of how far a table had come: while the
+table does not reach it, the entry stays as it is.
 """
 
 import logging
@@ -31,6 +34,16 @@ VERSION = 1
 GAPS_MAX = 100
 # A summary of thousands of topics has megabytes.
 WRITE_EVERY_NS = 5 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedIncarnation:
+    """One of the topics that had a name, and how many of its messages the archive has."""
+
+    number: int
+    id_base: int
+    server: str = ""
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class ArchivedTopic:
     damaged_count: int = 0
     error: str = ""
     is_lost: bool = False
+    incarnations: tuple[ArchivedIncarnation, ...] = ()
 
     def with_gaps(self, gaps: list[ArchiveGap]) -> "ArchivedTopic":
         """The same with more gaps."""
@@ -78,7 +92,9 @@ def read_summary(lake: Lake) -> dict[str, ArchivedTopic] | None:
 
 
 def _topic_of(fields: Mapping[str, Any]) -> ArchivedTopic:
-    return ArchivedTopic(**{**fields, "gaps": tuple(ArchiveGap(**one) for one in fields["gaps"])})
+    gaps = tuple(ArchiveGap(**one) for one in fields["gaps"])
+    incarnations = tuple(ArchivedIncarnation(**one) for one in fields.get("incarnations", ()))
+    return ArchivedTopic(**{**fields, "gaps": gaps, "incarnations": incarnations})
 
 
 class ArchiveSummary:

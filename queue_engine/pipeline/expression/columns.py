@@ -23,6 +23,7 @@ from queue_engine.pipeline.expression.nodes import (
     Constant,
     IsNull,
     JsonField,
+    JsonPath,
     Kind,
     Like,
     Membership,
@@ -88,9 +89,9 @@ def _utf8(data: SparkColumn) -> SparkColumn:
     return F.try_validate_utf8(data.cast("string"))
 
 
-def _json_field(path: tuple[str, ...]) -> SparkColumn:
+def _json_field(path: JsonPath) -> SparkColumn:
     """A variant: null when there is no such field."""
-    where = "$" + "".join(f"['{name}']" for name in path)
+    where = "$" + "".join(f"[{part}]" if isinstance(part, int) else f"['{part}']" for part in path)
     return F.try_variant_get(F.try_parse_json(_utf8(F.col("body"))), where, "variant")
 
 

@@ -9,8 +9,9 @@ makes a Spark column of the nodes. From loosest to tightest:
     or · and · not · = != < <= > >= [not] in (…) [not] like '…' [not] between … and … is [not] null · + - · * / · -x
 
 A column is one of COLUMNS; `body.a.b`, or json("a.b") where a name has other characters than letters, digits and _, is
-a field of the body's JSON. Constants: 12.5, 'text' (a quote inside is doubled), true, false; a text beside a time is
-read as one, '2026-11-20T10:00:00Z' or '2026-11-20' (UTC). A field of the JSON is compared as what the other side is.
+a field of the body's JSON, and json("a[0].b") one of the first element of an array. Constants: 12.5, 'text' (a quote
+inside is doubled), true, false; a text beside a time is read as one, '2026-11-20T10:00:00Z' or '2026-11-20' (UTC). A
+field of the JSON is compared as what the other side is.
 
 sqlglot parses a text in pieces, one for each pair of parentheses; in the piece around it, a name stands for them.
 Before that, `_check_order` refuses each word that can't follow the words before it. So a text that is nested too deeply
@@ -36,6 +37,7 @@ from queue_engine.pipeline.expression.nodes import (
     Constant,
     IsNull,
     JsonField,
+    JsonPath,
     Kind,
     Like,
     Membership,
@@ -88,7 +90,9 @@ _OPERATORS = {
 _CHAINED = "two comparisons stand side by side: join them by and or or, or put one in parentheses"
 _CALLED = {"bytes": "bytes", "json": "a field of the body"}  # other kinds: a number, a text …
 _TERMS = {exp.Neg, exp.Column, exp.Literal, *_SUMS, *_PRODUCTS}
-_PATH = re.compile(r"[\w :/@$-]+(\.[\w :/@$-]+)*")
+# Names between dots, and indexes of arrays in brackets.
+_PART = re.compile(r"(?:^|\.)([\w :/@$-]+)|\[([0-9]{1,6})\]")
+_PATH = re.compile(r"(?:[\w :/@$-]+|\[[0-9]{1,6}\])(?:\.[\w :/@$-]+|\[[0-9]{1,6}\])*")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:[0-9]{2}))?"
@@ -97,11 +101,13 @@ _TIME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """text: as it was written. root: a node of kind boolean. columns: those of COLUMNS that the expression reads."""
+    """text: as it was written. root: a node of kind boolean. columns: those of COLUMNS that the expression reads.
+    paths: the fields of the body that it reads, each once."""
 
     text: str
     root: Node
     columns: frozenset[str]
+    paths: tuple[JsonPath, ...] = ()
 
 
 def parse_expression(text: str) -> Expression:
@@ -111,7 +117,7 @@ def parse_expression(text: str) -> Expression:
         root = reader.whole(tokens_of(text))
     except RefusedError as exc:
         raise ExpressionError(exc.with_place(text)) from None
-    return Expression(text, root, frozenset(reader.columns))
+    return Expression(text, root, frozenset(reader.columns), tuple(reader.paths))
 
 
 @dataclass(slots=True)
@@ -133,6 +139,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.columns: set[str] = set()
+        self.paths: dict[JsonPath, None] = {}
         self._text = text
         self._parser = Parser()
         self._nested: dict[str, _Parentheses] = {}  # by the name that stands for it in the piece around it
@@ -273,7 +280,7 @@ class _Reader:
         if path and column != "body":
             refuse(at, f"{first!r} has no fields; only body has")
         self.columns.add(column)
-        return JsonField(tuple(path)) if path else Column(column, COLUMNS[column])
+        return self._field(tuple(path)) if path else Column(column, COLUMNS[column])
 
     def _number(self, tree: exp.Expr) -> Constant:
         text, at = tree.name, _start(tree)
@@ -318,9 +325,15 @@ class _Reader:
             path = path.strip('"')
         if not _PATH.fullmatch(path):
             refuse(
-                _start(tree), f"{path!r} is not a path; a path has letters, digits, _ - : / @ $ and spaces between dots"
+                _start(tree),
+                f"{path!r} is not a path; a path has letters, digits, _ - : / @ $ and spaces between dots, and [0] for "
+                "the first element of an array",
             )
-        return JsonField(tuple(path.split(".")))
+        return self._field(tuple(int(index) if index else name for name, index in _PART.findall(path)))
+
+    def _field(self, path: JsonPath) -> JsonField:
+        self.paths[path] = None
+        return JsonField(path)
 
     def _pattern(self, tree: exp.Expr) -> str:
         at = _start(tree)

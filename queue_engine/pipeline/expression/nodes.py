@@ -12,6 +12,8 @@ from typing import Literal
 
 Kind = Literal["number", "text", "boolean", "time", "bytes", "json"]
 
+# Names of fields of objects, and indexes of elements of arrays, from 0.
+JsonPath = tuple[str | int, ...]
 # The columns that an expression may name, in the order in which errors list them.
 COLUMNS: dict[str, Kind] = {
     "topic": "text",
@@ -22,6 +24,7 @@ COLUMNS: dict[str, Kind] = {
     "body": "bytes",
     "replayed": "boolean",
 }
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The texts that number(…) takes: Python's and Spark's own parsers of numbers take different ones.
 NUMBER_TEXT = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 
@@ -42,9 +45,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class JsonField:
-    """A field of the body's JSON object; null when the body is not JSON or has no such field."""
+    """A field of the body's JSON; null when the body is not JSON or has no such field."""
 
-    path: tuple[str, ...]
+    path: JsonPath
     kind: Kind = "json"
 
 
@@ -134,6 +137,14 @@ class Or:
 Node = (
     Constant | Column | JsonField | Cast | Call | Arithmetic | Comparison | Membership | Like | IsNull | Not | And | Or
 )
+
+
+def path_text(path: JsonPath) -> str:
+    """A path as a person writes it: body.customer.name, or json("lines[0].sku")."""
+    if all(isinstance(part, str) and _NAME.fullmatch(part) for part in path):
+        return ".".join(("body", *map(str, path)))
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return f'json("{text.removeprefix(".")}")'
 
 
 def like_pattern(like: str) -> str:

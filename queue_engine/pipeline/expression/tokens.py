@@ -93,6 +93,8 @@ def _refused(text: str, at: int) -> str:
         return f"{character} opens a text that is not closed, or that has a control character in it"
     if character == ".":
         return 'a dot stands between two names, as in body.customer.name; json("…") takes names of other characters'
+    if character in "[]":
+        return f'{character!r} can\'t stand here; an element of an array is written as json("lines[0].sku")'
     if number := re.match(r"[0-9][A-Za-z0-9_.]*", text[at:]):
         return f"{number[0]!r} is not a number; numbers are written as 12, 12.5 or 1.5e3"
     return (

@@ -7,6 +7,7 @@ pipeline/replays/<id>/plan.json        the result of the dry run (plan.py)
 from dataclasses import dataclass
 from pathlib import Path
 
+from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.job.requests import REPLAYS_DIRECTORY, read_replay_request
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.lake.status_fields import read_fields
@@ -18,11 +19,14 @@ PLAN_NAME = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlanSummary:
-    """The dry run's result: how many messages in how many files, and which channels would receive them."""
+    """The dry run's result: how many messages in how many files, and which channels would receive them. source: the
+    topic that was archived; left_out: others of its name, which the replay does not reach."""
 
     count: int
     file_count: int
     channels: tuple[str, ...]
+    source: ArchivedIncarnation | None = None
+    left_out: tuple[ArchivedIncarnation, ...] = ()
 
 
 def read_request(lake_path: Path, replay_id: str) -> ReplayRequest:

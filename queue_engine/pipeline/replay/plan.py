@@ -2,6 +2,8 @@
 
     replays/<id>/plan.json        {"version": 2, "id", "request": {…as ReplayRequest…}, "created_ms",
                                    "source": {"topic", "server", "number", "id_base", "table_version"}: of the archive,
+                                   "left_out": [{"number", "id_base", "server", "rows"}, …]: the other topics of that
+                                   name that the archive has, which the replay does not reach; not in earlier plans,
                                    "target": {"topic", "number", "id_base"}: null both while there is no such topic,
                                    "channels": [names of the target's channels, which will receive it],
                                    "count", "bytes": of the messages' bodies,
@@ -30,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
+from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.replay.old_steps import OldStep
 from queue_engine.pipeline.replay.request import ReplayRequest, check_id
@@ -55,8 +58,8 @@ class ReplayStep:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """The dry run's result; the fields are drawn above. source: the topic that was archived. old_steps: of a plan of
-    version 1, and then steps is empty."""
+    """The dry run's result; the fields are drawn above. source: the topic that was archived. left_out: others of its
+    name that have messages. old_steps: of a plan of version 1, and then steps is empty."""
 
     request: ReplayRequest
     created_ms: int
@@ -68,6 +71,7 @@ class ReplayPlan:
     files: tuple[str, ...]
     steps: tuple[ReplayStep, ...]
     old_steps: tuple[OldStep, ...] = ()
+    left_out: tuple[ArchivedIncarnation, ...] = ()
 
     @property
     def all_steps(self) -> "tuple[ReplayStep, ...] | tuple[OldStep, ...]":
@@ -115,6 +119,7 @@ def write_plan(lake: Lake, plan: ReplayPlan) -> None:
             "request": asdict(request),
             "created_ms": plan.created_ms,
             "source": {**asdict(plan.source), "table_version": plan.table_version},
+            "left_out": [asdict(one) for one in plan.left_out],
             "target": {"topic": request.target, "number": plan.target_number, "id_base": plan.target_id_base},
             "channels": list(plan.channels),
             "count": plan.count,
@@ -144,6 +149,7 @@ def read_plan(lake: Lake, replay_id: str) -> ReplayPlan | None:
             files=tuple(one["path"] for one in files) if is_old else tuple(files),
             steps=() if is_old else tuple(ReplayStep(*one) for one in content["steps"]),
             old_steps=tuple(OldStep(*one) for one in content["steps"]) if is_old else (),
+            left_out=tuple(ArchivedIncarnation(**one) for one in content.get("left_out", ())),
         )
     except (KeyError, TypeError) as exc:
         raise LakeDamagedError(f"the plan of the replay {replay_id} has other fields than it should: {exc}") from exc

@@ -17,13 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of, offset_bounds
+from queue_engine.pipeline.archive.archive_files import (
+    ArchiveFile,
+    files_of,
+    offset_bounds,
+)
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path, archive_table
-from queue_engine.pipeline.archive.gaps import Gaps
-from queue_engine.pipeline.archive.old_manifest import check_converted
 from queue_engine.pipeline.expression.columns import spark_column
 from queue_engine.pipeline.expression.expressions import Expression
 from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.replay.path_check import PathCheck
 from queue_engine.pipeline.replay.plan import (
     STEP_BYTES_MAX,
     STEP_ROWS_MAX,
@@ -36,6 +39,13 @@ from queue_engine.pipeline.replay.plan import (
     write_rows,
 )
 from queue_engine.pipeline.replay.request import ReplayRequest
+from queue_engine.pipeline.replay.sources import (
+    archived_identities,
+    chosen_rows,
+    left_out_of,
+    sampled_bodies,
+    source_of,
+)
 from queue_engine.pipeline.source.schemas import MESSAGES
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.store_errors import table_error
@@ -60,19 +70,29 @@ _BATCH_ROWS = 4_096
 def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     """Write the plan of a replay. Nothing is published, and no topic is created.
 
-    Raises ExpressionError, NotALogTopicError for a target that does not take batch keys, PipelineError when there is no
-    such archive, the replay has begun or context.stop is set, and Spark's errors.
+    Raises ExpressionError, also for a path that can match nothing, NotALogTopicError for a target that does not take
+    batch keys, PipelineError when there is no such archive, the replay has begun or context.stop is set, and Spark's
+    errors.
     """
     expression = request.check()
     if read_progress(context.lake, request.replay_id) is not None:
         raise PipelineError(f"the replay {request.replay_id} has begun: its plan can't be changed")
     tables = context.open_tables()
-    source = _source_of(context, tables, request)
+    archived = archived_identities(context, tables, request)
+    source = source_of(context, archived, request)
     # Before the messages are searched: a target that can't be used is refused at once.
     target_number, target_id_base, channels = _target(context, request.target)
     table = archive_table(tables, source.topic)
     table.refresh()
+    check = None
+    if expression is not None and expression.paths:
+        bodies, is_of_request = sampled_bodies(tables, source, request)
+        check = PathCheck(expression.paths, bodies)
+        if is_of_request:
+            check.refuse_impossible()
     found = _steps(context, tables, source, request, expression)
+    if check is not None and not found:
+        check.refuse_unseen()
     _check_wanted(context)
     steps = tuple(step for step, _ in found)
     created_ms = context.clock.time_ns() // NS_PER_MS
@@ -87,6 +107,7 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
         channels=channels,
         files=files_with(table.files(), steps),
         steps=steps,
+        left_out=left_out_of(table, archived, source),
     )
     write_plan(context.lake, plan)
     return plan
@@ -118,23 +139,6 @@ def matching_rows(context: JobContext, tables: LakeTables, plan: ReplayPlan) -> 
     rows = [rows for _, rows in found]
     write_rows(context.lake, request.replay_id, plan.created_ms, rows)
     return rows
-
-
-def _source_of(context: JobContext, tables: LakeTables, request: ReplayRequest) -> ArchivedIdentity:
-    """The newest of the topics that the request may mean; of several servers in one lake, this one's first."""
-    server = context.engine.server()
-    check_converted(context.lake, tables, server)
-    found = [
-        one
-        for one in Gaps(tables).read(request.topic)
-        if request.number in (None, one.number)
-        and request.id_base in (None, one.id_base)
-        and archive_table(tables, one.topic).transaction(one.app_id) is not None
-    ]
-    if not found:
-        which = "" if request.number is None else f" with the number {request.number}"
-        raise PipelineError(f"nothing is archived of a topic {request.topic}{which}")
-    return max(found, key=lambda one: (one.server == server, one.number))
 
 
 def _target(context: JobContext, target: str) -> tuple[int | None, int | None, tuple[str, ...]]:
@@ -226,7 +230,7 @@ def candidates(
         file = ArchiveFile(storage, source, path)
         try:
             for group in range(file.group_count):
-                rows = _chosen(file.rows(group, columns), request)
+                rows = chosen_rows(file.rows(group, columns), request)
                 sizes = pc.binary_length(rows.column("body")).cast(pa.int64())
                 keys = pc.fill_null(pc.binary_length(rows.column("key")), 0).cast(pa.int64())
                 rows = rows.append_column("topic", pa.array([source.topic] * len(rows), pa.string()))
@@ -236,20 +240,6 @@ def candidates(
             file.close()
     except (OSError, pa.ArrowException) as exc:
         raise table_error(exc, storage.at(f"{archive_path(source.topic)}/{path}")) from exc
-
-
-def _chosen(rows: pa.Table, request: ReplayRequest) -> pa.Table:
-    """The rows that time and key allow."""
-    kind = rows.schema.field("published_at").type
-    times = rows.column("published_at")
-    for bound_ms, compare in ((request.start_time_ms, pc.greater_equal), (request.end_time_ms, pc.less)):
-        if bound_ms is not None:
-            bound = pa.scalar(bound_ms * 1000, pa.int64()).cast(pa.timestamp("us", "UTC")).cast(kind)
-            rows = rows.filter(compare(times, bound))
-            times = rows.column("published_at")
-    if request.key:
-        rows = rows.filter(pc.equal(rows.column("key"), request.key.encode()))
-    return rows
 
 
 def _in_ranges(frame: DataFrame) -> Iterator[Any]:

@@ -15,7 +15,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 class ReplayRequest:
     """Which archived messages of `topic` go to the topic `target`.
 
-    number, id_base: which of the topics of that name; None for the newest that is archived. Times: Unix ms, by publish
+    server, number, id_base: which of the topics of that name. server: the identity of the data directory, "" for this
+    one's and, where nothing of it is archived, any; number and id_base: None for the newest. Times: Unix ms, by publish
     time, end_time_ms excluded; None for no bound. key: "" for all messages, else only those with that key. expression:
     "" for all messages, else as `expressions.py` reads it. rate_per_s: messages a second, None for no limit.
     """
@@ -30,6 +31,7 @@ class ReplayRequest:
     key: str = ""
     expression: str = ""
     rate_per_s: int | None = None
+    server: str = ""
 
     def check(self) -> Expression | None:
         """Returns the parsed expression; None without one. Raises ExpressionError, and PipelineError for any other
@@ -45,8 +47,8 @@ class ReplayRequest:
         if start_ms is not None and end_ms is not None and start_ms >= end_ms:
             raise PipelineError(f"the time range is empty: it begins at {start_ms} and ends at {end_ms}")
         check_rate(self.rate_per_s)
-        if not isinstance(self.key, str) or not isinstance(self.expression, str):
-            raise PipelineError("key and expression must be texts")
+        if not all(isinstance(one, str) for one in (self.key, self.expression, self.server)):
+            raise PipelineError("key, expression and server must be texts")
         return parse_expression(self.expression) if self.expression else None
 
 

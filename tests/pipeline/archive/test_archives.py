@@ -94,6 +94,41 @@ def _fields(one: object) -> dict[str, object]:
     return {name: getattr(one, name) for name in one.__slots__}  # type: ignore[attr-defined]
 
 
+def test_the_messages_of_each_topic_that_had_the_name_are_counted(lake: Lake) -> None:
+    archives = opened(lake)
+    anew = ArchivedIdentity("orders", SERVER, 7, 0xF00)
+    # Of another server, which has the ids of the first one.
+    other = ArchivedIdentity("orders", "0000", 9, 0xABC)
+    for one, count in ((ORDERS, 30), (other, 20), (anew, 4)):
+        commit(archives, Commit(one, 0, count, True, [file(lake, 0, count, one)]))
+    expected = [(SERVER, 7, 4), (SERVER, 3, 30), ("0000", 9, 20)]
+
+    def counted(archives: Archives) -> list[tuple[str, int, int]]:
+        return [(one.server, one.number, one.rows) for one in archives.summary.topics["orders"].incarnations]
+
+    assert counted(archives) == expected
+    commit(archives, Commit(anew, 4, 5, False, [file(lake, 4, 5, anew)]))
+    expected[0] = (SERVER, 7, 5)
+    assert counted(archives) == expected
+    # Another program puts the messages of all into one file: then rows are counted, not files.
+    table = archive_table(LakeTables(TableStorage(lake.path)), "orders")
+    table.refresh()
+    merge(table, table.files())
+    archives.sum_up_again(["orders"])
+    assert (archives.summary.topics["orders"].file_count, counted(archives)) == (1, expected)
+    archives.summary.write(is_last=True)
+    assert counted(opened(lake)) == expected
+    # A summary of before they were counted.
+    content = dict(lake.read_manifest(SUMMARY_NAME) or {})
+    del content["topics"][0]["incarnations"]
+    lake.write_manifest(SUMMARY_NAME, content)
+    archives = opened(lake)
+    assert counted(archives) == []
+    commit(archives, Commit(anew, 5, 6, False, [file(lake, 5, 6, anew)]))
+    expected[0] = (SERVER, 7, 6)
+    assert counted(archives) == expected
+
+
 def test_a_table_that_housekeeping_changed_is_summed_up_again(lake: Lake) -> None:
     archives = opened(lake)
     commit(archives, Commit(ORDERS, 0, 10, True, [file(lake, 0, 10)]))

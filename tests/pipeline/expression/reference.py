@@ -20,6 +20,7 @@ from queue_engine.pipeline.expression.nodes import (
     Constant,
     IsNull,
     JsonField,
+    JsonPath,
     Kind,
     Like,
     Membership,
@@ -149,12 +150,13 @@ def _finite(number: float | str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _json_field(path: tuple[str, ...], row: Row) -> Any:
+def _json_field(path: JsonPath, row: Row) -> Any:
     found = _parsed(row["body"])
-    for name in path:
-        if not isinstance(found, dict):
-            return None
-        found = found.get(name)
+    for part in path:
+        if isinstance(part, int):
+            found = found[part] if isinstance(found, list) and part < len(found) else None
+        else:
+            found = found.get(part) if isinstance(found, dict) else None
     return found
 
 

@@ -11,9 +11,11 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
+from admin_console.gateway.replay_sources import left_out_sentence
 from queue_engine.pipeline.archive.archive_table import archive_table
 from queue_engine.pipeline.job.state import DONE, WAITING
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.replay.listing import read_plan_summary
 from queue_engine.pipeline.replay.plan import (
     STEP_BYTES_MAX,
     ReplayStep,
@@ -36,7 +38,16 @@ from queue_engine.vocabulary.errors import (
     PipelineError,
     TopicReplacedError,
 )
-from tests.pipeline.archive_reading import archive_of, archive_once, job, lake_tables, publish, published, switch_on
+from tests.pipeline.archive_reading import (
+    archive_of,
+    archive_once,
+    archives,
+    job,
+    lake_tables,
+    publish,
+    published,
+    switch_on,
+)
 from tests.pipeline.expression.test_expressions import HOSTILE
 from tests.pipeline.local_tasks import LocalTasks
 from tests.support.clock import ManualClock
@@ -275,9 +286,59 @@ def test_no_hostile_expression_gets_to_spark(engine: EngineProcess, lake: Lake, 
     assert read_plan(lake, "hostile") is None
 
 
+def test_a_path_that_can_match_nothing_is_refused_with_the_one_that_exists(
+    spark: SparkSession, engine: EngineProcess, lake: Lake
+) -> None:
+    with pytest.raises(ExpressionError, match=r"body\.kind is a text in all 999 messages that have it"):
+        plan_replay(job(None, lake, engine).context, request("path", expression="body.kind.name = 'a'"))
+    with pytest.raises(ExpressionError, match=r"the path that exists is body\.kind$"):
+        plan_replay(job(spark, lake, engine).context, request("path", expression="body.kimd = 'a'"))
+    assert read_plan(lake, "path") is None
+    # As a discard leaves it.
+    one = job(spark, lake, engine)
+    one.context.stop.set()
+    with pytest.raises(PipelineError, match="stopped before it was complete"):
+        plan_replay(one.context, request("path"))
+    assert read_plan(lake, "path") is None
+
+
+def test_an_earlier_incarnation_is_left_out_by_name_and_comes_when_it_is_asked_for(
+    spark: SparkSession, engine: EngineProcess, tmp_path: Path
+) -> None:
+    lake = Lake(str(tmp_path))
+    tasks: Any = LocalTasks()
+    with lake.lock():
+        for first, after in ((0, 40), (40, 42)):
+            engine.http("POST", "/topic/create?topic=twice")
+            switch_on(engine, "twice")
+            publish(engine, "twice", [body(n) for n in range(first, after)])
+            archive_once(job(tasks, lake, engine).context, topics=["twice"])
+            if not first:
+                engine.http("POST", "/topic/delete?topic=twice")
+        one = job(spark, lake, engine)
+        earlier, now = archives(lake, "twice")
+        newest = plan_replay(one.context, request("newest", topic="twice"))
+        assert (newest.count, newest.source) == (2, now.identity)
+        assert [(left.number, left.rows) for left in newest.left_out] == [(earlier.identity.number, 40)]
+        told = read_plan_summary(tmp_path, "newest")
+        assert told is not None
+        assert left_out_sentence(told) == "40 messages of one earlier incarnation are left out."
+        # Both have offsets from 0: a batch's key has the incarnation in it, too.
+        which = {"server": earlier.identity.server, "number": earlier.identity.number}
+        first = plan_replay(one.context, request("first", topic="twice", target="target-newest", **which))
+        assert (first.count, first.source) == (40, earlier.identity)
+        assert [(left.number, left.rows) for left in first.left_out] == [(now.identity.number, 2)]
+        run_replay(one.context, "newest")
+        run_replay(one.context, "first")
+        assert published(engine, "target-newest", is_replayed=True) == [body(n) for n in (40, 41, *range(40))]
+        with pytest.raises(PipelineError, match="nothing is archived of a topic twice of the server other"):
+            plan_replay(one.context, request("other", topic="twice", server="other"))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
+        {"server": 7},
         {"replay_id": "../x"},
         {"replay_id": ""},
         {"topic": "../../etc"},

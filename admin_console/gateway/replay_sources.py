@@ -1,0 +1,100 @@
+"""What a replay can read, as pages and commands name it: the topics of the archive, those of one name told apart."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from admin_console.gateway.sentences import and_list, counted
+from queue_engine.pipeline.archive.summary import ArchivedIncarnation, ArchivedTopic
+from queue_engine.pipeline.replay.listing import ReplayPlanSummary
+
+_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_SERVER_LENGTH = 8  # of its identity, which has 36 characters
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySource:
+    """One topic that was archived. which: the request's fields that name it, none for the newest of this server."""
+
+    topic: str
+    label: str
+    which: dict[str, int | str]
+    incarnation: ArchivedIncarnation | None = None
+
+    @property
+    def value(self) -> str:
+        """Of a form: the name, or the name with what tells this topic from others of its name."""
+        if not self.which:
+            return self.topic
+        return f"{self.topic}/{self.which['server']}/{self.which['number']}-{self.which['id_base']:x}"
+
+
+def replay_sources(topics: Iterable[ArchivedTopic]) -> list[ReplaySource]:
+    """The newest topic of each name, which a replay reads unless it names another; the others behind all of these."""
+    newest, others = [], []
+    for topic in topics:
+        first = _newest(topic)
+        count = f": {counted(first.rows, 'message')}" if first is not None else ""
+        newest.append(ReplaySource(topic.topic, f"{topic.topic}{count}", {}, first))
+        for one in topic.incarnations:
+            if one == first or not one.rows:
+                continue
+            label = f"{topic.topic}, {_named(one, topic)}: {counted(one.rows, 'message')}"
+            which: dict[str, int | str] = {"server": one.server, "number": one.number, "id_base": one.id_base}
+            others.append(ReplaySource(topic.topic, label, which, one))
+    return newest + others
+
+
+def _newest(topic: ArchivedTopic) -> ArchivedIncarnation | None:
+    own = (topic.server, topic.number, topic.id_base)
+    return next((one for one in topic.incarnations if (one.server, one.number, one.id_base) == own), None)
+
+
+def _named(one: ArchivedIncarnation, topic: ArchivedTopic) -> str:
+    if one.server == topic.server:
+        return f"an earlier incarnation, number {one.number}"
+    return f"server {one.server[:_SERVER_LENGTH]}, number {one.number}"
+
+
+def left_out_sentence(plan: ReplayPlanSummary) -> str:
+    """That the replay leaves out what `left_out` names; "" for nothing."""
+    rest = left_out(plan)
+    is_one = sum(one.rows for one in plan.left_out) == 1
+    return f"{rest} {'is' if is_one else 'are'} left out." if rest else ""
+
+
+def left_out(plan: ReplayPlanSummary) -> str:
+    """What the archive has under the topic's name and a replay does not reach: `4,000 messages of two earlier
+    incarnations`; "" for nothing."""
+    source = plan.source
+    if source is None or not plan.left_out:
+        return ""
+    own = [one for one in plan.left_out if one.server == source.server]
+    earlier = [one for one in own if one.number < source.number]
+    later = [one for one in own if one.number >= source.number]
+    servers = {one.server for one in plan.left_out} - {source.server}
+    parts = [
+        f"{_messages(found)} of {_word(len(found))} {word} incarnation{'' if len(found) == 1 else 's'}"
+        for found, word in ((earlier, "earlier"), (later, "later"))
+        if found
+    ]
+    if servers:
+        others = [one for one in plan.left_out if one.server != source.server]
+        names = "another server" if len(servers) == 1 else f"{_word(len(servers))} other servers"
+        parts.append(f"{_messages(others)} of {names}")
+    return and_list(parts)
+
+
+def source_words(plan: ReplayPlanSummary) -> str:
+    """Which topic of the name a replay reads: `number 3 of server 5e2f6c1e`; "" where an earlier version planned it."""
+    if plan.source is None:
+        return ""
+    server = plan.source.server[:_SERVER_LENGTH]
+    return f"number {plan.source.number}" + (f" of server {server}" if server else "")
+
+
+def _word(count: int) -> str:
+    return _WORDS[count] if count < len(_WORDS) else f"{count:,}"
+
+
+def _messages(found: Iterable[ArchivedIncarnation]) -> str:
+    return counted(sum(one.rows for one in found), "message")
