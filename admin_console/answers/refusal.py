@@ -1,5 +1,6 @@
 """Refusals as the caller reads them: a page, JSON or a plain line. And the 503 while there is no engine to ask."""
 
+import re
 from collections.abc import Callable
 
 from django.conf import settings
@@ -7,6 +8,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from admin_console.gateway.gateway import EngineUnavailableError
+
+# The author of a link chooses its words, and an operator pastes this one into a shell. Names of files are no sub-path.
+_SUB_PATH = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 def wants_json(request: HttpRequest) -> bool:
@@ -36,10 +40,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The answer to a path that is none of ours. A proxy that serves the console below a path sends such paths."""
     sentence = "There is no such page."
     first = request.path.partition("/")[2].partition("/")[0]
-    if not settings.CONSOLE.sub_path and first and first not in settings.CONSOLE_WORDS:
+    if not settings.CONSOLE.sub_path and _SUB_PATH.fullmatch(first) and first not in settings.CONSOLE_WORDS:
         sentence += (
-            f" Where a proxy serves the console below /{first[:40]}, start the server with "
-            f"--console-origin=https://HOST/{first[:40]}."
+            f" Where a proxy serves the console below /{first}, start the server with "
+            f"--console-origin=https://HOST/{first}."
         )
     return refusal(request, sentence, status=404)
 

@@ -139,12 +139,22 @@ def test_a_log_in_leads_to_pages_below_the_sub_path_only(wanted: str, page: str)
 
 
 @pytest.mark.parametrize(
-    ("path", "is_named"), [("/queue/", True), ("/queue/topics/", True), ("/topics/a/b/c/d/", False)]
+    ("path", "is_named"),
+    [
+        ("/queue/", True),
+        ("/queue/topics/", True),
+        ("/topics/a/b/c/d/", False),
+        # What browsers and scanners ask for, and what a shell would run.
+        ("/favicon.ico", False),
+        ("/$(reboot)/", False),
+        ("/queue 2/", False),
+    ],
 )
 def test_a_path_that_a_proxy_passes_on_is_answered_with_the_option_that_makes_it_ours(
     client: Client, path: str, *, is_named: bool
 ) -> None:
     answer = client.get(path, headers={"Accept": "application/json"})
     assert answer.status_code == 404
-    option = "start the server with --console-origin=https://HOST/queue."
-    assert (option in answer.json()["message"]) == is_named
+    option = " start the server with --console-origin=https://HOST/queue."
+    said = answer.json()["message"]
+    assert (option in said, "--console-origin" in said) == (is_named, is_named)
