@@ -38,6 +38,8 @@ def accept_deflate(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None
                 no_context_takeover=True,
                 window_bits=min(DEFLATE_WINDOW_BITS, offer.request_max_window_bits or DEFLATE_WINDOW_BITS),
                 mem_level=DEFLATE_MEMORY_LEVEL,
+                # Older versions of autobahn know no other limit of what a message inflates to.
+                max_message_size=WEBSOCKET_BYTES_MAX,
             )
     return None
 

@@ -2,15 +2,17 @@
 
 import gzip
 import random
+import zlib
 from functools import cache
 
 import pytest
+from autobahn.exception import PayloadExceededError
 from autobahn.websocket.compress import PerMessageDeflate, PerMessageDeflateOffer
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
 from admin_console.hub.hub import Hub
-from admin_console.management.console_server import accept_deflate
+from admin_console.management.console_server import WEBSOCKET_BYTES_MAX, accept_deflate
 from admin_console.rings.rings import SECONDS
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.topics import PAGE_ROWS
@@ -87,3 +89,15 @@ def test_an_update_of_fifty_busy_rows_takes_eight_kilobytes(offer: dict[str, int
 
 def test_a_browser_that_offers_no_compression_gets_none() -> None:
     assert accept_deflate([]) is None
+
+
+def test_what_a_browser_sends_is_inflated_up_to_the_limit_of_a_message() -> None:
+    accepted = accept_deflate([PerMessageDeflateOffer()])
+    assert accepted is not None
+    socket = PerMessageDeflate.create_from_offer_accept(True, accepted)
+    packer = zlib.compressobj(wbits=-15)
+    packed = packer.compress(bytes(WEBSOCKET_BYTES_MAX + 1)) + packer.flush(zlib.Z_SYNC_FLUSH)[:-4]
+    assert len(packed) < WEBSOCKET_BYTES_MAX // 500
+    socket.start_decompress_message()
+    with pytest.raises(PayloadExceededError):
+        socket.decompress_message_data(packed)
