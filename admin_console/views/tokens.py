@@ -187,6 +187,10 @@ class RevokeToken(_TokenAct):
         self.token_id: str = kwargs["token"]
 
     @property
+    def part(self) -> str:
+        return f"token {self.token_id}"
+
+    @property
     def name(self) -> str:
         return f"the token {self.token().name}"
 

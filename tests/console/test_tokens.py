@@ -188,3 +188,23 @@ def test_a_command_writes_what_came_of_it(
         ("intent", "", ""),
         ("result", "failed", "there is a token ci already: revoke it first, or take another name"),
     ]
+
+
+def test_of_two_questions_about_tokens_each_is_about_its_own(client: Client, tmp_path: Path) -> None:
+    for name in ("deploy", "report"):
+        client.post("/tokens/~create/", FORM | {"token_name": name})
+    urls = {token.name: f"/tokens/{token.id}/~revoke/" for token in TokenFile(tmp_path).read() or ()}
+    shown = {
+        name: re.findall(r'name="shown" value="([^"]+)"', client.get(url).content.decode())
+        for name, url in urls.items()
+    }
+    assert (
+        "Revoked the token deploy"
+        in client.post(urls["deploy"], {"shown": shown["deploy"]}, follow=True).content.decode()
+    )
+    assert (
+        "Revoked the token report"
+        in client.post(urls["report"], {"shown": shown["report"]}, follow=True).content.decode()
+    )
+    again = client.post(urls["deploy"], {"shown": shown["deploy"]}, headers={"Accept": "application/json"})
+    assert (again.status_code, again.json()["code"]) == (409, "STATE_CHANGED")
