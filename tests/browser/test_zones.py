@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -106,18 +106,18 @@ class Zoned:
 
     def hover(self, second: int) -> str:
         """What is read above the point of that second."""
-        first, end = self.axis()
         area = self.page.locator('[data-graph="depth"] .nsewdrag').first
-        box = area.bounding_box()
-        assert box is not None
-        at = box["x"] + box["width"] * (second - first) / (end - first)
-        self.page.mouse.move(at + 30, box["y"] + 40)
-        self.page.mouse.move(at, box["y"] + 41)
-        width_s = 2 * max(60, (end - first) / box["width"])
+        heights = cycle((40, 41))
 
         def is_there() -> bool:
+            first, end = self.axis()
+            box = area.bounding_box()
+            assert box is not None
+            # Each drawing, one a second of a live graph, ends a hover: the pointer moves again then.
+            at = box["x"] + box["width"] * (second - first) / (end - first)
+            self.page.mouse.move(at, box["y"] + next(heights))
             hovered = self.page.evaluate(f"() => {_PLOT}._hoverdata?.[0].x")
-            return hovered is not None and abs(hovered - second) < width_s
+            return hovered is not None and abs(hovered - second) < 2 * max(60, (end - first) / box["width"])
 
         wait_for("the point", is_there, timeout_s=DRAWING_TIMEOUT_S, every_s=0.05)
         return self.page.locator('[data-graph="depth"] .hoverlayer .legendtitletext').text_content() or ""
