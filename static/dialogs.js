@@ -3,7 +3,7 @@
 // same on pages of their own.
 import { isServerGone } from "./connection.js";
 import { focusAfter, rememberOpener } from "./focus.js";
-import { logInPath } from "./paths.js";
+import { logInPath, pathOf } from "./paths.js";
 
 const NOT_LOGGED_IN = 401;
 
@@ -43,9 +43,8 @@ async function ask(url, options = {}) {
   const next = answer.headers.get("X-Next");
   if (next) return { next };
   const type = answer.headers.get("Content-Type") ?? "";
-  if (answer.redirected) return { status };
-  if (type.startsWith("text/plain")) return { status, sentence: text };
-  return text.trimStart().startsWith("<form") ? { status, form: text } : { status };
+  if (text.trimStart().startsWith("<form")) return { status, form: text };
+  return type.startsWith("text/plain") && !answer.redirected ? { status, sentence: text } : { status };
 }
 
 // content: HTML, or an element; opener: it gets the focus back.
@@ -144,9 +143,21 @@ function complain(dialog, sentence) {
 function offerLogIn(dialog) {
   const link = document.createElement("a");
   link.href = logInPath();
-  link.textContent = "Log in";
+  link.textContent = "Log in, and go on with this form";
   dialog.querySelector(".errorlist").append(" ", link);
 }
+
+// A log-in takes the form of an open dialog along: the server answers it with the log-in, and asks again after that.
+document.addEventListener("click", (event) => {
+  const form = event.target.closest(`a[href^="${pathOf("login/")}"]`) && document.querySelector('dialog[open] form[method="post"]');
+  if (!form?.elements.typed_by) return;
+  event.preventDefault();
+  const askAlone = document.createElement("input");
+  askAlone.type = "hidden";
+  askAlone.name = "ask_alone"; // another tab may have logged in meanwhile
+  form.append(askAlone);
+  HTMLFormElement.prototype.submit.call(form);
+});
 
 function focusOn(element) {
   element.tabIndex = -1;

@@ -11,6 +11,7 @@ from admin_console.gateway.gateway import EngineUnavailableError
 
 # The author of a link chooses its words, and an operator pastes this one into a shell. Names of files are no sub-path.
 _SUB_PATH = re.compile(r"[A-Za-z0-9_-]{1,40}")
+NO_SESSION = "Your session is over, or you have not logged in. Nothing was done; log in to go on."
 
 
 def wants_json(request: HttpRequest) -> bool:

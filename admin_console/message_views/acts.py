@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.urls import reverse
 
+from admin_console.answers.next_page import next_page
 from admin_console.answers.refusal import wants_fragment, wants_json
 from admin_console.gateway.gateway import NAME_LENGTH_MAX, ActResult, MessageResult, is_valid_name
 from admin_console.gateway.sentences import counted
@@ -18,7 +19,6 @@ from admin_console.messages.place import Place, place_of
 from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
-from admin_console.views.next_page import next_page
 from admin_console.views.question import Field, Question
 
 SELECTED_MAX = 1_000  # as the engine takes at once
@@ -88,7 +88,7 @@ class MessageAct(ActPage):
 
     def wanted(self) -> list[str]:
         """What was named, as it was typed, each once."""
-        asked = self.request.POST if self.request.method == "POST" else self.request.GET
+        asked = self.request.POST or self.request.GET
         texts = [asked["only"]] if asked.get("only") else asked.getlist("id")
         return list(dict.fromkeys(re.findall(r"[^\s,]+", " ".join(texts))))
 

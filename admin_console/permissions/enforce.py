@@ -8,13 +8,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from admin_console.accounts.models import User
-from admin_console.answers.refusal import refusal, wants_fragment, wants_json
+from admin_console.answers.drafts import draft_of, log_in_page
+from admin_console.answers.refusal import NO_SESSION, refusal, wants_fragment, wants_json
 from admin_console.audit.record import record_refusal
 from admin_console.hub.hub import get_hub
 from admin_console.permissions.allowed import Allowed, CheckedRequest, WhyNot, may_use
 from admin_console.permissions.table import ALL_ACTS, LEAST_ROLES
-
-NO_SESSION = "Your session is over, or you have not logged in. Nothing was done; log in to go on."
 
 
 class EnforcePermissions:
@@ -68,6 +67,8 @@ def _user(request: HttpRequest) -> User | None:
 
 def _ask_to_log_in(request: HttpRequest, url_name: str) -> HttpResponse:
     if wants_json(request) or wants_fragment(request) or request.method not in ("GET", "HEAD"):
+        if not wants_json(request) and not wants_fragment(request) and (draft := draft_of(request)):
+            return log_in_page(request, draft)
         # The question of an act is a page, too: it is asked again after the log-in.
         next_url = request.get_full_path() if url_name in ALL_ACTS else ""
         return refusal(request, NO_SESSION, status=401, next_url=next_url)

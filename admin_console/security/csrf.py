@@ -1,8 +1,9 @@
 """The answer to a form whose token is missing or old."""
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from admin_console.answers.refusal import refusal
+from admin_console.answers import drafts
+from admin_console.answers.refusal import NO_SESSION, refusal, wants_fragment, wants_json
 from admin_console.audit.record import FOREIGN_REQUEST, record_refusal
 
 _FOREIGN = ("Origin checking failed", "Referer checking failed")
@@ -13,7 +14,18 @@ _SENTENCE = (
 
 
 def refused(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """403 in the form that the caller reads. reason: Django's sentence; a foreign origin goes to the audit list."""
+    """403 in the form that the caller reads; a form of the same user's is asked again, with what was typed.
+
+    reason: Django's sentence; a foreign origin goes to the audit list. Each log-in makes a new token, so that the forms
+    of other tabs come here.
+    """
     if reason.startswith(_FOREIGN):
         record_refusal(request, FOREIGN_REQUEST, why=f"{reason} ({request.method} {request.path[:80]})")
+    elif not wants_json(request) and (draft := drafts.draft_of(request)):
+        if not request.user.is_authenticated:
+            if wants_fragment(request):
+                return refusal(request, NO_SESSION, status=401)
+            return drafts.log_in_page(request, draft)
+        if drafts.keep(request, draft):
+            return HttpResponseRedirect(draft.url)
     return refusal(request, _SENTENCE, status=403)

@@ -19,11 +19,12 @@ from admin_console.accounts.first_admin import forget_password_file
 from admin_console.accounts.hashing_queue import TooBusyError, hashing
 from admin_console.accounts.models import CLOCKS, USERNAME_LENGTH_MAX, User
 from admin_console.accounts.throttle import throttle
+from admin_console.answers.drafts import draft_of, keep
+from admin_console.answers.next_page import next_page
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import record_event
 from admin_console.pacing.pace import PACE
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.views.next_page import next_page
 
 PASSWORD_LENGTH_MAX = 1024  # longer texts would make hashing slow
 
@@ -85,6 +86,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
         messages.info(
             request, "The file that held your first password is removed: note the password, or change it now."
         )
+    keep(request, draft_of(request))
     response = HttpResponseRedirect(_safe_next(request))
     known_browser.remember(request, response, name)
     return response
@@ -94,7 +96,7 @@ def _login_page(request: HttpRequest, *, name: str = "", error: str = "", status
     wanted = request.POST.get("next") or request.GET.get("next", "")
     # Sent here from a page, in a browser that was logged in: its cookie outlives the session's.
     is_over = not error and bool(wanted) and known_browser.is_known(request)
-    context = {"name": name, "error": error, "next": wanted, "is_over": is_over}
+    context = {"name": name, "error": error, "next": wanted, "is_over": is_over, "draft": draft_of(request)}
     return render(request, "accounts/login.html", context, status=status)
 
 

@@ -14,6 +14,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.views import View
 
+from admin_console.answers import drafts
+from admin_console.answers.next_page import next_page
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act
@@ -28,7 +30,6 @@ from admin_console.gateway.gateway import (
     TopicStats,
     get_gateway,
 )
-from admin_console.views.next_page import next_page
 from admin_console.views.question import SHOWN, Field, Question, ask, reason_field
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class ActPage(View):
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
+        drafts.take(request)
         self.gateway = get_gateway()
         self.topic: str = kwargs.get("topic", "")
         self.channel: str = kwargs.get("channel", "")

@@ -15,6 +15,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
+from admin_console.answers import drafts
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.gateway.gateway import (
     DONE,
@@ -140,6 +141,7 @@ class BulkAct(View):
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
+        drafts.take(request)
         self.gateway: Gateway = get_gateway()
         self.kind = KINDS[self.action]
 
@@ -174,7 +176,7 @@ class BulkAct(View):
 
     def _targets(self) -> list[Target]:
         """Raises ComplaintError where none is named, too many are, or one can't be a name."""
-        asked = self.request.POST if self.request.method == "POST" else self.request.GET
+        asked = self.request.POST or self.request.GET
         texts = list(dict.fromkeys(asked.getlist("on")))
         if not texts:
             raise ComplaintError(f"Nothing is selected: choose the {self._noun}s first. Nothing was done.")

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from admin_console.accounts.models import CLOCK_DEFAULT, CLOCKS
+from admin_console.answers.drafts import typed_by
 from admin_console.gateway.act_table import ACTS
 from admin_console.gateway.gateway import full_version
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
@@ -65,6 +66,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "version": full_version() if user else "",
             "user_name": user.get_username() if user else "",
             "role": getattr(user, "role", ""),
+            "typed_by": typed_by(user.get_username()) if user else "",
             "clock": clock_of(request),
             "clock_url": _url("clock"),
             "environment": environment,

@@ -80,7 +80,7 @@ def age_text(age_ms: int) -> str:
 
 def _marked(request: HttpRequest) -> dict[str, Any]:
     return {
-        "chrome": chrome(request)["chrome"] | {"user_name": _USER, "clock": _CLOCK},
+        "chrome": chrome(request)["chrome"] | {"user_name": _USER, "clock": _CLOCK, "typed_by": ""},
         "csrf_token": _TOKEN,
         "messages": (),
         "age_ms": _AGE_MS,

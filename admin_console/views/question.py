@@ -1,10 +1,11 @@
 """The question before an act: a page without JavaScript, a dialog's content with it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
+from admin_console.answers.drafts import is_draft
 from admin_console.answers.refusal import wants_fragment
 from admin_console.vocabulary.times import field_time
 
@@ -74,11 +75,24 @@ def ask(
     """Render the question; with complaints about wrong input (400), or after the act failed.
 
     shown: the mark of the state that it shows, from `Gateway.mark`. The header X-Fragment asks for what goes into a
-    dialog, without the page around it.
+    dialog, without the page around it. What was typed before a session ended is filled in.
     """
+    has_draft = is_draft(request)
+    if has_draft:
+        question = replace(question, fields=[_filled(one, request.POST) for one in question.fields])
     template = "acts/_confirm.html" if wants_fragment(request) else "acts/confirm.html"
-    context = {"question": question, "complaints": complaints, "next": next_url, "shown": shown}
+    context = {"question": question, "complaints": complaints, "next": next_url, "shown": shown, "has_draft": has_draft}
     return render(request, template, context, status=complaint_status if complaints else 200)
+
+
+def _filled(field: Field, typed: QueryDict) -> Field:
+    """The field as it was filled in. A choice that there is no more is left as the question has it."""
+    values = typed.getlist(field.name)
+    if field.kind == "checks" or any(choice.value in values for choice in field.choices):
+        return replace(field, choices=tuple(replace(one, is_chosen=one.value in values) for one in field.choices))
+    if field.choices or field.kind == "hidden" or len(values) != 1:
+        return field  # of several, such as selected messages, the question has made its own text
+    return replace(field, value=values[0])
 
 
 def reason_field(value: str = "") -> Field:

@@ -5,14 +5,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.conftest import VIEWER_PASSWORD
+from tests.browser.conftest import VIEWER_PASSWORD, OpenPage
 from tests.support.pages.browser import Complaints, close
-from tests.support.pages.console_page import create_channel, wait_until_live
-from tests.support.processes.server import ROOT, ServerProcess
+from tests.support.pages.console_page import create_channel, open_act, wait_until_live
+from tests.support.processes.server import ADMIN_PASSWORD, ROOT, ServerProcess
 
 pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
 
@@ -86,3 +87,31 @@ def test_a_page_says_that_its_session_ended_elsewhere_and_another_role_brings_th
         page.wait_for_url(f"{server.console_url}/topics/")
     finally:
         give_role(server, "viewer")
+
+
+def test_a_dialog_says_that_the_session_is_over_and_its_form_is_filled_in_again_after_the_log_in(
+    server: ServerProcess, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("/~pause/.*401")
+    create_channel(server, "draft", "ink")
+    page = open_page("/topics/draft/ink/", graphs=False)
+    wait_until_live(page)
+    until = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%dT10:30}"
+    dialog = open_act(page, "Pause…")
+    dialog.get_by_label("The pause ends").select_option("until")
+    dialog.locator("[name=until]").fill(until)
+    dialog.get_by_label("Reason").fill("<b>bad</b> & late")
+    page.context.clear_cookies(name=re.compile("^penstock_session"))
+    expect(dialog.get_by_role("alert")).to_contain_text("Your session is over.")
+    dialog.get_by_role("link", name="Log in, and go on with this form").click()
+    expect(page.get_by_label("Name")).to_have_value("admin")
+    page.get_by_label("Password").fill(ADMIN_PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert").filter(has_text="It is filled in as you left it")).to_be_visible()
+    expect(page.get_by_label("The pause ends")).to_have_value("until")
+    expect(page.locator("[name=until]")).to_have_value(until)
+    expect(page.get_by_label("Reason")).to_have_value("<b>bad</b> & late")
+    assert not server.channel_stats("draft", "ink")["paused"]
+    page.get_by_role("button", name="Pause draft/ink").click()
+    expect(page.locator("#messages li")).to_contain_text("Paused draft/ink until")
+    assert server.channel_stats("draft", "ink")["paused"]

@@ -13,10 +13,10 @@ from django.test import Client, RequestFactory, override_settings
 from django.urls import get_script_prefix, set_script_prefix
 
 from admin_console.answers.failed import server_error
+from admin_console.answers.next_page import next_page
 from admin_console.asgi import application
 from admin_console.screens.links import url_of
 from admin_console.security.sub_path import SubPath
-from admin_console.views.next_page import next_page
 
 
 async def passed_on(sub_path: str, scope: dict[str, Any]) -> dict[str, Any]:

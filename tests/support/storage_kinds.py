@@ -266,6 +266,7 @@ ONCE: dict[str, str] = {
     "console/management/test_topology_command.py": "what topology.json says is the same for both",
     "console/test_bodies.py": "made of bodies, without an engine",
     "console/test_templates.py": "made of files, without an engine",
+    "console/test_drafts.py": "forms and sessions, whatever stores messages",
     "console/test_words.py": "made of files, without an engine",
     "service/http/test_samples.py": "samples have a log of their own, whatever topics have",
     "engine/test_log_lines.py": "lines of the log of the process",

@@ -1,0 +1,102 @@
+"""What was typed into a form whose session had ended: it is filled in again after the log-in, and nothing is done.
+
+form ─ POST ─► 401: the log-in, which carries the fields ─ POST ─► the new session ─ GET ─► the question, filled in
+
+The fields travel in the forms themselves: that works without scripts, takes what a form takes, and leaves nothing in
+the browser. The form of a dialog goes the same way once "Log in" is pressed there. The session has them between two
+requests. A form names its user, signed (`typed_by`): another user gets nothing of it, and no stranger has it rendered.
+A form without that field, such as a password's, is never carried.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import unquote, urlencode, urlsplit
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.core import signing
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+
+from admin_console.answers.next_page import next_page
+
+OWNER = "typed_by"
+# A dialog's form with this field is to be shown again, not done.
+ASK_ALONE = "ask_alone"
+_CARRIED = "draft."
+_KEY = "draft"
+_NOT_TYPED = frozenset({"csrfmiddlewaretoken", ASK_ALONE})
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """owner: the name of the user who typed it. url: of the question. fields: names and values, in their order."""
+
+    owner: str
+    url: str
+    fields: list[tuple[str, str]]
+
+    def carried(self) -> list[tuple[str, str]]:
+        """The fields as the log-in's form has them."""
+        return [(f"{_CARRIED}{name}", value) for name, value in self.fields]
+
+
+def typed_by(username: str) -> str:
+    """The value of the field OWNER in a form of this user's."""
+    return _signer().sign(username)
+
+
+def _signer() -> signing.Signer:
+    return signing.Signer(salt="admin_console.draft")
+
+
+def draft_of(request: HttpRequest) -> Draft | None:
+    """What a form has, or a log-in carries; None where the form names no user."""
+    posted = request.POST
+    prefix = _CARRIED if f"{_CARRIED}{OWNER}" in posted else ""
+    match = request.resolver_match
+    if not prefix and not hasattr(match and match.func, "view_class"):
+        return None  # the pages of acts are classes, and they alone ask again
+    try:
+        owner = _signer().unsign(posted.get(f"{prefix}{OWNER}", ""))
+    except signing.BadSignature:
+        return None
+    fields = [
+        (name.removeprefix(prefix), value)
+        for name, values in posted.lists()
+        if name.startswith(prefix) and name not in _NOT_TYPED
+        for value in values
+    ]
+    url = next_page(request) if prefix else request.get_full_path()
+    return Draft(owner, url, fields) if url else None
+
+
+def log_in_page(request: HttpRequest, draft: Draft) -> HttpResponse:
+    """The log-in that leads back to the form."""
+    context = {"name": draft.owner, "next": draft.url, "draft": draft}
+    return render(request, "accounts/login.html", context, status=401)
+
+
+def keep(request: HttpRequest, draft: Draft | None) -> bool:
+    """Store the draft for the question's page, which comes next; false for another user's."""
+    user = request.user
+    if draft is None or not isinstance(user, AbstractBaseUser) or user.get_username() != draft.owner:
+        return False
+    request.session[_KEY] = [draft.url, urlencode(draft.fields)]
+    return True
+
+
+def take(request: HttpRequest) -> None:
+    """Before an act's page: what was typed is in `request.POST` of a GET, so that it is asked and not done."""
+    if request.method == "POST":
+        if ASK_ALONE in request.POST:
+            request.method = "GET"
+        return
+    url, fields = request.session.get(_KEY, ("", ""))
+    # A dialog in another tab asks whether its question stands.
+    if url and unquote(urlsplit(url).path) == request.path and "still" not in request.GET:
+        del request.session[_KEY]
+        request.POST = QueryDict(fields)
+
+
+def is_draft(request: HttpRequest) -> bool:
+    """Whether `take` found something."""
+    return request.method == "GET" and bool(request.POST)
