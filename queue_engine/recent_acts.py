@@ -50,7 +50,9 @@ class Place:
     part: str = ""
 
     def meets(self, other: "Place") -> bool:
-        """Whether one is the other or below it."""
+        """Whether one is the other or below it; all are below a place without a name."""
+        if not (other.topic or other.part):
+            return True
         return (
             self.topic == other.topic
             and (self.channel == other.channel or not self.channel or not other.channel)

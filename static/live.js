@@ -2,7 +2,7 @@
 import { figuresAreLive, figuresAreOld } from "./connection.js";
 import { logInPath, pathOf } from "./paths.js";
 import { applyUpdate, isGone } from "./page_update.js";
-import { askAll } from "./standing.js";
+import { askAll, sayOnPage } from "./standing.js";
 
 const RETRY_FIRST_MS = 250;
 const RETRY_MAX_MS = 15_000;
@@ -96,7 +96,7 @@ function connect() {
     socket = null;
     if (event.code === CLOSED_LOG_IN) {
       ended = "logged out";
-      askToLogIn();
+      sayOnPage("Your session is over: figures are not updated.", logInPath(), "Log in again");
     }
     if (event.code === CLOSED_FORBIDDEN) {
       // The user has another role by now: the page reloads with its buttons, or with what it lacks.
@@ -153,14 +153,4 @@ function words(ms) {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)}m ${String(seconds % 60).padStart(2, "0")}s`;
   return `${Math.floor(seconds / 3600)}h`;
-}
-
-function askToLogIn() {
-  const line = document.createElement("li");
-  line.className = "warning";
-  const link = document.createElement("a");
-  link.href = logInPath();
-  link.textContent = "Log in again";
-  line.append("Your session is over: figures are not updated. ", link);
-  document.querySelector("#messages ul").append(line);
 }

@@ -1,6 +1,9 @@
-// While a dialog is open, its question is asked whether it still stands: what it is about may be deleted or changed by
-// another operator. What is gone is said in the dialog, and its button is disabled; what changed is said, and confirming
-// it brings the question anew.
+// Whether what an open question shows still stands, and what a page without a live socket does: another operator may have
+// deleted or changed it, and the session may be over. What is gone is said in the question, and its button is disabled;
+// what changed is said, and confirming it brings the question anew. Of a page it is said, and it can be reloaded.
+import { logInPath } from "./paths.js";
+
+const NOT_LOGGED_IN = 401;
 const ASK_EVERY_MS = 2_000;
 
 const connection = document.getElementById("connection"); // has a sentence while the server does not answer
@@ -10,25 +13,61 @@ setInterval(askAll, ASK_EVERY_MS);
 // The live page calls it, too, when its own topic or channel is gone.
 export function askAll() {
   if (document.hidden || connection?.textContent) return;
-  for (const form of document.querySelectorAll('dialog[open] form[method="post"]')) ask(form);
+  for (const form of document.querySelectorAll('dialog[open] form[method="post"], .question form[method="post"]')) {
+    const mark = form.querySelector('input[name="shown"]');
+    if (mark) ask(form, form.action, mark.value);
+  }
+  const { shown } = document.body.dataset;
+  if (shown && !document.querySelector("dialog[open]")) ask(document.body, location.href, shown);
 }
 
-async function ask(form) {
-  const mark = form.querySelector('input[name="shown"]');
-  if (!mark || form.dataset.asking || form.getAttribute("aria-busy")) return;
-  form.dataset.asking = "1";
+// place: the form or the page. What it was told of a page, or that the session is over, is said once.
+async function ask(place, address, shown) {
+  if (place.dataset.asking || place.getAttribute("aria-busy")) return;
+  place.dataset.asking = "1";
+  let isSaid = false;
   try {
-    const url = `${form.action}?${new URLSearchParams({ still: "1", shown: mark.value })}`;
+    const url = new URL(address);
+    url.search = new URLSearchParams({ still: "1", shown });
     const answer = await fetch(url, { headers: { "X-Fragment": "1" }, credentials: "same-origin", redirect: "error" });
     const text = await answer.text();
     const found = answer.headers.get("X-Standing");
     // Of an act that is confirmed meanwhile, its own answer says what became of it.
-    if (found && form.isConnected && !form.getAttribute("aria-busy")) say(form, text, found === "gone");
+    if (!place.isConnected || place.getAttribute("aria-busy")) return;
+    if (answer.status === NOT_LOGGED_IN) isSaid = sayOver(place);
+    else if (found && place === document.body) isSaid = sayOnPage(text, location.href, "Reload the page");
+    else if (found) say(place, text, found === "gone");
   } catch {
     // connection.js says it where the server does not answer.
   } finally {
-    delete form.dataset.asking;
+    if (!isSaid) delete place.dataset.asking;
   }
+}
+
+function sayOver(place) {
+  if (place === document.body) return sayOnPage("Your session is over.", logInPath(), "Log in again");
+  // Where the form was sent, the answer says it.
+  if (!place.querySelector(".errorlist")) {
+    say(place, "Your session is over. ", false);
+    place.querySelector(".standing").append(linkOf(logInPath(), "Log in, and go on with this form"));
+  }
+  return true;
+}
+
+// The live page calls it, too.
+export function sayOnPage(sentence, href, label) {
+  const line = document.createElement("li");
+  line.className = "warning";
+  line.append(sentence, " ", linkOf(href, label));
+  document.querySelector("#messages ul").append(line);
+  return true;
+}
+
+function linkOf(href, label) {
+  const link = document.createElement("a");
+  link.href = href;
+  link.textContent = label;
+  return link;
 }
 
 function say(form, text, isGone) {

@@ -173,11 +173,11 @@ class EmbeddedGateway:
         found: str = self._ask("recent_acts.mark", topic, channel)
         return found
 
-    def changed_since(self, action: str, topic: str, channel: str, asker: Asker) -> str:
+    def changed_since(self, action: str, topic: str, channel: str, asker: Asker, name: str = "") -> str:
         try:
             self._ask("recent_acts.check", order_of(action, topic, channel, asker))
         except StateChangedError as exc:
-            return changed(exc, f"{topic}/{channel}" if channel else topic or asker.part, asker)
+            return changed(exc, f"{topic}/{channel}" if channel else topic or asker.part or name, asker)
         return ""
 
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:

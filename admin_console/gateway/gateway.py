@@ -263,8 +263,9 @@ class Gateway(Protocol):
         Raises EngineUnavailableError."""
         ...
 
-    def changed_since(self, action: str, topic: str, channel: str, asker: Asker) -> str:
-        """What changed since `asker.shown`, in sentences, so that the act would be refused; "" for nothing."""
+    def changed_since(self, action: str, topic: str, channel: str, asker: Asker, name: str = "") -> str:
+        """What changed since `asker.shown`, in sentences, so that the act would be refused; "" for nothing. Without a
+        topic and a part: of all that such acts are about, under this `name`."""
         ...
 
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:

@@ -21,6 +21,7 @@ from admin_console.messages.single_acts import acts_in, as_sentence, likely_act
 from admin_console.messages.states import FINISHED, STATES, State
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.permissions.table import ACTS, CONTENTS
+from admin_console.views.standing import stands
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import field_time
 
@@ -129,6 +130,7 @@ def answer_list(
 
 
 @require_safe
+@stands("empty_channel")
 def channel_message(request: CheckedRequest, topic: str, channel: str, message: str) -> HttpResponse:
     """One message, by its id or offset: its state, and its body where the user may see it; `?whole=1` all of that."""
     place = place_of(get_gateway(), topic, channel)

@@ -23,6 +23,7 @@ from admin_console.messages.place import Place, place_of
 from admin_console.messages.states import FINISHED, STATES, State
 from admin_console.messages.visible import visible
 from admin_console.permissions.allowed import CheckedRequest
+from admin_console.views.standing import stands
 from admin_console.vocabulary import units
 
 RUNNING = "running"
@@ -47,6 +48,7 @@ class Hit:
 
 
 @require_safe
+@stands("empty_channel")
 def messages_or_search(request: CheckedRequest, topic: str, channel: str) -> HttpResponse:
     """The list of messages, or, with `?text=`, a search that begins; `in` is a state, or "all"."""
     text = request.GET.get("text", "")
@@ -85,6 +87,7 @@ def _first(text: str, state: str) -> int | None:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
+@stands("empty_channel")
 def message_search(request: CheckedRequest, topic: str, channel: str, search: str) -> HttpResponse:
     """GET shows a search, POST cancels it."""
     place = place_of(get_gateway(), topic, channel)

@@ -25,12 +25,14 @@ from admin_console.messages import bodies
 from admin_console.messages.asked import is_offset, time_ns_of
 from admin_console.messages.lines import MessageLine, columns_of, now_ns, published_facts, utc
 from admin_console.messages.states import FINISHED
+from admin_console.views.standing import stands
 from admin_console.vocabulary.times import field_time
 
 PAGE_MESSAGES = 20
 
 
 @require_safe
+@stands("publish")
 def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
     """`?offset=` or `?at=` (UTC): a page from there on; `?key=`: those with this key, the newest first, `&before=` an
     offset; without any of them the newest. `?whole=1` shows the one at the offset in whole, `?as=file` sends its body

@@ -31,6 +31,7 @@ from admin_console.gateway.gateway import (
     get_gateway,
 )
 from admin_console.views.question import SHOWN, Field, Question, ask, reason_field
+from admin_console.views.standing import CHANGED, GONE, STILL, standing
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class ActPage(View):
         return [self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())]
 
     def get(self, request: HttpRequest, **_: str) -> HttpResponse:
-        if "still" in request.GET:
+        if STILL in request.GET:
             return self._standing()
         complaints: tuple[str, ...] = ()
         if self.shown():
@@ -170,17 +171,15 @@ class ActPage(View):
         return self.asked_anew(complaints, status=200)
 
     def _standing(self) -> HttpResponse:
-        """For a dialog that is open: 204 while its question stands. Otherwise 200, since browsers log each 4xx as an
-        error of the page, with the sentence, and `gone` or `changed` in X-Standing."""
+        """For a question that is open. It comes every two seconds: nothing but the mark is read until that differs."""
+        sentence = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
+        if not sentence:
+            return standing(CHANGED, "")
         try:
             self.question()
-            found = "changed"
-            sentence = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
         except NotThereError as exc:
-            found, sentence = "gone", self._gone(exc)
-        if not sentence:
-            return HttpResponse(status=204)
-        return HttpResponse(sentence, content_type="text/plain; charset=utf-8", headers={"X-Standing": found})
+            return standing(GONE, self._gone(exc))
+        return standing(CHANGED, sentence)
 
     def asked_anew(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
         """The question with the state of this moment."""

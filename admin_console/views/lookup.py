@@ -14,6 +14,7 @@ from admin_console.gateway.lookups import LookupdProducer, LookupdReport, Lookup
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import ActPage, NotThereError
 from admin_console.views.question import Question
+from admin_console.views.standing import stands
 from admin_console.vocabulary import units
 
 # Topics that the page lists of one nsqlookupd; beyond, its own API has them.
@@ -64,6 +65,7 @@ class KnownPanel:
 
 
 @require_safe
+@stands("tombstone_producer", "What nsqlookupds name")
 def lookup_page(request: CheckedRequest) -> HttpResponse:
     gateway = get_gateway()
     snapshot = gateway.snapshot()

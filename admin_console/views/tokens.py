@@ -22,6 +22,7 @@ from admin_console.gateway.tokens import (
 )
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
+from admin_console.views.standing import stands
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import column_time
 
@@ -45,6 +46,7 @@ class TokenLine:
 
 
 @require_safe
+@stands("revoke_token", "The list of tokens")
 def tokens_page(request: HttpRequest) -> HttpResponse:
     complaint = ""
     tokens: list[TokenView] | None = None

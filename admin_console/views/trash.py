@@ -15,6 +15,7 @@ from admin_console.gateway.sentences import counted, message_counts
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
+from admin_console.views.standing import stands
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import column_time
 
@@ -49,6 +50,7 @@ class TrashLine:
 
 
 @require_safe
+@stands("delete_trash", "The trash")
 def trash_page(request: CheckedRequest) -> HttpResponse:
     """`?before=TIME-ID`: time (Unix ms) and id of the entry that the page begins below, which may be gone."""
     gateway = get_gateway()

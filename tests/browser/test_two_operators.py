@@ -47,6 +47,7 @@ def test_a_channel_that_is_deleted_behind_a_dialog_is_said_there_and_on_the_page
     complaints.expect("/topics/shaft/deep/.*404")
     create_channel(server, "shaft", "deep")
     first, second = (open_page("/topics/shaft/deep/", graphs=False) for _ in range(2))
+    third = open_page("/topics/shaft/deep/~messages/", graphs=False)  # has no socket
     for page in (first, second):
         wait_until_live(page)
     dialog = open_act(second, "Empty…")
@@ -58,6 +59,9 @@ def test_a_channel_that_is_deleted_behind_a_dialog_is_said_there_and_on_the_page
     expect(second.locator("#freshness")).to_have_text(re.compile("^deleted · "))
     expect(second.locator("body")).to_have_class(re.compile("is-stale"))
     dialog.get_by_role("link", name="Cancel").click()
+    told = third.locator("#messages li")
+    expect(told).to_contain_text("admin: Deleted shaft/deep", timeout=SOON_MS)
+    expect(told.get_by_role("link", name="Reload the page")).to_be_visible()
     gone = second.locator("#content")
     expect(gone).to_contain_text("There is no channel shaft/deep", timeout=SOON_MS)
     expect(gone).to_contain_text(": Deleted shaft/deep")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import unescape
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -15,6 +16,7 @@ from django.test import Client
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.act_table import ACTS, rivals_of
 from admin_console.gateway.gateway import DONE, ActResult, Asker, get_gateway
+from queue_engine.identity.token_file import TokenFile
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
 from tests.support.pages.console import client_of, console_engine, make_user
@@ -402,3 +404,64 @@ def test_the_page_of_what_is_gone_says_who_deleted_it_and_leads_to_the_trash(
     assert link is not None
     assert ada.post(link[1], headers=JSON).json()["ok"] is True
     assert ada.get(f"/topics/{place.topic}/c/").status_code == 200
+
+
+def test_a_page_without_a_socket_hears_what_became_of_what_it_shows(
+    engine: EngineRunner, ada: Client, grace: Client, tmp_path: Path, settings: Any
+) -> None:
+    settings.DATA_PATH = tmp_path
+    token, _ = TokenFile(tmp_path).create("shop", ["publish"], [], expires_ms=0, by="ada", now_ms=1)
+    place = Place(engine)
+    place.empty()
+    place.do("publish", place.topic, [b"after"])
+    channel = f"/topics/{place.topic}/c"
+    removed = {
+        "/trash/": (f"/topics/{place.topic}/~trash/{place.trash}/~delete/", "The trash changed after this was shown."),
+        "/tokens/": (f"/tokens/{token.id}/~revoke/", "grace: Revoked the token shop"),
+        f"{channel}/~messages/": (f"{channel}/~empty/", f"{place.topic}/c changed after this was shown."),
+        f"{channel}/~messages/?find=5": (f"{channel}/~delete/", f"grace: Deleted {place.topic}/c: removed"),
+        f"/topics/{place.topic}/~messages/": (f"/topics/{place.topic}/~delete/", f"grace: Deleted {place.topic} with"),
+    }
+    for page, (url, sentence) in removed.items():
+        answer = ada.get(page, follow=True)
+        shown = re.search(r'<body [^>]*data-shown="([^"]+)"', answer.content.decode())
+        assert (answer.status_code, shown is not None) == (200, True), page
+        assert shown is not None
+        asked = answer.request["PATH_INFO"], {"still": "1", "shown": shown[1]}
+        assert ada.get(*asked, headers={"X-Fragment": "1"}).status_code == 204, page
+        typed = url.removeprefix("/topics/").partition("/~")[0]
+        assert grace.post(url, {"typed_name": typed}, headers=JSON).json()["ok"] is True, url
+        told = ada.get(*asked, headers={"X-Fragment": "1"})
+        assert (told.status_code, told["X-Standing"] in ("gone", "changed")) == (200, True), page
+        assert "UTC, grace: " in told.content.decode(), page
+        assert sentence in told.content.decode(), page
+
+
+def test_the_page_of_discovery_hears_of_a_tombstone(engine: EngineRunner, ada: Client) -> None:
+    shown = re.search(r'data-shown="([^"]+)"', ada.get("/lookup/").content.decode())
+    assert shown is not None
+    asked = {"still": "1", "shown": shown[1]}
+    assert ada.get("/lookup/", asked).status_code == 204
+    beside = ActResult(DONE, "Tombstoned b:4151 for orders.")
+    get_gateway().act_beside("tombstone_producer", "orders", "", Asker("grace", "", "node b:4151"), lambda: beside)
+    told = ada.get("/lookup/", asked).content.decode()
+    assert told.startswith("What nsqlookupds name changed after this was shown.")
+    assert told.endswith("UTC, grace: Tombstoned b:4151 for orders.")
+
+
+def test_an_open_dialog_reads_nothing_but_the_mark_while_its_question_stands(
+    engine: EngineRunner, ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(engine)
+    place.pause("c")
+    late = Asked(ada, "unpause_channel", place)
+    asked: list[str] = []
+    submit = engine.submit
+
+    def counted(method: str, *args: Any, **details: Any) -> Any:
+        asked.append(method)
+        return submit(method, *args, **details)
+
+    monkeypatch.setattr(engine, "submit", counted)
+    answer = ada.get(late.url, {"still": "1", "shown": late.form["shown"]}, headers={"X-Fragment": "1"})
+    assert (answer.status_code, asked) == (204, ["recent_acts.check"])
