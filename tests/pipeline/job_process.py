@@ -1,8 +1,10 @@
 """One job of the pipeline as a process that can be killed, in a session of its own.
 
-python -m tests.pipeline.job_process LAKE ENGINE_URL archive STEP_ROWS [MOMENT STEP] | replay ID RATE
+python -m tests.pipeline.job_process LAKE ENGINE_URL archive | archive-here STEP_ROWS [MOMENT STEP]
+python -m tests.pipeline.job_process LAKE ENGINE_URL replay ID RATE
 
-MOMENT STEP: where it is to kill itself, see kill_moments.py.
+archive-here: its tasks run in the process itself, without Java (local_tasks.py). MOMENT STEP: where it is to kill
+itself, see kill_moments.py.
 """
 
 import ctypes
@@ -12,12 +14,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.vocabulary.clock import SystemClock
 from tests.pipeline.kill_moments import Death
+from tests.pipeline.local_tasks import LocalTasks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 END_TIMEOUT_S = 600.0
@@ -81,14 +85,14 @@ def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
     end_with_parent()
     lake = Lake(lake_path)
     with lake.lock():
-        spark = None
+        spark: Any = LocalTasks()
         if job == "archive":
             scratch = Path(lake_path).parent / "scratch"
             spark = make_session("job", scratch=scratch, master="local[2]")
         context = JobContext(
             spark, lake, LogClient(engine_url), SystemClock(), threading.Event(), lambda state: print(state, flush=True)
         )
-        if job == "archive":
+        if job != "replay":
             if len(arguments) > 1:
                 Death(arguments[1], int(arguments[2])).install()
             Archiver(context, step_rows=int(arguments[0])).run()

@@ -58,11 +58,15 @@ def body(topic: int, number: int) -> bytes:
 
 
 class ArchiveKills:
-    """One engine with `messages` in TOPICS topics, and a lake that is to hold them all after so many kills."""
+    """One engine with `messages` in TOPICS topics, and a lake that is to hold them all after so many kills.
 
-    def __init__(self, directory: Path, engine: EngineProcess, messages: int, kills: int) -> None:
+    job: of the archive's process, see job_process.py.
+    """
+
+    def __init__(self, directory: Path, engine: EngineProcess, messages: int, kills: int, job: str) -> None:
         self._directory = directory
         self._engine = engine
+        self._job = job
         self._url = f"http://127.0.0.1:{engine.http_port}"
         self._client = LogClient(self._url)
         self._lake = Lake(str(directory / "pipeline"))
@@ -107,7 +111,7 @@ class ArchiveKills:
 
     def _process(self, *death: str) -> JobProcess:
         log = self._directory / "archive.log"
-        return JobProcess(log, self._lake.path, self._url, "archive", str(self._step_rows), *death)
+        return JobProcess(log, self._lake.path, self._url, self._job, str(self._step_rows), *death)
 
     def _unnamed(self) -> set[str]:
         """Data files that no commit names."""
@@ -185,9 +189,11 @@ class ReplayKills:
             return 0
 
 
-def run_archive(directory: Path, engine: EngineProcess, *, messages: int, kills: int) -> Counter[str]:
+def run_archive(
+    directory: Path, engine: EngineProcess, *, messages: int, kills: int, job: str = "archive"
+) -> Counter[str]:
     """Kill the run so many times, four at least, at all moments in turn, then run it to the end. Returns counts."""
-    kinds = ArchiveKills(directory, engine, messages, kills)
+    kinds = ArchiveKills(directory, engine, messages, kills, job)
     kinds.publish()
     for number in range(kills):
         # Each moment in the first step of a run, then in the second.

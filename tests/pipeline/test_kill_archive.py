@@ -1,4 +1,7 @@
-"""kill -9 at four moments of an archive, and of a replay of it, by the same steps as the command of full size."""
+"""kill -9 at four moments of an archive, and of a replay of it, by the same steps as the command of full size.
+
+Its tasks run without Java, which takes seconds to start; worker/test_server_kill.py has Spark killed with its server.
+"""
 
 import random
 from pathlib import Path
@@ -10,7 +13,7 @@ from tests.pipeline.kill_archive import run_archive, run_replay
 from tests.pipeline.random_kills import RandomKills
 from tests.support.processes.engine_process import EngineProcess
 
-MESSAGES = 300_000
+MESSAGES = 60_000
 
 
 @pytest.mark.spark
@@ -18,7 +21,7 @@ MESSAGES = 300_000
 @pytest.mark.timeout(900)
 def test_every_message_is_archived_and_replayed_once_whenever_it_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     with EngineProcess(tmp_path / "engine", options=["--storage=log"]) as engine:
-        run_archive(tmp_path, engine, messages=MESSAGES, kills=4)
+        run_archive(tmp_path, engine, messages=MESSAGES, kills=4, job="archive-here")
         run_replay(tmp_path, engine, spark, messages=MESSAGES, kills=3)
 
 
