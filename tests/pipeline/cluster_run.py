@@ -6,6 +6,9 @@ A master and two workers of one core each on loopback, an engine that goes on sa
 that counts what the cluster reads over HTTP. Archive and rollup run there as commands of their own, given a master;
 the archive by spark-submit as well, with nothing but a zip of the package; and all again on local[2], from the files.
 At last the archive goes to S3 on another cluster, made as the README's recipe says (`cluster_recipe.py`).
+
+In CI (`is_small`) the archive runs on the cluster by spark-submit alone, and beside it in the test's own process,
+without Java. The minutes are compared with the same sums in plain Python either way.
 """
 
 import argparse
@@ -13,30 +16,37 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.history.history_tables import HistoryTables
 from queue_engine.pipeline.history.levels import MINUTES
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.jobs import JOBS
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.source.read_options import AUTO, HTTP
-from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
+from queue_engine.samples.sample_format import decode_sample
+from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.pipeline import cluster_recipe
-from tests.pipeline.archive_reading import archive_of, cursor_of, publish, switch_on
+from tests.pipeline.archive_reading import (
+    archive_of,
+    archive_once,
+    cursor_of,
+    job,
+    publish,
+    published,
+    switch_on,
+)
 from tests.pipeline.history.history_rows import read_rows
+from tests.pipeline.local_tasks import LocalTasks
 from tests.pipeline.spark_cluster import SPARK_HOME, SparkCluster
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, settle
-from tests.support.lakes.engine_samples import Key, Row
+from tests.support.lakes.engine_samples import Key, Row, minutes_of
 from tests.support.processes.counting_proxy import CountingProxy
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.process_sessions import ProcessSession
@@ -104,14 +114,12 @@ def rewind(engine: EngineProcess) -> None:
 
 
 class Jobs:
-    """Runs jobs as a person does: each a command in a process of its own; or, on one machine, in a session that is
-    there already."""
+    """Runs jobs as a person does, each a command in a process of its own; or the archive in this one."""
 
-    def __init__(self, directory: Path, cluster: SparkCluster, run: Run, spark: SparkSession | None) -> None:
+    def __init__(self, directory: Path, cluster: SparkCluster, run: Run) -> None:
         self._directory = directory
         self._cluster = cluster
         self._run = run
-        self._spark = spark
         self._zip = directory / "penstock.zip"
 
     def lake(self, name: str) -> Lake:
@@ -144,15 +152,16 @@ class Jobs:
         name = f"{job} on {LOCAL}"
         before = self._cluster.done()
         begin = time.monotonic()
-        if self._spark is None:
-            self._finish(name, self._module(job, lake, url, LOCAL, AUTO)(name))
-        else:
-            place = self.lake(lake)
-            with place.lock(), LogClient(url) as client:
-                context = JobContext(self._spark, place, client, SystemClock(), threading.Event(), lambda state: None)
-                JOBS[job].run(context, "", True)
+        self._finish(name, self._module(job, lake, url, LOCAL, AUTO)(name))
         self._run.duration_s[name] = time.monotonic() - begin
         assert self._cluster.done() == before, "it was to run here, and ran on the cluster"
+
+    def here(self, lake: str, engine: EngineProcess) -> None:
+        """The archive in this process, without Java."""
+        place = self.lake(lake)
+        tasks: Any = LocalTasks()
+        with place.lock():
+            archive_once(job(tasks, place, engine).context)
 
     def _module(self, job: str, lake: str, url: str, master: str, read_from: str) -> Callable[[str], ProcessSession]:
         command = [sys.executable, "-m", "queue_engine.pipeline.jobs", *self._arguments(job, lake, url, read_from)]
@@ -211,17 +220,18 @@ def history(lake: Lake) -> tuple[dict[Key, Row], int]:
     return read_rows(lake, MINUTES), HistoryTables(lake).end_s()
 
 
-def check_history(one: Lake, later: Lake) -> None:
-    """Two streams over the same samples: the one that was run later has the same minutes, and at most more."""
-    rows, end_s = history(one)
+def check_history(lake: Lake, engine: EngineProcess) -> None:
+    """The minutes of a stream are those of the engine's samples."""
+    rows, end_s = history(lake)
     minutes = {key[0] for key in rows}
     assert len(minutes) >= SAMPLES // 6
     assert sum(row["messages"] for key, row in rows.items() if key[2:] == ("sampled", "")) == sum(SAMPLED)
-    assert rows == {key: row for key, row in history(later)[0].items() if key[0] < end_s}
+    samples = [decode_sample(body) for body in published(engine, SAMPLES_TOPIC, is_replayed=False)]
+    assert rows == {key: row for key, row in minutes_of(samples).items() if key[0] < end_s}
 
 
-def run(directory: Path, *, messages: int, spark: SparkSession | None = None) -> Run:
-    """spark: a session for the jobs on one machine; with it, the archive runs on the cluster by spark-submit alone."""
+def run(directory: Path, *, messages: int, is_small: bool = False) -> Run:
+    """is_small: without what one machine does on Spark, and with one of two ways to archive on a cluster."""
     run = Run()
     write_samples(directory / "engine")
     with EngineProcess(directory / "engine", options=ENGINE_OPTIONS) as engine:
@@ -231,17 +241,17 @@ def run(directory: Path, *, messages: int, spark: SparkSession | None = None) ->
             begin = time.monotonic()
             cluster.start()
             run.duration_s["start of the cluster"] = time.monotonic() - begin
-            run_jobs(engine, Jobs(directory, cluster, run, spark), messages, is_smoke=spark is not None)
+            run_jobs(engine, Jobs(directory, cluster, run), messages, is_small=is_small)
         finally:
             cluster.stop()
     assert cluster.pids() == []
     return run
 
 
-def run_jobs(engine: EngineProcess, jobs: Jobs, messages: int, *, is_smoke: bool) -> None:
+def run_jobs(engine: EngineProcess, jobs: Jobs, messages: int, *, is_small: bool) -> None:
     url = f"http://127.0.0.1:{engine.http_port}"
     tables = []
-    for lake, start in (("submitted", jobs.by_submit), ("cluster", jobs.by_module))[: 1 if is_smoke else 2]:
+    for lake, start in (("submitted", jobs.by_submit), ("cluster", jobs.by_module))[: 1 if is_small else 2]:
         rewind(engine)
         with CountingProxy(engine.http_port) as proxy:
             start("archive", lake, proxy.url)
@@ -252,11 +262,15 @@ def run_jobs(engine: EngineProcess, jobs: Jobs, messages: int, *, is_smoke: bool
         jobs.by_module("rollup", "cluster", proxy.url)
     assert proxy.answered_bytes["/log/records"] > 0
     rewind(engine)
-    jobs.on_one_machine("archive", "local", url)
-    jobs.on_one_machine("rollup", "local", url)
+    if is_small:
+        jobs.here("local", engine)
+    else:
+        jobs.on_one_machine("archive", "local", url)
+        jobs.on_one_machine("rollup", "local", url)
+        check_history(jobs.lake("local"), engine)
     expected = archived(jobs.lake("local"), messages)
     assert all(table == expected for table in tables)
-    check_history(jobs.lake("cluster"), jobs.lake("local"))
+    check_history(jobs.lake("cluster"), engine)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.pipeline.cluster_run import run
 
@@ -13,5 +12,5 @@ MESSAGES = 20_000
 @pytest.mark.spark
 @pytest.mark.slow(reason="runs Spark")
 @pytest.mark.timeout(600)
-def test_a_cluster_makes_the_same_rows_over_http_and_leaves_no_process(spark: SparkSession, tmp_path: Path) -> None:
-    run(tmp_path, messages=MESSAGES, spark=spark)
+def test_a_cluster_makes_the_same_rows_over_http_and_leaves_no_process(tmp_path: Path) -> None:
+    run(tmp_path, messages=MESSAGES, is_small=True)
