@@ -11,7 +11,8 @@ from xdist.workermanage import WorkerController
 
 # Tests with the fixture `spark`, whose session lasts as long as the process.
 _WITH_SPARK = re.compile(
-    r"tests/pipeline/(?:(?:archive|expression|history|replay|source)/|test_kill_archive|query/test_readers)"
+    r"tests/pipeline/(?:(?:archive|expression|history|replay|source)/"
+    r"|test_kill_archive|query/test_readers|spark/test_session|spark/test_spark_home)"
 )
 
 # Units that take more than a few seconds on an idle machine, the longest first. Behind them come those with most tests.
