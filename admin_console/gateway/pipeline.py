@@ -40,7 +40,8 @@ from queue_engine.pipeline.worker.process import STATES as WORKER_STATES
 from queue_engine.pipeline.worker.scratch import log_bytes, temporary_bytes
 from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
 from queue_engine.vocabulary.clock import SystemClock
-from queue_engine.vocabulary.errors import ExpressionError, PenstockError
+from queue_engine.vocabulary.errors import ExpressionError, PenstockError, StorePlaceError
+from queue_engine.vocabulary.lake_place import check_directory
 from queue_engine.vocabulary.names import ARCHIVE_CURSOR, is_valid_name
 
 __all__ = [
@@ -138,10 +139,17 @@ class Pipeline:
     """One lake, and the worker that this process keeps for it, if it does. Any thread."""
 
     def __init__(
-        self, lake_path: Path, process: WorkerProcess | None = None, *, usual_limits: ArchiveLimits | None = None
+        self,
+        lake_path: Path,
+        process: WorkerProcess | None = None,
+        *,
+        usual_limits: ArchiveLimits | None = None,
+        archive_place: str = "",
     ) -> None:
-        """usual_limits: of archived topics without limits of their own."""
+        """usual_limits: of archived topics without limits of their own. archive_place: of their tables (--lake), "" for
+        lake_path."""
         self._lake_path = lake_path
+        self._archive_place = archive_place
         self._usual_limits = usual_limits or ArchiveLimits()
         self._process = process
         self._archive = ArchiveListing(lake_path)
@@ -194,6 +202,16 @@ class Pipeline:
     def usual_limits(self) -> ArchiveLimits:
         """Of archived topics without limits of their own."""
         return self._usual_limits
+
+    def complaint_about_place(self) -> str:
+        """Why no table can lie at the archive's place, as a sentence; "" where one can."""
+        place = self._archive_place or str(self._lake_path)
+        try:
+            if "://" not in place:
+                check_directory(place)
+        except StorePlaceError as exc:
+            return f"{str(exc)[:1].upper()}{str(exc)[1:]}."
+        return ""
 
     def archive_limits(self, topic: str) -> tuple[ArchiveLimits | None, str]:
         """A topic's own limits, None without any; and a sentence when they can't be read, else ""."""
@@ -321,7 +339,7 @@ def make_pipeline(
     lake_path = data_path / "pipeline"
     usual = ArchiveLimits(archive.keep_ms, archive.keep_bytes)
     if not is_switched_on:
-        return Pipeline(lake_path, usual_limits=usual)
+        return Pipeline(lake_path, usual_limits=usual, archive_place=archive.place)
 
     def archive_depth() -> int:
         figures = snapshot()
@@ -330,7 +348,7 @@ def make_pipeline(
 
     work = PendingWork(lake_path, SystemClock(), archive_depth=archive_depth, has_samples=lambda: has_samples)
     process = WorkerProcess(data_path, engine_url, token=token, find_work=work.find, limits=limits, archive=archive)
-    return Pipeline(lake_path, process, usual_limits=usual)
+    return Pipeline(lake_path, process, usual_limits=usual, archive_place=archive.place)
 
 
 _current: Pipeline | None = None

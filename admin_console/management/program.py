@@ -186,9 +186,10 @@ def _unknown(name: str, program: str) -> str:
 
 def _about_arguments(complaint: str, help_text: str, command: str) -> str:
     """What argparse says, with the nearest flag that exists for one that does not."""
-    wrong = re.search(r"unrecognized arguments: (--[\w-]+)", complaint)
-    near = difflib.get_close_matches(wrong[1], re.findall(r"--[\w-]+", help_text), 1) if wrong else []
-    meant = f" Did you mean {near[0]}?" if near else ""
+    wrong = re.search(r"unrecognized arguments: --([\w-]+)", complaint)
+    # Without the hyphens, in which all are alike; --limit is no slip for --list.
+    near = difflib.get_close_matches(wrong[1], re.findall(r"--([\w-]+)", help_text), 1, cutoff=0.75) if wrong else []
+    meant = f" Did you mean --{near[0]}?" if near else ""
     return f"{complaint}.{meant} `{command} --help` lists what the command takes."
 
 

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 
 from admin_console.gateway.gateway import ARCHIVE_CURSOR, CursorStats, Maker, Target, TopicStats
+from admin_console.gateway.pipeline import get_pipeline
 from admin_console.gateway.sentences import counted, given_up
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
@@ -95,8 +97,14 @@ class ArchiveOff(DeleteCursor):
 class ArchiveOn(_CursorAct):
     cursor = ARCHIVE_CURSOR
 
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        self.complaint = get_pipeline(settings.DATA_PATH).complaint_about_place()
+
     def question(self) -> Question:
         topic = self.logged_topic()
+        if self.complaint:
+            return self.pose(f"Archive {self.topic}", [self.complaint], [self.start_field()])
         archive = next((one for one in topic.cursors if one.cursor == ARCHIVE_CURSOR), None)
         if archive is None:
             consequences = [
@@ -114,6 +122,8 @@ class ArchiveOn(_CursorAct):
         return Field("start", "Archive from", kind="select", choices=choices)
 
     def details(self) -> dict[str, Any]:
+        if self.complaint:
+            raise ComplaintError(f"{self.complaint} Nothing was done.")
         start = self.request.POST.get("start", "start")
         if start not in _STARTS:
             raise ComplaintError(f"{start[:40]!r} is neither start nor end. Nothing was done.")

@@ -109,8 +109,9 @@ def run_job(
     archive: ArchiveSettings | None = None,
     memory_bytes: int = DEFAULT.memory_bytes,
     stop: threading.Event | None = None,
-) -> None:
-    """Hold the lake, run one job in a session of its own, and return when the job has ended.
+) -> JobState | None:
+    """Hold the lake, run one job in a session of its own, and return when the job has ended: the last state that it
+    reported, None for none.
 
     name: rollup, compact, archive, housekeeping, or replay-<id>. master: None where spark-submit has given one. once:
     end when the job is up to date. read_from: as in `ReadOptions`. archive: None for the defaults. memory_bytes: as in
@@ -162,6 +163,13 @@ def run_job(
             spark.stop()
     if once and failures:
         raise failures[-1]
+    return reports.newest(name)
+
+
+def end_of_run(name: str, last: JobState | None, *, is_stopped: bool) -> str:
+    """What a run of a job until it is up to date ended with, as a sentence. last: the state that it reported."""
+    done = f": {last.done:,} {last.unit} in all" if last is not None and last.done else ""
+    return f"{name} {'was stopped before it was' if is_stopped else 'is'} up to date{done}"
 
 
 def job_of(name: str) -> tuple[Job, str]:
@@ -440,7 +448,7 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda *_: stop.set())
     os.umask(0o077)
     try:
-        run_job(
+        last = run_job(
             given.job,
             lake_path=Path(given.data_path).absolute() / "pipeline",
             engine_url=given.engine_url,
@@ -455,6 +463,8 @@ def main(arguments: Sequence[str]) -> int:
     except (PenstockError, OSError, ModuleNotFoundError) as exc:
         sys.stderr.write(f"penstock: {exc}\n")
         return 2
+    if given.once:
+        sys.stdout.write(f"{end_of_run(given.job, last, is_stopped=stop.is_set())}\n")
     return 0
 
 

@@ -11,6 +11,7 @@ from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.act_table import sentence_of
+from admin_console.gateway.pipeline import Pipeline, set_pipeline
 from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cursors import cursor_table
@@ -83,6 +84,22 @@ def test_the_archive_is_switched_on_from_the_oldest_message_or_from_now_on(
     client.post(OFF, {"typed_name": "orders/archive"})
     client.post(ON, {"start": "end"})
     assert cursors(engine)["archive"].offset == 5
+
+
+@pytest.mark.parametrize(("name", "lake"), [("p%20q", ""), ("data", "a|b/lake")])
+def test_where_no_table_can_lie_the_archive_is_refused_with_the_reason(
+    client: Client, engine: EngineRunner, tmp_path: Path, name: str, lake: str
+) -> None:
+    set_pipeline(Pipeline(tmp_path / name, archive_place=str(tmp_path / lake) if lake else ""))
+    try:
+        answer = client.post(ON, {"start": "start"}, headers=JSON)
+        assert f"No table can lie below {tmp_path / (lake or name)}: the library" in text_of(client.get(ON))
+    finally:
+        set_pipeline(None)
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith(f"No table can lie below {tmp_path / (lake or name)}: the library")
+    assert answer.json()["message"].endswith("name another one with --lake or --data-path. Nothing was done.")
+    assert cursors(engine) == {}
 
 
 def test_who_says_nothing_gets_everything_there_is(client: Client, engine: EngineRunner) -> None:

@@ -198,6 +198,7 @@ class Jobs:
         try:
             wait_for(f"{name} to end", has_ended, timeout_s=JOB_TIMEOUT_S, every_s=0.5)
             session.wait(1)
+            assert f"{name.partition(' ')[0]} is up to date" in session.log
             wait_for(f"the end of all that {name} has started", lambda: not session.pids())
         finally:
             session.end()

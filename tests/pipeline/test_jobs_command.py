@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.jobs import chosen_master, parse, replayed_topics
+from queue_engine.pipeline.job.state import DONE, WAITING, JobState
+from queue_engine.pipeline.jobs import chosen_master, end_of_run, parse, replayed_topics
 
 # Python finds no pyspark, as in a .venv of before it was needed.
 WITHOUT_SPARK = """
@@ -61,3 +62,15 @@ def test_a_missing_package_is_told_in_one_line(tmp_path: Path) -> None:
     assert run.stderr.startswith("penstock: ")
     assert "pyspark" in run.stderr
     assert run.stderr.count("\n") == 1
+
+
+def test_a_run_until_it_is_up_to_date_ends_with_a_sentence() -> None:
+    archive = JobState("archive", WAITING, done=20_000, total=20_000)
+    assert end_of_run("archive", archive, is_stopped=False) == "archive is up to date: 20,000 messages in all"
+    assert end_of_run("archive", None, is_stopped=False) == "archive is up to date"
+    assert end_of_run("compact", JobState("compact", WAITING, unit="windows"), is_stopped=False) == (
+        "compact is up to date"
+    )
+    assert end_of_run("replay-7", JobState("replay-7", DONE, done=3, total=9), is_stopped=True) == (
+        "replay-7 was stopped before it was up to date: 3 messages in all"
+    )

@@ -27,6 +27,9 @@ BATCH_ROWS = 500
 _MESSAGE_LENGTH_MAX = 2_000
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analy[sz]e\s+|\(\s*(?:analy[sz]e|format\s+\w+)\s*\)\s*)?(?=\S)", re.IGNORECASE)
 _NO_TABLE = re.compile(r"Catalog Error: Table with name (.+) does not exist!")
+# Types that have no form in Arrow, or one that says something else (an unsigned 128-bit number becomes negative, a time
+# loses its zone): they become text.
+_SHOWN_AS_TEXT = re.compile(r"UNION|UHUGEINT|BIGNUM|\bBIT\b|TIME WITH TIME ZONE|INTERVAL|GEOMETRY")
 # Columns of the views that a query can't name as it names others.
 _WORDS_OF_SQL = re.compile(r"""(?<![\w"'])(?:offset|at)(?![\w"'])""", re.IGNORECASE)
 # What duckdb writes before pyarrow's own text.
@@ -113,7 +116,7 @@ def _run(task: Task, sink: Any) -> Outcome:
     relation = checked_relation(connection, task.sql)
     if len(relation.columns) > COLUMNS_MAX:
         raise RefusedError(f"The result has {len(relation.columns):,} columns; the most is {COLUMNS_MAX:,}.")
-    reader = relation.to_arrow_reader(BATCH_ROWS)
+    reader = _with_text(relation).to_arrow_reader(BATCH_ROWS)
     rows, has_more = 0, False
     with pa.ipc.new_stream(sink, reader.schema) as writer:
         for batch in reader:
@@ -215,6 +218,20 @@ def checked_relation(connection: Any, sql: str) -> Any:
             "Nothing can be changed here."
         )
     return connection.query(sql)
+
+
+def _with_text(relation: Any) -> Any:
+    """The relation, its columns of some types as text."""
+    # Names and values of a type stand in quotes.
+    is_text = [bool(_SHOWN_AS_TEXT.search(re.sub(r"""(["']).*?\1""", "", str(kind)))) for kind in relation.types]
+    if not any(is_text):
+        return relation
+    return relation.project(
+        ", ".join(
+            f"#{place}::VARCHAR AS {quoted(name)}" if as_text else f"#{place}"
+            for place, (name, as_text) in enumerate(zip(relation.columns, is_text, strict=True), 1)
+        )
+    )
 
 
 def _failure(error: Exception, task: Task) -> Outcome:

@@ -36,6 +36,8 @@ READ_NAMES = (
 WRITE_NAMES = ("url", "topic", "token", "batch_key", "replayed", "number")
 # Spark passes the options of its own that a stream is written with on to the source. It compares names without case.
 _NAMES_OF_SPARK = ("checkpointlocation", "queryname")
+# Of a name to one that is proposed for it, 0 to 1: a slip of the keyboard, or Kafka's word for it.
+_LIKENESS = 0.75
 _OFFSET_MAX = (1 << 62) - 1
 _TIME_MS_MAX = 1 << 43
 
@@ -137,8 +139,9 @@ def _check_names(given: Iterable[str], names: tuple[str, ...]) -> None:
     by_letters = {_letters(name): name for name in names}
     for name in given:
         if name.lower() not in names:
-            nearest = get_close_matches(_letters(name), by_letters, n=1, cutoff=0.0)[0]
-            raise ReadOptionError(f"there is no option {name[:80]}: the nearest name is {by_letters[nearest]}")
+            near = get_close_matches(_letters(name), by_letters, n=1, cutoff=_LIKENESS)
+            hint = f"the nearest name is {by_letters[near[0]]}" if near else f"there are {', '.join(names)}"
+            raise ReadOptionError(f"there is no option {name[:80]}: {hint}")
 
 
 def _letters(name: str) -> str:

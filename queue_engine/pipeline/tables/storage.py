@@ -24,8 +24,9 @@ from pyarrow import fs
 
 from queue_engine.disk.files import Files
 from queue_engine.pipeline.tables.store_errors import sentences
-from queue_engine.pipeline.tables.store_options import check_directory, delta_options, scheme_of, store_filesystem
+from queue_engine.pipeline.tables.store_options import delta_options, scheme_of, store_filesystem
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.lake_place import check_directory
 
 NAMED_MAX = 50_000
 

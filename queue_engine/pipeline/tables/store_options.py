@@ -1,7 +1,6 @@
 """What pyarrow and delta-rs need to reach an object store, without its credentials."""
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,6 @@ from pyarrow import fs
 
 from queue_engine.vocabulary.errors import StorePlaceError
 
-_MISTAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\[\]|<>^\x00-\x1f\x7f]")
 # scheme → how the libraries' documents call it
 SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "az": "Azure Blob Storage"}
 S3_REGION = "us-east-1"
@@ -37,19 +35,6 @@ def scheme_of(place: str) -> str:
             " environment"
         )
     return scheme
-
-
-def check_directory(place: str) -> None:
-    """Raises StorePlaceError for a directory where delta-rs (1.6) would write to another one: it decodes an escape such
-    as %20, also one of a URL that escapes it, takes a backslash for a slash, and ends its thread at other characters.
-    It follows links first."""
-    real = os.path.realpath(place)
-    if found := _MISTAKEN.search(real):
-        raise StorePlaceError(
-            f"no table can lie below {real}: the library for Delta tables takes {found[0]!r} in its path for something "
-            "else, and would read and write another directory. Rename that directory, or name another one with --lake "
-            "or --data-path"
-        )
 
 
 def delta_options(scheme: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -116,6 +116,13 @@ def test_a_misspelled_command_option_and_variable_name_the_nearest(tmp_path: Pat
     )
 
 
+def test_an_option_that_is_like_none_is_taken_for_none(tmp_path: Path) -> None:
+    for option in ("--limit=5", "--xx=1"):
+        assert refusal(penstock("sql", option, "SELECT 1", directory=tmp_path)) == (
+            f"unrecognized arguments: {option}. `manage.py sql --help` lists what the command takes."
+        )
+
+
 def test_all_unknown_variables_are_named_at_once() -> None:
     environment = {"PENSTOCK_XQ": "1", "PENSTOCK_DEMO": "true", "PENSTOCK_DATA_PAHT": "x", "PATH": "/bin"}
     assert complaints_about_variables(environment) == [

@@ -1,6 +1,7 @@
 """A query in its process: its rows, its limits, and its end, whoever ends it."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from queue_engine.pipeline.query.child import Outcome, Task, outcome_of
 from queue_engine.pipeline.query.limits import MIB, QueryLimits
+from queue_engine.pipeline.query.output import CSV, JSON, PARQUET, TABLE, write_rows
 from queue_engine.pipeline.query.query import Query
 from queue_engine.vocabulary.errors import QueryError
 from tests.pipeline.query.archived_topic import archive_days, ask, views
@@ -140,6 +142,35 @@ def test_what_a_library_prints_is_not_between_the_rows(tmp_path: Path, monkeypat
     assert ask("SELECT 7 AS seven", []) == [{"seven": 7}]
 
 
+def test_types_that_arrow_has_no_true_form_for_are_text() -> None:
+    columns = '"union", uhugeint, bignum, bit, time_tz, "interval", geometry, small_enum, "int"'
+    with Query(f"SELECT {columns} FROM test_all_types() LIMIT 2", [], QueryLimits()) as query:
+        sink = io.BytesIO()
+        write_rows(query.batches(), JSON, sink)
+    least, most = map(json.loads, sink.getvalue().splitlines())
+    assert int(least.pop("bignum")) < -(10**308)
+    assert list(least.values()) == [
+        *("Frank", "0", "0010001001011100010101011010111", "00:00:00+15:59:59", "00:00:00", "POINT EMPTY"),
+        *("DUCK_DUCK_ENUM", -(2**31)),
+    ]
+    assert (most["uhugeint"], most["interval"]) == (str(2**128 - 1), "83 years 3 months 999 days 00:16:39.999999")
+
+
+def test_the_names_and_values_of_a_type_are_no_types() -> None:
+    assert ask(
+        'SELECT {\'a bit\': 1} AS "x""y", \'INTERVAL\'::ENUM(\'INTERVAL\') AS kind, INTERVAL 1 DAY AS "i""j"', []
+    ) == [{'x"y': {"a bit": 1}, "kind": "INTERVAL", 'i"j': "1 day"}]
+
+
+@pytest.mark.parametrize("form", [TABLE, CSV, JSON, PARQUET])
+def test_what_no_format_can_show_is_a_sentence(form: str) -> None:
+    with (
+        Query("SELECT * FROM test_all_types()", [], QueryLimits()) as query,
+        pytest.raises(QueryError, match=r"The column date_array has values that|Parquet has no place for a column"),
+    ):
+        write_rows(query.batches(), form, io.BytesIO())
+
+
 def test_a_cancelled_query_ends_at_once() -> None:
     with Query(ENDLESS, [], QueryLimits()) as query:
         threading.Timer(0.2, query.cancel).start()
@@ -165,6 +196,7 @@ _PARENT = """
 import sys, time
 from queue_engine.pipeline.query.child import Outcome, Task, outcome_of
 from queue_engine.pipeline.query.limits import QueryLimits
+from queue_engine.pipeline.query.output import CSV, JSON, PARQUET, TABLE, write_rows
 from queue_engine.pipeline.query.query import Query
 with Query(sys.argv[1], [], QueryLimits()) as query:
     print(query.process_id, flush=True)

@@ -30,6 +30,12 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(given: s
             read_options(READ | {name: "1"})
 
 
+@pytest.mark.parametrize("given", ["kafka.bootstrap.servers", "path", "limit", "host"])
+def test_an_option_that_is_like_none_gets_the_list_and_no_unrelated_name(given: str) -> None:
+    with pytest.raises(ReadOptionError, match=f"there is no option {given}: there are url, lookupd, topic, .*on_gap$"):
+        read_options(READ | {given: "1"})
+
+
 def test_a_write_refuses_what_only_a_read_has_and_takes_what_spark_adds() -> None:
     with pytest.raises(ReadOptionError, match=r"there is no option batchkeys: the nearest name is batch_key$"):
         write_options(WRITE | {"batchkeys": "1"})
