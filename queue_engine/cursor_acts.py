@@ -62,11 +62,7 @@ class CursorActs:
             )
         _check_not_archive(store, cursor, maker)
         offset = _start_offset(store, start or Target(word=START))
-        if maker.is_limited and (kept := store.log_bytes_from(offset)) > CONSUMER_CURSOR_BYTES:
-            raise LimitError(
-                f"cursor {topic}/{cursor} is not created: at offset {offset} it would keep {kept} bytes of the log, "
-                f"and the most for a token that may only consume is {CONSUMER_CURSOR_BYTES}. Start further on"
-            )
+        _check_kept(store, cursor, offset, maker)
         ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset, maker)
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
@@ -122,6 +118,7 @@ class CursorActs:
         found = _cursor(store, cursor)
         _check_owns(store, found, maker)
         offset = _start_offset(store, start or Target(word=START))
+        _check_kept(store, cursor, offset, maker)
         ticket = store.readers.cursors.restart(found, offset)
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
@@ -157,6 +154,14 @@ def _cursor(store: LogTopicStore, name: str) -> Cursor:
     if cursor is None or store.readers.cursors.has_expired(cursor):
         raise CursorNotFoundError(f"cursor {store.name}/{name} does not exist")
     return cursor
+
+
+def _check_kept(store: LogTopicStore, name: str, offset: int, maker: Maker) -> None:
+    if maker.is_limited and (kept := store.log_bytes_from(offset)) > CONSUMER_CURSOR_BYTES:
+        raise LimitError(
+            f"cursor {store.name}/{name} is not created: at offset {offset} it would keep {kept} bytes of the log, "
+            f"and the most for a token that may only consume is {CONSUMER_CURSOR_BYTES}. Start further on"
+        )
 
 
 def _check_owns(store: LogTopicStore, cursor: Cursor, maker: Maker) -> None:

@@ -91,9 +91,8 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
         )
     if not is_dry:
         lease = engine.lease(topic, max(begin, state.oldest_offset), ttl_ms=_LEASE_MS)
-        if cursor is not None:
-            engine.cursor_delete(topic, ARCHIVE_CURSOR)
-        engine.cursor_create(topic, ARCHIVE_CURSOR, offset=begin)
+        # In one act: killed before it, nothing was done; behind it, the archive is on.
+        engine.cursor_begin_anew(topic, ARCHIVE_CURSOR, offset=begin)
         engine.release(lease.lease)
     return "\n".join(sentences)
 

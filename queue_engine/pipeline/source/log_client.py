@@ -147,13 +147,11 @@ class LogClient:
         query = {"topic": topic, "cursor": cursor, "number": number, "offset": offset}
         self._ask("POST", "/cursor/move", query | ({"lake": lake} if lake else {}))
 
-    def cursor_create(self, topic: str, cursor: str, *, offset: int) -> None:
-        """Create a cursor at an offset that the log has, or do nothing when there is one. Raises NotALogTopicError and
-        OffsetBeyondEndError."""
-        self._ask("POST", "/cursor/create", {"topic": topic, "cursor": cursor, "start_offset": offset})
-
-    def cursor_delete(self, topic: str, cursor: str) -> None:
-        self._ask("POST", "/cursor/delete", {"topic": topic, "cursor": cursor})
+    def cursor_begin_anew(self, topic: str, cursor: str, *, offset: int) -> None:
+        """Create a cursor at an offset that the log has; one that exists begins there again, of no lake. Raises
+        NotALogTopicError and OffsetBeyondEndError."""
+        query = {"topic": topic, "cursor": cursor, "start_offset": offset, "anew": "true"}
+        self._ask("POST", "/cursor/create", query)
 
     def cursor_list(self) -> tuple[CursorStats, ...]:
         return read_cursor_list(self._ask("GET", "/cursor/list", {})[1])

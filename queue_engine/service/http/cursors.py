@@ -1,6 +1,7 @@
 """Handles the requests about pipeline cursors: readers of a topic of the log, which keeps what they have not passed.
 
-    POST /cursor/create?topic=T&cursor=C[&start=start|end | &start_offset=N]    JSON: the cursor and "created"
+    POST /cursor/create?topic=T&cursor=C[&start=start|end | &start_offset=N]    JSON: the cursor and "created";
+                                            [&anew=true]                        one that exists begins there again
     POST /cursor/move?topic=T&cursor=C&number=N&offset=O[&lake=L]               JSON: the cursor; it never moves back
     POST /cursor/delete?topic=T&cursor=C                                        JSON: "given_up", and its offsets
     GET  /cursor/list[?topic=T]                                                 JSON: "cursors", "ended" and "server"
@@ -25,6 +26,7 @@ from queue_engine.service.http.log_queries import QueryError, target_of, text_of
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.parameters import (
+    CURSOR_ANEW,
     CURSOR_LAKE,
     CURSOR_NUMBER,
     CURSOR_OFFSET,
@@ -41,7 +43,8 @@ Done = tuple[Response, Ticket, Outcome, Details]
 def create(engine: Engine, query: Query, maker: Maker) -> Done:
     """Create a cursor. maker: whose request it is. This and the next three raise QueryError or PenstockError."""
     topic, cursor = names_of(query)
-    outcome, ticket = engine.cursors.create(topic, cursor=cursor, start=_start_of(query), maker=maker)
+    begin = engine.cursors.restart if _is_anew(engine, query) else engine.cursors.create
+    outcome, ticket = begin(topic, cursor=cursor, start=_start_of(query), maker=maker)
     shown = {**asdict(engine.cursors.one(topic, cursor)), "created": outcome.created}
     return _json(shown), ticket, outcome, {}
 
@@ -89,11 +92,24 @@ def begins_or_ends(engine: Engine, action: str, query: Query) -> bool:
         return False
     topic, cursor = names_of(query)
     _start_of(query)
-    found = engine.topics.get(topic)
-    if found is None:
+    if engine.topics.get(topic) is None:
         return False
-    is_there = any(one.cursor == cursor for one in stats_of_topic(found))
-    return is_there == (action == "delete_cursor")
+    if _is_anew(engine, query):
+        return True
+    return _is_there(engine, topic, cursor) == (action == "delete_cursor")
+
+
+def _is_anew(engine: Engine, query: Query) -> bool:
+    """Whether a cursor that exists is to be made anew. Raises QueryError."""
+    text = query.get(CURSOR_ANEW.name, CURSOR_ANEW.default)
+    if text not in CURSOR_ANEW.words:
+        raise QueryError(f"{CURSOR_ANEW.name}={text} can be {' or '.join(CURSOR_ANEW.words)}")
+    return text == "true" and _is_there(engine, *names_of(query))
+
+
+def _is_there(engine: Engine, topic: str, cursor: str) -> bool:
+    found = engine.topics.get(topic)
+    return found is not None and any(one.cursor == cursor for one in stats_of_topic(found))
 
 
 def names_of(query: Query) -> tuple[str, str]:

@@ -3,14 +3,20 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
 from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.archive.archive_table import COLUMNS, archive_table
+from queue_engine.pipeline.history.history_tables import HistoryTables
+from queue_engine.pipeline.history.levels import MINUTES
 from queue_engine.pipeline.job.state import RUNNING, WAITING
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.replay.planning import plan_replay
+from queue_engine.pipeline.replay.replay import run_replay
+from queue_engine.pipeline.replay.request import ReplayRequest
 from queue_engine.pipeline.tables.table import CommitResult
 from queue_engine.vocabulary.errors import OffsetBeyondEndError
 from queue_engine.wire.error_answers import read_error_answer
@@ -24,8 +30,14 @@ from tests.pipeline.archive_reading import (
     lake_tables,
     named_files,
     publish,
+    published,
     switch_on,
 )
+from tests.pipeline.history.history_rows import read_rows
+from tests.pipeline.history.test_history_tables import written
+from tests.pipeline.local_tasks import LocalTasks
+from tests.pipeline.query.archived_topic import ask, views
+from tests.support.lakes.engine_samples import EngineModel, minutes_of
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.running_engine import RunningEngine
 
@@ -292,3 +304,30 @@ def test_asked_to_stop_it_ends_between_steps_and_goes_on_later(
     assert cursor_of(engine, "stops").offset == 10
     assert archive_once(job(spark, lake, engine).context, topics=["stops"], step_rows=10) == 30
     assert archive_of(lake, "stops").bodies == [b"%d" % number for number in range(4) for _ in range(10)]
+
+
+def test_all_of_it_works_below_a_path_of_many_signs(spark: SparkSession, tmp_path: Path) -> None:
+    data = tmp_path / "p q#é'\"50%zz?a+b:c&d;$(x)" / "data"
+    bodies = [b'{"n": %d}' % number for number in range(30)]
+    with EngineProcess(data, options=["--storage=log"]) as engine:
+        publish(engine, "orders", bodies)
+        switch_on(engine, "orders")
+        engine.restart()  # what was published is in a complete segment, which tasks read as a file
+        lake = Lake(str(data / "pipeline"))
+        with lake.lock():
+            tasks: Any = LocalTasks()
+            here = job(tasks, lake, engine).context
+            assert archive_once(here) == 30
+            assert archive_of(lake, "orders").bodies == bodies
+            wanted = ReplayRequest("again", "orders", "copies", expression="body.n >= 10")
+            plan_replay(job(spark, lake, engine).context, wanted)
+            assert run_replay(here, "again") == 20
+            assert published(engine, "copies", is_replayed=True) == bodies[10:]
+            model = EngineModel("n1", {"orders": ["billing"]}, seed=3)
+            rows = minutes_of([model.sample(1_800_057_600_000)])
+            tables = HistoryTables(lake)
+            tables.add_batch(written(tables, MINUTES, rows), "9f0c", 0)
+            assert read_rows(lake, MINUTES) == rows
+    sql = "SELECT (SELECT count(*) FROM orders) AS orders, (SELECT count(*) FROM history_minutes) AS minutes"
+    assert ask(sql, views(lake.path)) == [{"orders": 30, "minutes": len(rows)}]
+    assert [path.name for path in tmp_path.iterdir()] == [data.parent.name]

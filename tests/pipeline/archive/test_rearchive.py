@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from queue_engine.pipeline.archive.archive_table import archive_path
@@ -63,6 +64,8 @@ def test_a_dry_run_says_what_is_read_and_written_and_a_run_archives_it_once(
     assert cursor_of(engine, "orders").offset == 20
     assert run(engine, tmp_path, *arguments) == 0
     assert cursor_of(engine, "orders").offset == start
+    # In one act: nothing that ends the command leaves the archive off.
+    assert orjson.loads(engine.http("GET", "/cursor/list"))["ended"] == []
     archive(lake, engine)
     found = archive_of(lake, "orders")
     assert (found.bodies, found.reasons) == (BODIES[start:], [(0, start, "lost")] if start else [])

@@ -39,7 +39,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "/log/release": {"lease": LEASE},
     "/trash/restore": {"id": TRASH},
     "/trash/delete": {"id": TRASH_TOO},
-    "/cursor/create": {**TOPIC, "cursor": "new"},
+    "/cursor/create": {**TOPIC, "cursor": "new", "anew": "true"},
     "/cursor/move": {**TOPIC, "cursor": "copy", "number": "1", "offset": "1", "lake": "one"},
     "/cursor/delete": {**TOPIC, "cursor": "copy"},
 }

@@ -108,6 +108,20 @@ async def test_a_cursor_belongs_to_the_first_lake_that_moves_it(server: Server) 
     assert anew.json["lake"] == ""
 
 
+async def test_a_cursor_is_made_anew_further_back_in_one_act(server: Server) -> None:
+    create = "/cursor/create?topic=orders&cursor=archive"
+    await server.request("POST", create)
+    await server.request("POST", "/cursor/move?topic=orders&cursor=archive&number=1&offset=3&lake=one")
+    before = len(server.acts)
+    anew = (await server.request("POST", f"{create}&start_offset=1&anew=true")).json
+    assert (anew["offset"], anew["lake"], anew["created"]) == (1, "", True)
+    assert [act.action for act in server.acts[before:]] == ["create_cursor"]
+    assert (await server.request("POST", f"{create}&start_offset=2&anew=false")).json["offset"] == 1
+    found = (await server.request("GET", "/cursor/list")).json
+    assert [(one["offset"], one["lake"]) for one in found["cursors"]] == [(1, "")]
+    assert found["ended"] == []
+
+
 async def test_the_audit_hears_of_each_change_and_not_of_looks_at_the_list(server: Server) -> None:
     await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
     before = len(server.acts)
@@ -140,6 +154,7 @@ async def test_the_audit_hears_of_each_change_and_not_of_looks_at_the_list(serve
         ("POST", "/cursor/create?topic=none&cursor=a", 404, "TOPIC_NOT_FOUND", ""),
         ("POST", "/cursor/create?topic=old&cursor=a", 400, "INVALID_STORAGE", "old has storage kind diskqueue"),
         ("POST", "/cursor/create?topic=orders&cursor=a&start=middle", 400, "INVALID_REQUEST", "start=middle can be"),
+        ("POST", "/cursor/create?topic=orders&cursor=archive&anew=1", 400, "INVALID_REQUEST", "anew=1 can be true or"),
         ("POST", "/cursor/create?topic=orders&cursor=a&start_time_ms=1", 400, "INVALID_REQUEST", "no start_time_ms"),
         ("POST", "/cursor/create?topic=orders&cursor=a&start_offset=4", 403, "LIMIT_REACHED", "it has 0 to 3"),
         ("POST", "/cursor/move?topic=orders&cursor=archive&offset=1", 400, "INVALID_REQUEST", "number is missing"),

@@ -9,9 +9,9 @@ _ERRORS = (errors.TOPIC_INVALID, errors.TOPIC_NOT_FOUND, errors.STORAGE_INVALID,
 
 CURSORS = {
     "/cursor/create": Endpoint(
-        "Create a cursor; one that exists stays as it is.",
+        "Create a cursor; one that exists stays as it is, but for anew.",
         (Success("The cursor.", JSON, shapes.ref("CreatedCursor")),),
-        (*_NAMES, *parameters.CURSOR_START_PLACE),
+        (*_NAMES, *parameters.CURSOR_START_PLACE, parameters.CURSOR_ANEW),
         errors=(*_ERRORS, errors.CURSOR_INVALID, errors.OFFSET_NOT_THERE),
     ),
     "/cursor/move": Endpoint(

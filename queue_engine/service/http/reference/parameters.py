@@ -217,6 +217,12 @@ CURSOR_START_PLACE = Place(
     replace(TIME_MS, name="start_time_ms", text="refused: a cursor can't begin at a time"),
     Word("start", "at the oldest message that the log has, or behind the newest one", words=_ENDS, default=START),
 )
+CURSOR_ANEW = Word(
+    "anew",
+    "make one that exists anew at this place, also further back, as deleting and creating it does, but in one act",
+    words=("true", "false"),
+    default="false",
+)
 
 WANTED_KEY = replace(KEY, text="the messages with this key, the newest first; alone, or with before")
 BEFORE = replace(OFFSET, name="before", text="with key: those at offsets below this one; next_before of an answer")
