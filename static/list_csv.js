@@ -61,7 +61,7 @@ async function rowsOf(place, shown, tell) {
     const columns = [...table.tHead.rows[0].cells].map((cell, index) => [cell, index]).filter(([cell]) => !cell.matches(NO_FIGURES));
     head ??= columns.map(([cell]) => textOf(cell).replace(/ [↓↑↕].*$/, ""));
     for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
-      if (row.cells.length === table.tHead.rows[0].cells.length) rows.push(columns.map(([, index]) => figureOf(textOf(row.cells[index]))));
+      if (row.cells.length === table.tHead.rows[0].cells.length) rows.push(columns.map(([, index]) => valueOf(row.cells[index])));
     }
     tell(rows.length);
     href = linkTo(table, "next");
@@ -80,8 +80,11 @@ function textOf(cell) {
   return cell.textContent.replace(/\s+/g, " ").trim();
 }
 
-// 1,204 is a number; a dash says that there is none.
-function figureOf(text) {
+// 1,204 is a number in a column of numbers, and text in one of reasons or keys; a dash says that there is none.
+function valueOf(cell) {
+  const text = textOf(cell);
+  if (cell.matches("[data-verbatim]")) return text;
   if (text === "–") return "";
-  return /^[−-]?\d[\d,]*(\.\d+)?$/.test(text) ? text.replaceAll(",", "").replace("−", "-") : text;
+  const isNumber = !cell.matches(".text, .name") && /^[−-]?\d[\d,]*(\.\d+)?$/.test(text);
+  return isNumber ? text.replaceAll(",", "").replace("−", "-") : text;
 }

@@ -57,3 +57,8 @@ def test_a_cell_that_a_spreadsheet_would_run_is_text(server: ServerProcess, open
     assert head[0] == "When (UTC)"
     assert rows[0][head.index("Reason")] == '\'=HYPERLINK("http://127.0.0.1:1/"&A1, "look")'
     assert {row[head.index("Object")] for row in rows} == {"spread/sheet"}
+    # What looks like a number in another's text stays as it was written.
+    server.http("POST", "/channel/pause?topic=spread&channel=sheet&reason=1,2,3")
+    page.goto(f"{server.console_url}/audit/?object=spread/sheet")
+    _, (head, *rows) = downloaded(page, "Audit as CSV")
+    assert "1,2,3" in {row[head.index("Reason")] for row in rows}
