@@ -163,33 +163,6 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
     assert "Traceback" not in server.log
 
 
-@pytest.mark.timeout(600)
-def test_a_killed_server_takes_its_worker_with_it_though_java_hangs(tmp_path: Path, lake: Path) -> None:
-    server = ServerProcess(tmp_path / "data")
-    server.start()
-    try:
-        put_request(lake, "start_job", job="compact")
-        worker = ready_worker(lake)
-        os.kill(java_of(worker), signal.SIGSTOP)
-    finally:
-        server.kill9()
-    wait_until_gone(worker)
-    wait_for("the lake to be free", lambda: holder_of(str(lake)) is None)
-
-
-@pytest.mark.timeout(900)
-def test_a_server_killed_while_java_starts_leaves_nothing(tmp_path: Path, lake: Path) -> None:
-    server = ServerProcess(tmp_path / "data")
-    server.start()
-    try:
-        put_request(lake, "start_job", job="compact")
-        worker = wait_for("the worker", lambda: holder_of(str(lake)), timeout_s=START_TIMEOUT_S).pid
-        wait_for("its java", lambda: len(group(worker)) > 1, timeout_s=START_TIMEOUT_S)
-    finally:
-        server.kill9()
-    wait_until_gone(worker)
-
-
 def test_no_pipeline_means_no_worker(tmp_path: Path, lake: Path) -> None:
     put_request(lake, "start_job", job="compact")
     with ServerProcess(tmp_path / "data", options=["--no-pipeline"]) as server:
