@@ -133,7 +133,7 @@ CONSOLE_MAY_IMPORT = {
     ),
     "message_views": "vocabulary audit gateway answers messages permissions views",
     "console": "vocabulary accounts audit permissions security live views message_views",
-    "management": "vocabulary accounts audit gateway views console",
+    "management": "vocabulary database accounts audit gateway views console",
     "management.commands": (
         "vocabulary database pacing graphs accounts audit gateway hub permissions console management"
     ),

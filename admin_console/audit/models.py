@@ -8,6 +8,9 @@ VIA_TCP = "tcp"  # a client's publish or subscription
 VIA_COMMAND_LINE = "command-line"
 VIA_SERVER = "server"  # the server by itself, such as removing old rows, or ending a pause
 
+# An expression has 2,000 characters, a key 255, two names of topics 64 each.
+DETAIL_LENGTH_MAX = 2_700
+
 # What an actor is there; elsewhere it is a user, or an account of the operating system.
 ACTOR_WORDS = {VIA_HTTP_API: "token", VIA_TCP: "client"}
 
@@ -53,7 +56,8 @@ class AuditRow(models.Model):
     action = models.CharField(max_length=32)
     topic = models.CharField(max_length=64, blank=True)
     channel = models.CharField(max_length=64, blank=True)
-    detail = models.CharField(max_length=200, blank=True)  # which client, message or user
+    # Which client, message or user; of a replay its whole request.
+    detail = models.CharField(max_length=DETAIL_LENGTH_MAX, blank=True)
     reason = models.CharField(max_length=200, blank=True)
     verdict = models.CharField(max_length=8, choices=Verdict.choices, blank=True)
     message = models.CharField(max_length=500, blank=True)  # the sentence that the actor read

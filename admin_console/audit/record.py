@@ -10,7 +10,14 @@ from django.db import DatabaseError
 from django.http import HttpRequest
 
 from admin_console.audit.chain import append
-from admin_console.audit.models import VIA_COMMAND_LINE, VIA_CONSOLE, AuditRow, Phase, Verdict
+from admin_console.audit.models import (
+    DETAIL_LENGTH_MAX,
+    VIA_COMMAND_LINE,
+    VIA_CONSOLE,
+    AuditRow,
+    Phase,
+    Verdict,
+)
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, trouble_of
 
@@ -199,13 +206,13 @@ def record_command(actor: str, action: str, *, detail: str, topic: str = "") -> 
         via=VIA_COMMAND_LINE,
         action=action,
         topic=topic[:64],
-        detail=detail[:200],
+        detail=detail[:DETAIL_LENGTH_MAX],
         verdict=Verdict.DONE,
     )
     _add(row)
 
 
-def begin_command(actor: str, action: str, *, detail: str) -> ActInProgress:
+def begin_command(actor: str, action: str, *, detail: str, topic: str = "") -> ActInProgress:
     """Write the intent of an act of a command, whose other half is in a file. Raises DatabaseError."""
     row = AuditRow(
         act_id=uuid.uuid4().hex,
@@ -214,7 +221,8 @@ def begin_command(actor: str, action: str, *, detail: str) -> ActInProgress:
         actor=actor[:64],
         via=VIA_COMMAND_LINE,
         action=action,
-        detail=detail[:200],
+        topic=topic[:64],
+        detail=detail[:DETAIL_LENGTH_MAX],
     )
     _add(row)
     return ActInProgress(row)
@@ -232,5 +240,5 @@ def _row_of(request: HttpRequest, action: str, *, topic: str = "", channel: str 
         action=action[:32],
         topic=topic[:64],
         channel=channel[:64],
-        detail=detail[:200],
+        detail=detail[:DETAIL_LENGTH_MAX],
     )

@@ -105,6 +105,26 @@ class ReplayView:
     def is_over(self) -> bool:
         return self.run_job is not None and self.run_job.state in ("done", CANCELLED)
 
+    @property
+    def word(self) -> str:
+        """Its state: being planned, planned, not planned, or that of its run."""
+        if self.run_job is not None:
+            return self.run_job.state
+        if self.planned is not None:
+            return "planned"
+        return "not planned" if self.plan_job is not None and self.plan_job.state == "failed" else "being planned"
+
+    @property
+    def why_not_run(self) -> str:
+        """Why it can't be run now, in a sentence; "" when it can."""
+        if self.run_job is not None:
+            return f"The replay {self.replay_id} is {self.run_job.state} already."
+        return "" if self.planned is not None else f"The replay {self.replay_id} has no plan yet."
+
+    @property
+    def why_not_cancel(self) -> str:
+        return f"The replay {self.replay_id} is over already." if self.is_over else ""
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:

@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from admin_console.gateway.sentences import and_list, counted
+from admin_console.vocabulary.units import moment
 from queue_engine.pipeline.archive.summary import ArchivedIncarnation, ArchivedTopic
 from queue_engine.pipeline.replay.listing import ReplayPlanSummary
+from queue_engine.pipeline.replay.request import ReplayRequest
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SERVER_LENGTH = 8  # of its identity, which has 36 characters
@@ -82,6 +84,18 @@ def left_out(plan: ReplayPlanSummary) -> str:
         names = "another server" if len(servers) == 1 else f"{_word(len(servers))} other servers"
         parts.append(f"{_messages(others)} of {names}")
     return and_list(parts)
+
+
+def request_words(asked: ReplayRequest) -> str:
+    """A whole request in one line: `orders to again; from 2026-03-01 14:00:00 UTC; expression …`."""
+    which = f" (number {asked.number} of server {asked.server})" if asked.number is not None else ""
+    parts = [f"{asked.topic}{which} to {asked.target}"]
+    parts += [f"from {moment(asked.start_time_ms)} UTC"] if asked.start_time_ms is not None else []
+    parts += [f"before {moment(asked.end_time_ms)} UTC"] if asked.end_time_ms is not None else []
+    parts += [f"key {asked.key}"] if asked.key else []
+    parts += [f"at most {asked.rate_per_s:,}/s"] if asked.rate_per_s is not None else []
+    parts += [f"expression {asked.expression}"] if asked.expression else []
+    return "; ".join(parts)
 
 
 def source_words(plan: ReplayPlanSummary) -> str:

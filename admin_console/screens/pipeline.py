@@ -120,10 +120,10 @@ def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]
     if replay.run_job is not None:
         return job_chips(replay.run_job, view)
     if replay.planned is not None:
-        return (Chip("planned", "", "Run it or discard it."),)
-    if replay.plan_job is not None and replay.plan_job.state == "failed":
+        return (Chip(replay.word, "", "Run it or discard it."),)
+    if replay.word == "not planned":
         return (Chip("▲ not planned", "warning"),)
-    return (Chip("being planned" if view.holder else "to be planned"),)
+    return (Chip(replay.word if view.holder else "to be planned"),)
 
 
 def replay_action(replay: "ReplayView", role: Role) -> ActionCell:

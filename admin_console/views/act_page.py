@@ -115,6 +115,10 @@ class ActPage(View):
         """Which part of the object the act is about, such as one consumer."""
         return ""
 
+    def audit_topic(self) -> str:
+        """The topic that the act is about, for the audit list."""
+        return self.topic
+
     @property
     def part(self) -> str:
         """What the act is about, where that is neither a topic nor a channel: `trash 5`."""
@@ -211,7 +215,7 @@ class ActPage(View):
             act = begin_act(
                 self.request,
                 self.action,
-                topic=self.topic,
+                topic=self.audit_topic(),
                 channel=self.channel,
                 detail=self.audit_detail(details),
                 reason=self.request.POST.get("reason", "").strip(),

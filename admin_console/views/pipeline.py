@@ -11,12 +11,13 @@ from admin_console.gateway.gateway import ActResult
 from admin_console.gateway.pipeline import (
     JOB_SENTENCES,
     PipelineView,
+    ReplayRequest,
     ReplayView,
     complaint_about,
     get_pipeline,
     is_topic_name,
 )
-from admin_console.gateway.replay_sources import left_out_sentence, replay_sources
+from admin_console.gateway.replay_sources import ReplaySource, left_out_sentence, replay_sources, request_words
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
@@ -56,6 +57,10 @@ class _PipelineAct(ActPage):
     @property
     def view(self) -> PipelineView:
         return self.pipeline.view()
+
+    def audit_topic(self) -> str:
+        found = self.view.replay(self.replay_id) if self.replay_id else None
+        return found.asked.topic if found is not None and found.asked is not None else ""
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return self.name
@@ -187,10 +192,14 @@ class PlanReplay(_PipelineAct):
     def _given(self, name: str) -> str:
         return str(self.request.POST.get(name, "")).strip()[:EXPRESSION_LENGTH_MAX]
 
+    def source(self) -> ReplaySource | None:
+        """The topic that was chosen, None for none that is archived."""
+        return next((one for one in replay_sources(self.view.topics) if one.value == self._given("topic")), None)
+
     def details(self) -> dict[str, Any]:
         complaints: list[str] = []
         topic, target = self._given("topic"), self._given("target")
-        source = next((one for one in replay_sources(self.view.topics) if one.value == topic), None)
+        source = self.source()
         if source is None:
             complaints.append(f"{topic[:80]!r} is not an archived topic.")
         if not is_topic_name(target):
@@ -227,8 +236,12 @@ class PlanReplay(_PipelineAct):
             "rate_per_s": int(rate_text) if rate_text else None,
         }
 
+    def audit_topic(self) -> str:
+        source = self.source()
+        return source.topic if source is not None else ""
+
     def audit_detail(self, details: dict[str, Any]) -> str:
-        return f"{self.replay_id}: {details['topic']} to {details['target']}"
+        return f"{self.replay_id}: {request_words(ReplayRequest(self.replay_id, **details))}"
 
     def after_url(self) -> str:
         return reverse("replay", args=(self.replay_id,))
@@ -262,12 +275,13 @@ class RunReplay(_PipelineAct):
         )
 
     def details(self) -> dict[str, Any]:
-        replay = self.replay()
-        if replay.planned is None:
-            raise ComplaintError(f"The replay {self.replay_id} has no plan yet.")
-        if replay.run_job is not None:
-            raise ComplaintError(f"The replay {self.replay_id} is {replay.run_job.state} already.")
+        if complaint := self.replay().why_not_run:
+            raise ComplaintError(complaint)
         return {}
+
+    def audit_detail(self, details: dict[str, Any]) -> str:
+        asked = self.replay().asked
+        return f"{self.replay_id}: {request_words(asked)}" if asked is not None else self.replay_id
 
 
 class CancelReplay(_PipelineAct):
@@ -287,9 +301,8 @@ class CancelReplay(_PipelineAct):
         )
 
     def details(self) -> dict[str, Any]:
-        replay = self.replay()
-        if replay.is_over:
-            raise ComplaintError(f"The replay {self.replay_id} is over already.")
+        if complaint := self.replay().why_not_cancel:
+            raise ComplaintError(complaint)
         return {}
 
 

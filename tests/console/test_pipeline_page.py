@@ -423,6 +423,12 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
         "expression": "offset > 7",
         "rate_per_s": 50,
     }
+    # The audit list has the request as a whole, and finds it by its topic and by its name.
+    told = f"{replay_id}: orders to orders.again; from 2026-03-01 14:00:00 UTC; at most 50/s; expression offset > 7"
+    assert set(AuditRow.objects.values_list("action", "topic", "detail")) == {("plan_replay", "orders", told)}
+    for name in ("orders", replay_id):
+        assert unescape(told) in unescape(shown(browser, f"/audit/?object={name}"))
+    assert "expression offset" not in shown(browser, "/audit/?object=clicks")
     text = words(shown(browser, path))
     assert "Being planned. A worker has to start first. Planning publishes nothing." in text
     assert "Expression offset > 7" in text
@@ -531,7 +537,7 @@ def test_with_nothing_archived_there_is_nothing_to_plan(engine: EngineRunner, br
 
 
 def test_a_plan_shows_its_price_and_is_run_or_discarded(engine: EngineRunner, browser: Client, lake: Path) -> None:
-    planned_replay(lake, REPLAY, topic="orders")
+    planned_replay(lake, REPLAY, topic="orders", expression="offset < 9")
     see(engine)
     path = f"/pipeline/replays/{REPLAY}/"
     html = shown(browser, path)
@@ -550,6 +556,8 @@ def test_a_plan_shows_its_price_and_is_run_or_discarded(engine: EngineRunner, br
     assert browser.post(f"{path}~run/").status_code == 302
     (request,) = take_requests(lake)
     assert (request.kind, request.details) == ("run_replay", {"id": REPLAY})
+    told = f"{REPLAY}: orders to orders; at most 100/s; expression offset < 9"
+    assert set(AuditRow.objects.values_list("action", "topic", "detail")) == {("run_replay", "orders", told)}
     write_state(lake, JobState(f"replay-{REPLAY}", "running", done=300, total=1200, rows_per_s=100.0))
     with Lake(str(lake)).lock():
         wait_for("the run", lambda: 'under_way" hidden' not in shown(browser, path))

@@ -189,6 +189,7 @@ ONCE: dict[str, str] = {
     "service/lookup_client/test_conversation.py": "names of topics and channels, without an engine",
     "service/lookup_client/test_registration.py": "names of topics and channels, whatever stores them",
     "console/management/test_console_report.py": "the pipeline's files, and counts of the console",
+    "console/management/test_replay_command.py": "the pipeline's files alone",
     "service/monitoring/test_alerts.py": "the rules and figures of its own",
     "service/monitoring/test_dashboard.py": "the dashboard and the table of metrics",
     "engine/test_damage_report.py": "a segment of the log is missing",

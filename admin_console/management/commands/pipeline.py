@@ -1,6 +1,7 @@
-"""`penstock pipeline run JOB | worker | convert | rearchive TOPIC | status`: the data pipeline by hand.
+"""`penstock pipeline run JOB | worker | convert | rearchive TOPIC | replay VERB | status`: the data pipeline by hand.
 
-All but `status` put another program in the place of this process: no process of Django's ever imports Spark.
+All but `replay` and `status` put another program in the place of this process: no process of Django's ever imports
+Spark.
 """
 
 import os
@@ -14,6 +15,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from admin_console.management.command import PlainCommand
+from admin_console.management.replay_command import ReplayCommand, table_lines
 from queue_engine.pipeline.job.state import JobState, read_states
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.spark.secret_variables import TOKEN_VARIABLE, without_secrets
@@ -43,12 +45,12 @@ class Command(PlainCommand):
     help = (
         "run JOB runs one job (rollup, compact, archive, housekeeping, replay-ID; --help after it lists its options); "
         "worker runs all of them, as serve does; convert takes over what earlier versions wrote; rearchive "
-        "TOPIC begins an archive again whose table is gone; status prints what "
-        "each job is doing."
+        "TOPIC begins an archive again whose table is gone; replay plans, runs, watches, lists and stops replays "
+        "(--help after it); status prints what each job is doing."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("what", choices=[*_MODULES, "status"])
+        parser.add_argument("what", choices=[*_MODULES, "replay", "status"])
         parser.add_argument("rest", nargs=REMAINDER, metavar="...", help="run JOB [--master URL] [--once] …")
 
     def handle(self, **given: Any) -> None:
@@ -59,6 +61,9 @@ class Command(PlainCommand):
                     return
                 raise CommandError(f"pipeline status takes no {one[:80]!r}")
             self._print_status(settings.DATA_PATH / "pipeline")
+            return
+        if given["what"] == "replay":
+            ReplayCommand(settings.DATA_PATH / "pipeline", self.stdout, self.stderr).run(given["rest"])
             return
         self.stdout.flush()
         # The package is where this project is, wherever the command was started.
@@ -87,10 +92,8 @@ class Command(PlainCommand):
             self.stdout.write(f"The lake is held by {holder}")
         states = read_states(lake_path)
         rows = [_HEADINGS, *(_row(state) for _, state in sorted(states.by_name.items()))]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-        for row in rows if states.by_name else ():
-            cells = zip(row, widths, strict=True)
-            self.stdout.write("  ".join(text.ljust(width) for text, width in cells).rstrip())
+        for line in table_lines(rows) if states.by_name else ():
+            self.stdout.write(line)
         for sentence in states.broken:
             self.stderr.write(sentence)
 

@@ -6,25 +6,20 @@ it: when the intent can't be written, nothing is changed.
 
 import os
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
-from django.db import DatabaseError
 
-from admin_console.audit.models import Verdict
-from admin_console.audit.record import begin_command, now_ms
-from admin_console.database.errors import Trouble, trouble_of
-from admin_console.database.version import complaint_about_version
+from admin_console.audit.record import now_ms
+from admin_console.management.audited_command import audited
 from admin_console.management.command import PlainCommand
 from admin_console.paths import account_name
 from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import Token, TokenError
 from queue_engine.identity.token_file import TokenFile
-from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
+from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 
 _FIRST = (
@@ -85,7 +80,7 @@ class Command(PlainCommand):
             raise CommandError(f"--expires-in: {exc}.") from exc
         at_ms, by = now_ms(), account_name(os.getuid())
         is_first = file.read() is None
-        with _audited(by, "create_token", f"{name}: {', '.join(allow)} on {', '.join(topic) or '*'}") as sentences:
+        with audited(by, "create_token", f"{name}: {', '.join(allow)} on {', '.join(topic) or '*'}") as sentences:
             token, secret = file.create(
                 name, allow, topic, expires_ms=at_ms + valid_ms if valid_ms else 0, by=by, now_ms=at_ms
             )
@@ -99,7 +94,7 @@ class Command(PlainCommand):
 
     def _revoke(self, file: TokenFile, *, name: str, **_: Any) -> None:
         by = account_name(os.getuid())
-        with _audited(by, "revoke_token", name) as sentences:
+        with audited(by, "revoke_token", name) as sentences:
             token = file.revoke(name, by=by, now_ms=now_ms())
             sentences.append(f"Revoked the token {token.name} ({token.id}). Its connections end within a second.")
             self.stdout.write(sentences[-1])
@@ -113,40 +108,6 @@ class Command(PlainCommand):
         for token in tokens:
             last = _moment(used[token.id]) if token.id in used else "never"
             self.stdout.write(f"{token.id}  {token.state(at_ms):<8} {_described(token)}; last used: {last}")
-
-
-@contextmanager
-def _audited(by: str, action: str, detail: str) -> Iterator[list[str]]:
-    """Write the intent, and the result of what is done within: its last sentence. A directory without a console has no
-    list of its own."""
-    sentences: list[str] = []
-    database = settings.DATABASES["default"]["NAME"]
-    if not os.path.lexists(database):
-        yield sentences
-        return
-    if complaint := complaint_about_version(database):
-        raise CommandError(complaint)
-    with _named_trouble("Nothing was changed."):
-        act = begin_command(by, action, detail=detail)
-    try:
-        yield sentences
-    except PenstockError as exc:
-        with _named_trouble(f"{exc}."):
-            act.finish(Verdict.UNKNOWN if isinstance(exc, OutcomeUnknownError) else Verdict.FAILED, str(exc))
-        raise
-    with _named_trouble("It was done, and the audit list has only that it was begun."):
-        act.finish(Verdict.DONE, sentences[-1])
-
-
-@contextmanager
-def _named_trouble(consequence: str) -> Iterator[None]:
-    """Have a database that can't be used named, with what that means."""
-    try:
-        yield
-    except DatabaseError as exc:
-        if trouble_of(exc) is Trouble.NONE:
-            raise
-        raise CommandError(f"The console's database can't be used: {exc}. {consequence}") from exc
 
 
 def _described(token: Token) -> str:

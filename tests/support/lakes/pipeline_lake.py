@@ -12,9 +12,9 @@ from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.vocabulary.clock import SystemClock
 
 
-def planned_replay(lake_path: Path, replay_id: str, *, topic: str, **plan: Any) -> None:
+def planned_replay(lake_path: Path, replay_id: str, *, topic: str, expression: str = "", **plan: Any) -> None:
     """A replay that is planned and waits for an answer."""
-    ask_for_replay(lake_path, replay_id, topic=topic, target=topic, expression="", key="", rate_per_s=100)
+    ask_for_replay(lake_path, replay_id, topic=topic, target=topic, expression=expression, key="", rate_per_s=100)
     assert [request.kind for request in take_requests(lake_path)][-1] == "plan_replay"
     write_state(lake_path, JobState(f"plan-{replay_id}", "done", unit="files"))
     content = {"version": 1, "count": 1200, "files": [{}, {}], "channels": ["billing", "mail"], **plan}

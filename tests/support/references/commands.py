@@ -4,6 +4,7 @@ from argparse import SUPPRESS, Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
 from importlib import import_module
 
+from admin_console.management import replay_command
 from admin_console.management.program import COMMANDS
 from admin_console.management.serve_options import ServeParser
 from queue_engine.pipeline import jobs
@@ -22,6 +23,7 @@ def commands() -> list[str]:
                 "pipeline convert", convert.command_line(), set(), "make tables of what earlier versions wrote"
             )
             rows += _rows("pipeline rearchive", rearchive.command_line(), set(), rearchive.SENTENCE)
+            rows += _rows("pipeline replay", replay_command.command_line(), set())
             rows += [(code("pipeline status"), "", "print what the jobs do")]
         elif name != "serve":
             # `systemd` takes what `serve` takes.
