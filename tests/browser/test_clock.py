@@ -38,6 +38,8 @@ PAGES = {
     f"/pipeline/replays/{REPLAY}/": (0, []),
     "/pipeline/~replay/": (0, ["From", "To"]),
 }
+# Half a day ahead of UTC, where every date differs: one page of each kind of time.
+IN_AUCKLAND = (CHANNEL_PATH, f"{CHANNEL_PATH}~messages/", "/audit/", "/pipeline/")
 
 
 @pytest.fixture(scope="module")
@@ -137,19 +139,22 @@ def complaints_about(page: Page, clock: str, zone: str, path: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("token")
-@pytest.mark.parametrize("zone", [KATHMANDU, AUCKLAND])
-def test_every_page_shows_times_in_the_zone_of_the_browser_or_in_utc_and_names_it(in_zone: Any, zone: str) -> None:
+@pytest.mark.parametrize(("zone", "paths"), [(KATHMANDU, tuple(PAGES)), (AUCKLAND, IN_AUCKLAND)])
+def test_every_page_shows_times_in_the_zone_of_the_browser_or_in_utc_and_names_it(
+    in_zone: Any, zone: str, paths: tuple[str, ...]
+) -> None:
     """Each page as it comes, and after the other choice: so each clock is seen on each page, at half of the loads."""
     page = in_zone("/", zone)
     clock, wrong = "local", []
-    for path in PAGES:
+    for path in paths:
         page.goto(path)
         assert page.locator("html").get_attribute("data-clock") == clock
         wrong += complaints_about(page, clock, zone, path)
         clock = "local" if clock == "utc" else "utc"
         choose(page, clock)
         wrong += complaints_about(page, clock, zone, path)
-    choose(page, "local")
+    if clock == "utc":
+        choose(page, "local")
     assert not wrong, "\n".join(wrong)
 
 
