@@ -196,7 +196,7 @@ class EmbeddedGateway:
         try:
             result = do()
         finally:
-            is_done = result is not None and result.verdict != FAILED
+            is_done = result is not None and result.verdict != FAILED and not result.already
             self._runner.submit("recent_acts.end", note, result.message if result is not None and is_done else "")
         return result
 

@@ -124,7 +124,8 @@ class ActResult:
     code: the HTTP API's word for a failure, such as TOPIC_NOT_FOUND; "" otherwise.
     counts: how much the act changed: depth, in_flight, deferred, channels, clients. results: of an act on single
     messages, one for each. created: the thing, or the pause, was not there before.
-    messages, one for each. trash: the id in the trash of what was removed; 0 when it can't be restored.
+    trash: the id in the trash of what was removed; 0 when it can't be restored. already: it was so before; nothing was
+    changed.
     """
 
     verdict: str
@@ -134,6 +135,7 @@ class ActResult:
     results: tuple[MessageResult, ...] = ()
     created: bool = False
     trash: int = 0
+    already: bool = False
 
 
 @dataclass(frozen=True, slots=True)

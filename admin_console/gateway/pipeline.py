@@ -19,6 +19,7 @@ from queue_engine.pipeline.expression.expressions import parse_expression
 from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits, write_limits
 from queue_engine.pipeline.housekeeping.report import HousekeepingReport, HousekeepingRun, read_report
 from queue_engine.pipeline.job import requests as job_requests
+from queue_engine.pipeline.job import state as job_state
 from queue_engine.pipeline.job.archive_settings import ArchiveSettings
 from queue_engine.pipeline.job.state import (
     CANCELLED,
@@ -204,6 +205,7 @@ class Pipeline:
 
     def ask(self, kind: str, name: str, **details: Any) -> ActResult:
         """Write a request for the worker, durably; `name` is that of the job or replay."""
+        already = self._already(kind, name)
         key = "id" if kind in (job_requests.PLAN_REPLAY, job_requests.RUN_REPLAY, job_requests.CANCEL_REPLAY) else "job"
         try:
             if kind == job_requests.PLAN_REPLAY:
@@ -216,7 +218,18 @@ class Pipeline:
             self._view = None
         if self._process is not None:
             self._process.wake()
-        return ActResult(DONE, f"Asked to {_WORDS[kind]} {name}. {self._who_takes_it_up()}")
+        return ActResult(DONE, f"{already}Asked to {_WORDS[kind]} {name}. {self._who_takes_it_up()}")
+
+    def _already(self, kind: str, name: str) -> str:
+        """A sentence where the job's state is what is asked for; the request is written all the same, since a worker
+        that has just taken an opposite one up has not changed the state yet."""
+        view = self.view()
+        known = view.jobs.get(name)
+        if known is None or job_requests.has_requests(self._lake_path):
+            return ""
+        is_running = known.state == job_state.RUNNING and view.holder is not None
+        is_so = {job_requests.STOP_JOB: known.state == job_state.STOPPED, job_requests.START_JOB: is_running}
+        return f"{name} is {known.state} already. " if is_so.get(kind) else ""
 
     @property
     def usual_limits(self) -> ArchiveLimits:
@@ -243,6 +256,9 @@ class Pipeline:
     def set_archive_limits(self, topic: str, limits: ArchiveLimits | None) -> ActResult:
         """Set a topic's limits, durably; None: it has those of all topics again. Housekeeping follows them."""
         try:
+            if read_limits(self._lake_path).get(topic) == limits:
+                text = f"The limits of the archive of {topic} are so already; nothing was changed."
+                return ActResult(DONE, text, already=True)
             write_limits(self._lake_path, topic, limits)
         except (PenstockError, OSError) as exc:
             return ActResult(FAILED, f"Nothing was changed: {exc}.", "STORAGE_ERROR")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActResult
+from admin_console.vocabulary import units
 from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import NAME_LENGTH_MAX, TokenError, TokenState
 from queue_engine.identity.token_file import Stamp, TokenFile
@@ -124,6 +125,12 @@ def create_token(
 
 def revoke_token(directory: Path, token_id: str, *, by: str) -> ActResult:
     try:
+        known = next((one for one in TokenFile(directory).read() or () if one.id == token_id), None)
+        if known is not None and known.revoked_ms:
+            who = f" by {known.revoked_by}" if known.revoked_by else ""
+            when = f"{units.moment(known.revoked_ms)} UTC"
+            text = f"The token {known.name} was revoked already, at {when}{who}; nothing was changed."
+            return ActResult(DONE, text, already=True)
         token = TokenFile(directory).revoke(token_id, by=by, now_ms=_now_ms())
     except PenstockError as exc:
         return _refused(exc)

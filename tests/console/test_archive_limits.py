@@ -52,6 +52,8 @@ def test_the_question_says_what_the_archive_has_and_what_goes(browser: Client, l
 def test_limits_are_set_changed_and_taken_back(browser: Client, lake: Path) -> None:
     browser.post(PAGE, {"which": "own", "days": "30", "gib": "0.5"})
     assert read_limits(lake) == {"orders": ArchiveLimits(30 * DAY_MS, 1 << 29)}
+    again = browser.post(PAGE, {"which": "own", "days": "30", "gib": "0.5"}, headers={"Accept": "application/json"})
+    assert again.json()["message"] == "The limits of the archive of orders are so already; nothing was changed."
     form = shown(browser, PAGE)
     assert 'value="30"' in form
     assert 'value="0.5"' in form
@@ -61,7 +63,10 @@ def test_limits_are_set_changed_and_taken_back(browser: Client, lake: Path) -> N
     browser.post(PAGE, {"which": "default", "days": "30", "gib": ""})
     assert read_limits(lake) == {}
     results = AuditRow.objects.filter(phase="result", action="set_archive_limits").order_by("id")
-    assert [one.detail for one in results] == ["30 days, at most 512.0 MiB", "at most 2.0 GiB", "as of all topics"]
+    assert [one.detail for one in results] == ["30 days, at most 512.0 MiB"] * 2 + [
+        "at most 2.0 GiB",
+        "as of all topics",
+    ]
 
 
 @pytest.mark.parametrize(

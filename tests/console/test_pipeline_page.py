@@ -379,6 +379,14 @@ def test_stop_and_start_leave_requests_and_are_audited(engine: EngineRunner, bro
     audited = AuditRow.objects.filter(phase="result").earliest("id")
     assert audited is not None
     assert (audited.action, audited.detail, audited.reason, audited.verdict) == ("stop_job", "archive", "disk", "done")
+    write_state(lake, JobState("archive", "stopped"))
+    write_state(lake, JobState("rollup", "running"))
+    with Lake(str(lake)).lock():
+        for act, state in (("archive/~stop", "stopped"), ("rollup/~start", "running")):
+            told = browser.post(f"/pipeline/jobs/{act}/", headers={"Accept": "application/json"}).json()["message"]
+            job, _, verb = act.partition("/~")
+            assert told.startswith(f"{job} is {state} already. Asked to {verb} {job}."), told
+            assert [one.details for one in take_requests(lake)] == [{"job": job}], "a job may be stopping meanwhile"
     assert browser.post("/pipeline/jobs/dance/~stop/").status_code == 404
     assert browser.post("/pipeline/jobs/replay-none/~start/").status_code == 404
     assert not has_requests(lake)

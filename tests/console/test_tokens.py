@@ -71,6 +71,11 @@ def test_a_token_is_made_used_and_revoked(client: Client, engine: EngineRunner, 
     answer = client.post(f"/tokens/{token.id}/~revoke/", {"reason": "left the team"}, follow=True)
     assert "Revoked the token deploy" in answer.content.decode()
     assert "Revoke…" not in answer.content.decode()
+    again = client.post(f"/tokens/{token.id}/~revoke/", headers={"Accept": "application/json"}).json()
+    assert again["ok"] is True
+    assert re.fullmatch(
+        r"The token deploy was revoked already, at .* UTC by ada; nothing was changed\.", again["message"]
+    )
     assert engine_client.read_frame() == (FRAME_ERROR, b"E_UNAUTHORIZED AUTH the token deploy was revoked")
     engine_client.close()
     rows = AuditRow.objects.filter(action__endswith="_token").order_by("id")
@@ -79,6 +84,8 @@ def test_a_token_is_made_used_and_revoked(client: Client, engine: EngineRunner, 
         ("create_token", "result", "done", "ada", "deploy: publish, consume on orders.*, logs", ""),
         ("revoke_token", "intent", "", "ada", "deploy", "left the team"),
         ("revoke_token", "result", "done", "ada", "deploy", "left the team"),
+        ("revoke_token", "intent", "", "ada", "deploy", ""),
+        ("revoke_token", "result", "done", "ada", "deploy", ""),
     ]
 
 
