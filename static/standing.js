@@ -1,6 +1,7 @@
 // Whether what an open question shows still stands, and what a page without a live socket does: another operator may have
 // deleted or changed it, and the session may be over. What is gone is said in the question, and its button is disabled;
 // what changed is said, and confirming it brings the question anew. Of a page it is said, and it can be reloaded.
+import { isServerGone } from "./connection.js";
 import { logInPath } from "./paths.js";
 
 const NOT_LOGGED_IN = 401;
@@ -38,7 +39,7 @@ async function ask(place, address, shown) {
     else if (found && place === document.body) isSaid = sayOnPage(text, location.href, "Reload the page");
     else if (found) say(place, text, found === "gone");
   } catch {
-    // connection.js says it where the server does not answer.
+    isServerGone(); // the page says so, then
   } finally {
     if (!isSaid) delete place.dataset.asking;
   }

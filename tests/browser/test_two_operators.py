@@ -45,11 +45,16 @@ def test_a_channel_that_is_deleted_behind_a_dialog_is_said_there_and_on_the_page
     server: ServerProcess, open_page: OpenPage, complaints: Complaints
 ) -> None:
     complaints.expect("/topics/shaft/deep/.*404")
+    complaints.expect("/shaft/deep/~messages/.*net::ERR_FAILED")
+    complaints.allow("favicon.*net::ERR_FAILED")
     create_channel(server, "shaft", "deep")
     first, second = (open_page("/topics/shaft/deep/", graphs=False) for _ in range(2))
     third = open_page("/topics/shaft/deep/~messages/", graphs=False)  # has no socket
     for page in (first, second):
         wait_until_live(page)
+    third.route("**/*", lambda route: route.abort())
+    expect(third.locator("#connection")).to_contain_text("The server does not answer.", timeout=SOON_MS)
+    third.unroute("**/*")
     dialog = open_act(second, "Empty…")
     confirm(open_act(first, "Delete…"), "Delete shaft/deep", Type="shaft/deep")
     alert = dialog.get_by_role("alert")
@@ -59,6 +64,7 @@ def test_a_channel_that_is_deleted_behind_a_dialog_is_said_there_and_on_the_page
     expect(second.locator("#freshness")).to_have_text(re.compile("^deleted · "))
     expect(second.locator("body")).to_have_class(re.compile("is-stale"))
     dialog.get_by_role("link", name="Cancel").click()
+    # It asks again once the server answers.
     told = third.locator("#messages li")
     expect(told).to_contain_text("admin: Deleted shaft/deep", timeout=SOON_MS)
     expect(told.get_by_role("link", name="Reload the page")).to_be_visible()
