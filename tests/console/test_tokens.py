@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
+from admin_console.management import audited_command
 from admin_console.management.commands import token as token_command
 from admin_console.vocabulary.roles import Role
 from queue_engine.identity.token import TokenState
@@ -168,8 +169,8 @@ def test_a_command_that_is_cut_off_leaves_its_row(
 
     TokenFile(tmp_path).create("other", ["publish"], [], expires_ms=0, by="", now_ms=1)
     monkeypatch.setattr(TokenFile, verb, cut_behind)
-    monkeypatch.setattr(token_command.os.path, "lexists", lambda path: True)
-    monkeypatch.setattr(token_command, "complaint_about_version", lambda path: "")
+    monkeypatch.setattr(audited_command.os.path, "lexists", lambda path: True)
+    monkeypatch.setattr(audited_command, "complaint_about_version", lambda path: "")
     name = "deploy" if verb == "create" else "other"
     with pytest.raises(CutOffError):
         token_command.Command().handle(verb=verb, name=name, **further)
@@ -181,8 +182,8 @@ def test_a_command_that_is_cut_off_leaves_its_row(
 def test_a_command_writes_what_came_of_it(
     engine: EngineRunner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_command.os.path, "lexists", lambda path: True)
-    monkeypatch.setattr(token_command, "complaint_about_version", lambda path: "")
+    monkeypatch.setattr(audited_command.os.path, "lexists", lambda path: True)
+    monkeypatch.setattr(audited_command, "complaint_about_version", lambda path: "")
     create = {"verb": "create", "name": "ci", "allow": ["publish"], "topic": [], "expires_in": "0"}
     token_command.Command().handle(**create)
     assert capsys.readouterr().out.startswith("pst_")
