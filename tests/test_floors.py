@@ -89,16 +89,14 @@ MAY_IMPORT = {
     "pipeline.archive": "vocabulary wire disk pipeline.lake pipeline.tables pipeline.source pipeline.job",
     "pipeline.housekeeping": ("vocabulary pipeline.lake pipeline.tables pipeline.job pipeline.archive"),
     "pipeline.replay": (
-        "vocabulary disk pipeline.expression pipeline.lake pipeline.tables pipeline.source pipeline.job"
-        " pipeline.archive"
+        "vocabulary pipeline.expression pipeline.lake pipeline.tables pipeline.source pipeline.job pipeline.archive"
     ),
     "pipeline": (
         "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
         " pipeline.housekeeping pipeline.replay"
     ),
     "pipeline.convert": (
-        "vocabulary disk topology pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.source pipeline.job"
-        " pipeline.history pipeline.archive"
+        "vocabulary pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.source pipeline.job pipeline.archive"
     ),
     "nsqd_import": "vocabulary disk disk_queue.fifo topology pipeline.source",
     "pipeline.worker": (

@@ -22,12 +22,9 @@ class HistorySource(Protocol):
 
     directory: str
 
-    def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
-        """Parquet files of `level` ("minutes", "hours") with windows in [first_s, end_s), Unix seconds.
-
-        Each with the first window of it that counts, 0 where all do: files with the same are read by one query.
-        Raises HistoryUnreadableError.
-        """
+    def files(self, level: str, first_s: int, end_s: int) -> list[str]:
+        """Parquet files of `level` ("minutes", "hours") with windows in [first_s, end_s), Unix seconds. Raises
+        HistoryUnreadableError."""
         ...
 
     def extent(self, level: str) -> tuple[int, int] | None:
@@ -42,12 +39,12 @@ class LakeHistory:
         self._files = HistoryFiles(path)
         self.directory = self._files.directory
 
-    def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
+    def files(self, level: str, first_s: int, end_s: int) -> list[str]:
         try:
             found = self._files.files(level, first_s, end_s)
             for one in found:
                 refuse_link(one.path)
-            return [(one.path, one.from_s) for one in found]
+            return [one.path for one in found]
         except (PenstockError, OSError) as exc:
             raise HistoryUnreadableError(f"The history can't be read: {exc}.") from exc
 

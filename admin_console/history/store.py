@@ -102,19 +102,18 @@ class HistoryStore:
         raise AssertionError("the last try returns or raises")
 
     def _reads(self, where: str, parts: Sequence[Part], columns: str, values: dict[str, object]) -> list[str]:
-        """A SELECT for all files of a part that count from the same window on; its values go into `values`."""
+        """A SELECT for the files of each part; its values go into `values`."""
         reads: list[str] = []
         for part in parts:
-            starts: dict[int, list[str]] = {}
-            for path, from_s in self._source.files(part.level, part.first_s, part.end_s):
-                starts.setdefault(max(from_s, part.first_s), []).append(path)
-            for first_s, paths in starts.items():
-                number = len(reads)
-                values |= {f"files_{number}": paths, f"first_{number}": first_s, f"end_{number}": part.end_s}
-                reads.append(
-                    f"SELECT {columns}, {WINDOWS_S[part.level]} AS window_s FROM read_parquet($files_{number}) "  # noqa: S608 - as below
-                    f"WHERE {where} AND t >= $first_{number} AND t < $end_{number}"
-                )
+            paths = self._source.files(part.level, part.first_s, part.end_s)
+            if not paths:
+                continue
+            number = len(reads)
+            values |= {f"files_{number}": paths, f"first_{number}": part.first_s, f"end_{number}": part.end_s}
+            reads.append(
+                f"SELECT {columns}, {WINDOWS_S[part.level]} AS window_s FROM read_parquet($files_{number}) "  # noqa: S608 - as below
+                f"WHERE {where} AND t >= $first_{number} AND t < $end_{number}"
+            )
         return reads
 
     def _run(self, query: str, values: dict[str, object]) -> Rows:

@@ -299,7 +299,7 @@ def test_a_table_that_changed_under_the_query_is_read_again(lake: HistoryLake, s
     class Late(LakeHistory):
         looks = 0
 
-        def files(self, level: str, first_s: int, end_s: int) -> list[tuple[str, int]]:
+        def files(self, level: str, first_s: int, end_s: int) -> list[str]:
             self.looks += 1
             if self.looks == 1:
                 before = super().files(level, first_s, end_s)

@@ -1,4 +1,4 @@
-"""`penstock pipeline run JOB | worker | convert | rearchive TOPIC | replay VERB | status`: the data pipeline by hand.
+"""`penstock pipeline run JOB | worker | rearchive TOPIC | replay VERB | status`: the data pipeline by hand.
 
 All but `replay` and `status` put another program in the place of this process: no process of Django's ever imports
 Spark.
@@ -27,7 +27,6 @@ _CODE = Path(__file__).resolve().parents[3]
 _MODULES = {
     "run": "queue_engine.pipeline.jobs",
     "worker": "queue_engine.pipeline.worker.worker",
-    "convert": "queue_engine.pipeline.convert.convert",
     "rearchive": "queue_engine.pipeline.convert.rearchive",
 }
 # As `python -m` does. Ctrl-C while modules are imported, which takes seconds, ends the process without a traceback; the
@@ -44,7 +43,7 @@ class Command(PlainCommand):
     uses_data_path = True
     help = (
         "run JOB runs one job (rollup, compact, archive, housekeeping, replay-ID; --help after it lists its options); "
-        "worker runs all of them, as serve does; convert takes over what earlier versions wrote; rearchive "
+        "worker runs all of them, as serve does; rearchive "
         "TOPIC begins an archive again whose table is gone; replay plans, runs, watches, lists and stops replays "
         "(--help after it); status prints what each job is doing."
     )

@@ -4,8 +4,7 @@ Minutes reach from the beginning of their retention to some minutes ago. Hours r
 later hours from minutes, those of one day at most. A file stays in place for an hour after its table has dropped it; a
 reader that finds a file missing reads the list again.
 
-deltalake is imported when a table is read for the first time. Until an earlier version's history is converted, its
-manifest gives the list.
+deltalake is imported when a table is read for the first time.
 """
 
 import os
@@ -14,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from queue_engine.disk.no_follow import LinkRefusedError
-from queue_engine.pipeline.history.levels import CONVERTED, DIRECTORY, MINUTES, WINDOW_S
-from queue_engine.pipeline.history.old_manifest import OLD_MANIFEST, OldHistory, read_old_history
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.history.levels import CONVERTED, DIRECTORY, MINUTES, OLD_MANIFEST, WINDOW_S
+from queue_engine.pipeline.lake.lake import Lake, not_converted
 from queue_engine.pipeline.lake.status_file import sign_of
 from queue_engine.pipeline.tables.own_files import check_own_files
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
@@ -25,33 +23,31 @@ from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
     """A Parquet file of the history. path: absolute, or relative to the process's directory. Windows in [first_s,
-    end_s), Unix seconds; those that start before from_s do not count."""
+    end_s), Unix seconds."""
 
     path: str
     first_s: int
     end_s: int
-    from_s: int = 0
 
 
 class HistoryFiles:
     """The history in the pipeline's directory `path`. Any thread.
 
     A table's files are listed again only when it has another version: a page reads the list a dozen times. All methods
-    raise PipelineError and OSError. directory: all files are in it.
+    raise PipelineError, NotConvertedError among them, and OSError. directory: all files are in it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._lake = Lake(os.fspath(path))
         self.directory = self._lake.within(DIRECTORY)
         self._tables = {level: _Table(f"{self.directory}/{level}", WINDOW_S[level]) for level in WINDOW_S}
-        self._old: tuple[tuple[int, int, int], OldHistory] | None = None
 
     def files(self, level: str, first_s: int, end_s: int) -> list[HistoryFile]:
         """Files with rows of `level` ("minutes" or "hours") whose windows start in [first_s, end_s), by time.
 
         No window is in two of them. A file may hold rows outside of the range, and none in it.
         """
-        return [one for one in self._files(level) if max(one.first_s, one.from_s, first_s) < min(one.end_s, end_s)]
+        return [one for one in self._files(level) if max(one.first_s, first_s) < min(one.end_s, end_s)]
 
     def extent(self, level: str) -> tuple[int, int] | None:
         """The begin and end of a level's files, Unix seconds; None when there are none."""
@@ -59,24 +55,10 @@ class HistoryFiles:
         return (min(one.first_s for one in files), max(one.end_s for one in files)) if files else None
 
     def _files(self, level: str) -> tuple[HistoryFile, ...]:
-        old = self._old_history()
-        if old is not None and not self._tables[MINUTES].read().is_converted:
-            return tuple(
-                HistoryFile(f"{self.directory}/{one.path}", one.first_s, one.end_s, one.from_s) for one in old.of(level)
-            )
+        old = self._lake.within(OLD_MANIFEST)
+        if os.path.lexists(old) and not self._tables[MINUTES].read().is_converted:
+            raise not_converted("the history", old)
         return self._tables[level].read().files
-
-    def _old_history(self) -> OldHistory | None:
-        sign = sign_of(self._lake.within(OLD_MANIFEST))
-        if sign is None:
-            return None
-        known = self._old
-        if known is None or known[0] != sign:
-            old = read_old_history(self._lake)
-            if old is None:
-                return None
-            known = self._old = (sign, old)
-        return known[1]
 
 
 @dataclass(frozen=True, slots=True)

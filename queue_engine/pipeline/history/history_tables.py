@@ -8,13 +8,14 @@ A commit carries one of these transactions (app id, version):
     rollup-<id of the stream's checkpoint>, batch    minutes of this batch of the stream, and of all before it
     closed, end of the day in Unix seconds           of either table: days up to there were computed from the samples
     changed, a count                                 files were merged, or removed because of their age
-    converted, 1                                     files of an earlier version (conversion.py)
+    converted, 1                                     files of before there were tables are in it
 
 A closed day is replaced in the minutes first and in the hours then. After a kill in between, the minutes are right, the
 hours end a day earlier, as readers see by their files, and the day is computed again. A batch of the stream never adds
 to a day that the minutes' `closed` covers. Both hold `Lake.changes` from reading the tables to their commit.
 """
 
+import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,27 +24,25 @@ from weakref import WeakKeyDictionary
 
 from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.history.levels import (
-    CONVERT_COMMAND,
     CONVERTED,
     DAY_S,
     DIRECTORY,
     HOURS,
     MINUTES,
+    OLD_MANIFEST,
     RETENTION_S,
     SUMMARY,
     WINDOW_S,
     date_of,
     day_of,
 )
-from queue_engine.pipeline.history.old_manifest import OldHistory, has_old_history
 from queue_engine.pipeline.history.schema import TABLE_ROWS
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.lake.lake import Lake, not_converted
 from queue_engine.pipeline.lake.status_file import write_status_file
 from queue_engine.pipeline.tables.housekeeping import clean_log, vacuum
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.tables import LakeTables
-from queue_engine.vocabulary.errors import NotConvertedError
 
 CLOSED = "closed"
 CHANGED = "changed"
@@ -75,15 +74,8 @@ class HistoryTables:
 
     def check_converted(self) -> None:
         """Raises NotConvertedError while an earlier version's history is not in the tables."""
-        if has_old_history(self._lake) and not self.is_converted(MINUTES):
-            raise NotConvertedError(
-                f"the history was written by an earlier version: run {CONVERT_COMMAND} while no worker runs; until then"
-                " the graphs show it up to its end, and newer minutes wait"
-            )
-
-    def is_converted(self, level: str) -> bool:
-        """Whether the table has an earlier version's files."""
-        return self._tables[level].transaction(CONVERTED) is not None
+        if os.path.lexists(self._lake.within(OLD_MANIFEST)) and self._tables[MINUTES].transaction(CONVERTED) is None:
+            raise not_converted("the history", self._lake.within(OLD_MANIFEST))
 
     # Reading.
 
@@ -167,17 +159,6 @@ class HistoryTables:
                     self._change(level, (), old)
                     did = True
         return did
-
-    def take_over(self, level: str, files: Iterable[DataFile], old: OldHistory) -> None:
-        """Add an earlier version's files; unless that was done, the table has no others."""
-        with self._lake.changes:
-            table = self._tables[level]
-            # Readers and jobs take the table for converted by the last of these commits.
-            if old.closed_until_s:
-                table.commit((), CLOSED, old.closed_until_s, after=None)
-            if old.checkpoint and level == MINUTES:
-                table.commit((), _rollup(old.checkpoint), old.batch, after=None)
-            table.commit(files, CONVERTED, 1, after=None)
 
     def clean_up(self) -> int:
         """Remove replaced files, files that no commit names, and old log files. Returns how many files it removed."""

@@ -16,7 +16,8 @@ DIRECTORY = "history"
 CONVERTED = "converted"
 # Where the minutes end, for readers that load no table.
 SUMMARY = "history_summary.json"
-CONVERT_COMMAND = "penstock pipeline convert"
+# An earlier version's list of files, of before there were tables.
+OLD_MANIFEST = f"{DIRECTORY}/manifest.json"
 
 
 def date_of(day_s: int) -> str:

@@ -23,14 +23,24 @@ from queue_engine.disk.checked_line import decode_line, encode_line
 from queue_engine.disk.files import Files
 from queue_engine.pipeline.lake.lake_lock import LakeLock
 from queue_engine.vocabulary.clock import Clock, SystemClock
-from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError
+from queue_engine.vocabulary.errors import LakeDamagedError, NotConvertedError, PipelineError
 
 logger = logging.getLogger(__name__)
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_BYTES_MAX = 1 << 28
+# The last one that makes tables of the manifests which the first versions wrote: no release wrote such manifests.
+CONVERTING_COMMIT = "a84e6062"
 # Temporary files in these directories are the holder's; those in requests/ belong to the processes that write requests.
 OWN_DIRECTORIES = ("", "history", "jobs")
+
+
+def not_converted(what: str, manifest: str) -> NotConvertedError:
+    """The refusal to read or write what lies below a manifest of the first versions. what: such as "the history"."""
+    return NotConvertedError(
+        f"{what} has a format of before release 0.2.0, named by {manifest}; nothing was changed. Penstock at commit"
+        f" {CONVERTING_COMMIT} converts it by `penstock pipeline convert`; to go on without it, move its folder away"
+    )
 
 
 class Lake:

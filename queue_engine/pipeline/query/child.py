@@ -185,8 +185,8 @@ def _add(connection: Any, view: View) -> None:
         connection.query(f"SELECT {columns} LIMIT 0").project(view.select).create_view(view.name)
     else:
         raise RefusedError(
-            f"{view.name} has no table in {view.place} yet: nothing of it is archived there, or an earlier version "
-            "wrote it and waits for `penstock pipeline convert`."
+            f"{view.name} has no table in {view.place}: nothing of it is archived there yet, or it has a format of "
+            "before release 0.2.0; the log of the worker says so then."
         )
 
 

@@ -37,7 +37,7 @@ _GAPS_COLUMNS = {
     "topic": "VARCHAR", "server": "VARCHAR", "number": "BIGINT", "id_base": "BIGINT", "first_offset": "BIGINT",
     "next_offset": "BIGINT", "count": "BIGINT", "reason": "VARCHAR", "at": "TIMESTAMPTZ",
 }  # fmt: skip
-# An earlier version's history, beside the tables.
+# Beside the tables.
 _OLD_MANIFEST = "manifest.json"
 _HISTORY_COLUMNS = {"t": "BIGINT", "node": "VARCHAR", "topic": "VARCHAR", "channel": "VARCHAR"}
 
@@ -62,7 +62,7 @@ class View:
 def views_of(lake: TableStorage, history: TableStorage, *, may_read_bodies: bool) -> list[View]:
     """The views of a lake and of the history at `history`, by name. may_read_bodies: else no topic has a view. Raises
     QueryError, StoreError where the lake can't be listed."""
-    # Until it is converted, an earlier version's history is in no table: without it an answer would be wrong.
+    # A history of before there were tables is in none of them: an answer without it would be wrong.
     empty = {} if history.exists(_OLD_MANIFEST) else _HISTORY_COLUMNS
     found = [View(name, history.place, table, _OF_HISTORY, empty) for name, table in HISTORY_VIEWS.items()]
     found.append(View(ARCHIVE_GAPS, lake.place, ARCHIVE_GAPS, _OF_GAPS, empty=_GAPS_COLUMNS))

@@ -19,7 +19,7 @@ its next (excluded) that match the request. It is published as one batch under a
 was archived, and the offsets. So a step that is done twice is published once, and a step whose messages differ from the
 plan is refused. No file has a part in that: the files may be compacted and removed between plan, run and repeat.
 
-Plans of version 1 named files and rows; `old_steps.py` reads them.
+Plans of version 1, which no release wrote, are refused.
 """
 
 import zlib
@@ -34,7 +34,6 @@ import numpy as np
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
 from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.old_steps import OldStep
 from queue_engine.pipeline.replay.request import ReplayRequest, check_id
 from queue_engine.vocabulary.errors import LakeDamagedError
 
@@ -59,7 +58,7 @@ class ReplayStep:
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
     """The dry run's result; the fields are drawn above. source: the topic that was archived. left_out: others of its
-    name that have messages. old_steps: of a plan of version 1, and then steps is empty."""
+    name that have messages."""
 
     request: ReplayRequest
     created_ms: int
@@ -70,25 +69,18 @@ class ReplayPlan:
     channels: tuple[str, ...]
     files: tuple[str, ...]
     steps: tuple[ReplayStep, ...]
-    old_steps: tuple[OldStep, ...] = ()
     left_out: tuple[ArchivedIncarnation, ...] = ()
 
     @property
-    def all_steps(self) -> "tuple[ReplayStep, ...] | tuple[OldStep, ...]":
-        return self.old_steps or self.steps
-
-    @property
     def count(self) -> int:
-        return sum(step.count for step in self.all_steps)
+        return sum(step.count for step in self.steps)
 
     @property
     def body_bytes(self) -> int:
-        return sum(step.body_bytes for step in self.all_steps)
+        return sum(step.body_bytes for step in self.steps)
 
-    def key_of(self, step: "ReplayStep | OldStep") -> bytes:
+    def key_of(self, step: ReplayStep) -> bytes:
         """The batch key of a step: 16 bytes."""
-        if isinstance(step, OldStep):
-            return step.key(self.request.replay_id, self.files[step.file])
         parts = (self.request.replay_id, self.source.app_id, f"{step.first_offset}-{step.next_offset}")
         return blake2b("\0".join(parts).encode(), digest_size=16).digest()
 
@@ -109,7 +101,6 @@ class ReplayProgress:
 
 def write_plan(lake: Lake, plan: ReplayPlan) -> None:
     """Raises PipelineError without the lock, OSError."""
-    assert not plan.old_steps, "a plan of version 1 is never written"
     request = plan.request
     lake.write_manifest(
         _path(request.replay_id, "plan.json"),
@@ -132,23 +123,21 @@ def write_plan(lake: Lake, plan: ReplayPlan) -> None:
 
 def read_plan(lake: Lake, replay_id: str) -> ReplayPlan | None:
     """None before the dry run. Raises LakeDamagedError, PipelineError for an id that is not valid, OSError."""
-    content = _read(lake, replay_id, "plan.json", (1, VERSION))
+    content = _read(lake, replay_id, "plan.json", VERSION)
     if content is None:
         return None
-    is_old = content["version"] == 1
     try:
         source, target, files = content["source"], content["target"], content["files"]
         return ReplayPlan(
             request=ReplayRequest(**content["request"]),
             created_ms=content["created_ms"],
-            source=ArchivedIdentity(source["topic"], source.get("server", ""), source["number"], source["id_base"]),
-            table_version=source.get("table_version", -1),
+            source=ArchivedIdentity(source["topic"], source["server"], source["number"], source["id_base"]),
+            table_version=source["table_version"],
             target_number=target["number"],
             target_id_base=target["id_base"],
             channels=tuple(content["channels"]),
-            files=tuple(one["path"] for one in files) if is_old else tuple(files),
-            steps=() if is_old else tuple(ReplayStep(*one) for one in content["steps"]),
-            old_steps=tuple(OldStep(*one) for one in content["steps"]) if is_old else (),
+            files=tuple(files),
+            steps=tuple(ReplayStep(*one) for one in content["steps"]),
             left_out=tuple(ArchivedIncarnation(**one) for one in content.get("left_out", ())),
         )
     except (KeyError, TypeError) as exc:
@@ -165,7 +154,7 @@ def write_rows(lake: Lake, replay_id: str, created_ms: int, rows: Sequence[str])
 
 
 def read_rows(lake: Lake, plan: ReplayPlan) -> list[str] | None:
-    """One text of `packed_offsets` for each step (of a plan of version 1 as `old_steps.py` reads it); None when the
+    """One text of `packed_offsets` for each step; None when the
     file is missing or belongs to another plan.
 
     Raises LakeDamagedError, OSError."""
@@ -173,7 +162,7 @@ def read_rows(lake: Lake, plan: ReplayPlan) -> list[str] | None:
     if (
         content is None
         or content.get("created_ms") != plan.created_ms
-        or len(content.get("rows", ())) != len(plan.all_steps)
+        or len(content.get("rows", ())) != len(plan.steps)
     ):
         return None
     return [str(one) for one in content["rows"]]
@@ -208,13 +197,11 @@ def read_progress(lake: Lake, replay_id: str) -> ReplayProgress | None:
         raise LakeDamagedError(f"the progress of the replay {replay_id} has other fields: {exc}") from exc
 
 
-def _read(
-    lake: Lake, replay_id: str, name: str, versions: Sequence[int] = (OTHER_VERSION,)
-) -> Mapping[str, Any] | None:
+def _read(lake: Lake, replay_id: str, name: str, version: int = OTHER_VERSION) -> Mapping[str, Any] | None:
     content = lake.read_manifest(_path(replay_id, name))
-    if content is not None and content.get("version") not in versions:
+    if content is not None and content.get("version") != version:
         raise LakeDamagedError(
-            f"{name} of the replay {replay_id} has version {content.get('version')}, not {versions[-1]}"
+            f"{name} of the replay {replay_id} has version {content.get('version')}, not {version}: plan another one"
         )
     return content
 

@@ -128,11 +128,6 @@ def matching_rows(context: JobContext, tables: LakeTables, plan: ReplayPlan) -> 
     if rows is not None:
         return rows
     request = plan.request
-    if plan.old_steps:
-        raise PipelineError(
-            f"the replay {request.replay_id} was planned by an earlier version, and its rows.json is gone or damaged: "
-            "plan another one"
-        )
     found = _steps(context, tables, plan.source, request, request.check())
     if tuple(step for step, _ in found) != plan.steps:
         raise PipelineError(f"the archive differs from the plan of the replay {request.replay_id}: plan another one")

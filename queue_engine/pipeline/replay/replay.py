@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.state import DONE, REPLAY_PREFIX, RUNNING, WAITING, JobState
-from queue_engine.pipeline.replay.old_steps import OldStepMessages
 from queue_engine.pipeline.replay.plan import (
     ReplayPlan,
     ReplayProgress,
@@ -92,15 +91,11 @@ class _Sending:
         self._written_ns = context.clock.monotonic_ns()
         self._started_ns = context.clock.monotonic_ns()
         self._started_sent = progress.sent
-        self._steps = plan.all_steps
+        self._steps = plan.steps
         is_done = progress.next_step == len(self._steps)
         tables = context.open_tables()
         rows = [] if is_done else matching_rows(context, tables, plan)
-        self._messages = (
-            OldStepMessages(context.lake, plan.files, plan.old_steps, rows)
-            if plan.old_steps
-            else StepMessages(tables, plan.source, plan.steps, rows)
-        )
+        self._messages = StepMessages(tables, plan.source, plan.steps, rows)
         self._limit = RateLimit(context.clock, rate_per_s)
 
     def run(self) -> int:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queue_engine.pipeline.history.levels import CONVERT_COMMAND, SUMMARY
+from queue_engine.pipeline.history.levels import SUMMARY
 from queue_engine.pipeline.job.requests import has_requests
 from queue_engine.pipeline.job.state import PLAN_PREFIX, REPLAY_PREFIX, RUNNING, STOPPED, WAITING, read_states
+from queue_engine.pipeline.lake.lake import CONVERTING_COMMIT
 from queue_engine.pipeline.lake.status_file import read_status_file
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PipelineError
@@ -58,7 +59,7 @@ class PendingWork:
             return "messages wait to be archived"
         rollup = states.get("rollup")
         # An earlier version's history waits for the operator once the job has said so.
-        waits_for_operator = rollup is not None and CONVERT_COMMAND in rollup.error and not self._has_summary()
+        waits_for_operator = rollup is not None and CONVERTING_COMMIT in rollup.error and not self._has_summary()
         if "rollup" not in stopped and not waits_for_operator and self._is_history_late():
             return HISTORY_IS_BEHIND
         return ""

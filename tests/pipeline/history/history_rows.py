@@ -79,9 +79,8 @@ def read_rows(lake: Lake, level: str) -> dict[Key, Row]:
     found: dict[Key, Row] = {}
     for file in HistoryFiles(lake.path).files(level, 0, END_OF_TIME_S):
         for row in pq.ParquetFile(file.path).read().to_pylist():
-            if row["t"] >= file.from_s:
-                row["latency"] = [(pair["b"], pair["n"]) for pair in row["latency"]]
-                key = (row["t"], row["node"], row["topic"], row["channel"])
-                assert key not in found, f"{key} twice"
-                found[key] = row
+            row["latency"] = [(pair["b"], pair["n"]) for pair in row["latency"]]
+            key = (row["t"], row["node"], row["topic"], row["channel"])
+            assert key not in found, f"{key} twice"
+            found[key] = row
     return found

@@ -9,7 +9,6 @@ import pytest
 
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
 from queue_engine.pipeline.archive.archives import Archives, Commit
-from queue_engine.pipeline.archive.conversion import convert_archives
 from queue_engine.pipeline.archive.old_manifest import check_converted
 from queue_engine.pipeline.housekeeping.choices import DAY_MS
 from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
@@ -20,11 +19,26 @@ from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.tables import LakeTables
 from tests.pipeline.archive.test_archives import file
-from tests.pipeline.archive.test_conversion import SERVER, check_all, check_one, old_archive
-from tests.pipeline.archive_reading import archives, data_files, named_files
+from tests.pipeline.archive_reading import Archived, archives, data_files, named_files
 from tests.support.clock import ManualClock
+from tests.support.lakes.converted_archive import converted_archive
 
+SERVER = "5f1c"
 BASES = {3: 0xABC, 4: 0xDEF}
+
+
+def check_all(lake: Lake) -> None:
+    found = archives(lake)
+    assert [(one.identity.topic, one.identity.number) for one in found] == [("clicks", 5), ("orders", 3), ("orders", 4)]
+    for one in found:
+        check_one(one)
+
+
+def check_one(one: Archived) -> None:
+    assert (one.begin_offset, one.next_offset) == (10, 50)
+    assert one.bodies == [b"%d" % offset for offset in (*range(10, 20), *range(25, 45))]
+    assert [(gap.reason, gap.count) for gap in one.gaps] == [("replayed", 5), ("retention", 5)]
+    assert one.rows.column("server").null_count == 30
 
 
 @pytest.fixture
@@ -38,10 +52,9 @@ def lake(tmp_path: Path, clock: ManualClock) -> Iterator[Lake]:
     """With three converted archives of two files each, two of them of topics of one name."""
     lake = Lake(str(tmp_path / "pipeline"), clock=clock)
     with lake.lock():
-        for number, id_base in BASES.items():
-            old_archive(lake, "orders", number, id_base)
-        old_archive(lake, "clicks", 5, 0x123)
-        convert_archives(lake, tables_of(lake, clock), SERVER, clock, lambda _: None)
+        for topic, number, id_base in (*(("orders", *one) for one in BASES.items()), ("clicks", 5, 0x123)):
+            identity = ArchivedIdentity(topic, SERVER, number, id_base)
+            converted_archive(lake, tables_of(lake, clock), clock, identity)
         yield lake
 
 
@@ -69,7 +82,7 @@ def test_their_messages_are_the_same_and_no_file_has_two_topics(lake: Lake, cloc
     assert before < data_files(lake), "readers of the version before have their files"
 
 
-def test_the_first_files_go_with_vacuum_and_the_conversion_has_nothing_to_do(lake: Lake, clock: ManualClock) -> None:
+def test_the_first_files_go_with_vacuum(lake: Lake, clock: ManualClock) -> None:
     before = data_files(lake)
     housekeeping(lake, clock).run()
     clock.advance(ms=DAY_MS)
@@ -80,8 +93,6 @@ def test_the_first_files_go_with_vacuum_and_the_conversion_has_nothing_to_do(lak
     assert data_files(lake) == named_files(lake)
     check_all(lake)
     check_converted(lake, tables_of(lake, clock), SERVER)
-    assert convert_archives(lake, tables_of(lake, clock), SERVER, clock, lambda _: None) == (0, 0)
-    check_all(lake)
 
 
 def test_the_archive_goes_on_in_the_merged_table(lake: Lake, clock: ManualClock) -> None:

@@ -90,10 +90,10 @@ def test_what_was_lost_and_what_was_never_used_are_columns_of_their_own(tmp_path
     assert rows_of(tmp_path, f"{sums} 2") == [(0, 0, 12_400_000)]
 
 
-def test_a_history_that_waits_for_its_conversion_is_no_empty_one(tmp_path: Path) -> None:
+def test_a_history_of_before_there_were_tables_is_no_empty_one(tmp_path: Path) -> None:
     (tmp_path / "history").mkdir()
     (tmp_path / "history" / "manifest.json").write_bytes(b"{}")
-    with pytest.raises(Exception, match=r"history_hours has no table in .* waits for `penstock pipeline convert`"):
+    with pytest.raises(Exception, match=r"history_hours has no table in .* format of before release 0.2.0"):
         rows_of(tmp_path, "SELECT * FROM history_hours")
     assert rows_of(tmp_path, "SELECT * FROM archive_gaps") == []
 

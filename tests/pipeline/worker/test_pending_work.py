@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from admin_console.rings.rings import SECONDS
-from queue_engine.pipeline.history.levels import CONVERT_COMMAND, SUMMARY
+from queue_engine.pipeline.history.levels import SUMMARY
 from queue_engine.pipeline.job.requests import put_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
+from queue_engine.pipeline.lake.lake import not_converted
 from queue_engine.pipeline.lake.status_file import write_status_file
 from queue_engine.pipeline.worker.pending_work import HISTORY_GATHER_S, HISTORY_LAG_MAX_S, PendingWork
 from tests.support.clock import ManualClock
@@ -116,7 +117,7 @@ def test_history_of_an_earlier_version_waits_for_the_operator_once_the_job_has_s
 ) -> None:
     clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
     assert work.find() == "the history is behind"
-    write_state(tmp_path, JobState("rollup", "waiting", error=f"the history … run {CONVERT_COMMAND}, please"))
+    write_state(tmp_path, JobState("rollup", "waiting", error=str(not_converted("the history", "manifest.json"))))
     assert work.find() == ""
     write_history(tmp_path, seconds(clock) - HISTORY_LAG_MAX_S - 1)
     assert work.find() == "the history is behind", "it was converted"

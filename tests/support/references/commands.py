@@ -8,7 +8,7 @@ from admin_console.management import replay_command
 from admin_console.management.program import COMMANDS
 from admin_console.management.serve_options import ServeParser
 from queue_engine.pipeline import jobs
-from queue_engine.pipeline.convert import convert, rearchive
+from queue_engine.pipeline.convert import rearchive
 from tests.support.references.generated import code, table
 
 
@@ -19,9 +19,6 @@ def commands() -> list[str]:
         parser = command.create_parser("penstock", name)
         if name == "pipeline":
             rows += _rows("pipeline run", jobs.command_line(), set())
-            rows += _rows(
-                "pipeline convert", convert.command_line(), set(), "make tables of what earlier versions wrote"
-            )
             rows += _rows("pipeline rearchive", rearchive.command_line(), set(), rearchive.SENTENCE)
             rows += _rows("pipeline replay", replay_command.command_line(), set())
             rows += [(code("pipeline status"), "", "print what the jobs do")]
