@@ -70,7 +70,8 @@ class ConsoleReport:
 
 def _job(name: str, view: PipelineView) -> JobFigures:
     job = view.jobs[name]
-    return JobFigures(_state(name, view), job.is_in_trouble, job.lag)
+    # Of a job that failed the last lag is of before that.
+    return JobFigures(_state(name, view), job.is_in_trouble, None if job.is_in_trouble else job.lag)
 
 
 def _state(name: str, view: PipelineView) -> str:

@@ -70,7 +70,7 @@ class Request:
 
     @property
     def wants_pipeline(self) -> bool:
-        return self.page in ("pipeline", "replay")
+        return self.page in ("pipeline", "replay", "topic")
 
     @property
     def wants_in_flight(self) -> bool:
@@ -90,7 +90,8 @@ def build_screen(
     The lists are made once for a live state, however many pages and sockets ask; only their age differs.
 
     in_flight: the channel's messages in flight, None where the engine was not asked; http_address: where the HTTP API
-    listens, for the commands that empty pages show; pipeline: for the pages that are about it.
+    listens, for the commands that empty pages show; pipeline: for the pages that are about it, and for a topic's, which
+    says that its archive is lost.
     """
     snapshot: EngineSnapshot | None = live.snapshot if live else None
     common: dict[str, Any] = {
@@ -114,11 +115,11 @@ def build_screen(
         if live is not None:
             live.derived[request] = made
         return made
-    if request.wants_pipeline:
+    if request.page in ("pipeline", "replay"):
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":
             return Screen(**common, **pipeline_screen.parts(live, request.role, pipeline))
         return Screen(**common, **replay.parts(request.role, pipeline, request.replay))
     if request.page == "topic":
-        return Screen(**common, **topic.parts(live, request.role, request.topic))
+        return Screen(**common, **topic.parts(live, request.role, request.topic, pipeline))
     return Screen(**common, **channel.parts(live, request.role, request.topic, request.channel, in_flight))

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from admin_console.gateway.gateway import ARCHIVE_CURSOR
 from admin_console.screens.cells import Cell, Chip, StateCell
 from admin_console.screens.links import act_cell
-from admin_console.screens.parts import Column, Empty, Table
+from admin_console.screens.parts import Banner, Column, Empty, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import CursorStats, TopicStats
+    from admin_console.gateway.pipeline import ArchivedTopic, PipelineView
 
 _COLUMNS = (
     Column("name", "Cursor", "name"),
@@ -51,6 +52,22 @@ def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
 
 def is_archived(topic: "TopicStats") -> bool:
     return any(cursor.cursor == ARCHIVE_CURSOR for cursor in topic.cursors)
+
+
+def lost_archive(topic: "TopicStats", pipeline: "PipelineView | None") -> "ArchivedTopic | None":
+    """The archive of a topic, when it is on and its table is lost."""
+    keys = {(one.topic, one.number, one.id_base) for one in topic.cursors if one.cursor == ARCHIVE_CURSOR}
+    archived = pipeline.topics if pipeline is not None and keys else ()
+    return next((one for one in archived if one.is_lost and (one.topic, one.number, one.id_base) in keys), None)
+
+
+def lost_archive_banner(archived: "ArchivedTopic", role: Role) -> Banner:
+    return Banner(
+        "danger",
+        "Not archived: the table of its archive is lost.",
+        archived.error,
+        acts=(act_cell("New table…", "archive_again", role, archived.topic),),
+    )
 
 
 def _chips(cursor: "CursorStats") -> tuple[Chip, ...]:

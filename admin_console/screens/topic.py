@@ -8,7 +8,7 @@ from admin_console.rings import figures
 from admin_console.screens import connections, graphs, latency
 from admin_console.screens.cells import Cell, Chip, SparkCell
 from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
-from admin_console.screens.cursors import cursor_table, is_archived
+from admin_console.screens.cursors import cursor_table, is_archived, lost_archive, lost_archive_banner
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
 from admin_console.screens.parts import Column, Empty, Stat, Table
@@ -27,6 +27,7 @@ from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import TopicStats
+    from admin_console.gateway.pipeline import PipelineView
 
 PRODUCERS_MAX = 50
 
@@ -53,8 +54,8 @@ _PRODUCER_COLUMNS = (
 )
 
 
-def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
-    """The parts of the screen; `flags["gone"]` when there is no such topic."""
+def parts(live: LiveState | None, role: Role, name: str, pipeline: "PipelineView | None" = None) -> dict[str, Any]:
+    """The parts of the screen; `flags["gone"]` when there is no such topic. pipeline: None where it is not known."""
     topic = live.topics.get(name) if live else None
     plans = graphs.topic_plans(name)
     points = graphs.points_of(live, plans)
@@ -70,10 +71,14 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
                 "producers": _producer_table(live, None),
             },
         }
+    lost = lost_archive(topic, pipeline)
+    banner = topic_banner(live, name, role)
+    if lost is not None and (banner is None or banner.tone != "danger"):
+        banner = lost_archive_banner(lost, role)
     return {
         "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
         "chips": _chips(live, topic),
-        "banner": topic_banner(live, name, role),
+        "banner": banner,
         "stats": _stats(live, topic),
         "graphs": graphs.graphs_of(live, plans),
         "points": points,
@@ -92,6 +97,7 @@ def parts(live: LiveState | None, role: Role, name: str) -> dict[str, Any]:
             "stopped": bool(topic.fenced or topic.unreadable),
             "archived": is_archived(topic),
             "unarchived": not is_archived(topic),
+            "archive_lost": lost is not None,
         },
         "texts": {**panel_texts(live, topic), **latency.texts(topic.window, live.snapshot)},
     }

@@ -48,6 +48,7 @@ _ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("unpause_topic", "Resume", "paused"),
         ("archive_on", "Archive", "unarchived"),
         ("set_archive_limits", "Archive limits", "archived"),
+        ("archive_again", "New table", "archive_lost"),
         ("archive_off", "Stop archiving", "archived"),
         ("empty_topic", "Empty", ""),
         ("delete_topic", "Delete", ""),

@@ -314,6 +314,13 @@ def test_an_archive_whose_table_is_lost_says_so_and_offers_a_new_one(
     assert said.startswith("orders ▲ table lost +1 3,000 messages")
     assert said.endswith("New table…")
     assert "Its table is gone." in html
+    page = browser.get("/topics/orders/").content.decode()
+    banner = page[page.index("Not archived: the table of its archive is lost.") :]
+    assert "Its table is gone." in banner[:400]
+    admin = client_of(make_user("grace")).get("/topics/orders/").content.decode()
+    # Among the acts, and in the banner.
+    assert admin.count('href="/topics/orders/~archive-again/"') == 2
+    assert 'href="/topics/orders/~archive-again/"' not in page
 
 
 def test_archived_topics_show_size_range_gaps_and_their_switch(

@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """A job of the pipeline. lag: how far it is behind its source; None: unknown."""
+    """A job of the pipeline. lag: how far it is behind its source; None: unknown, as after a failure."""
 
     state: str
     is_in_trouble: bool

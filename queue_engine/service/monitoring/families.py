@@ -394,7 +394,7 @@ _TABLE = (
     Family(
         "penstock_pipeline_job_lag",
         GAUGE,
-        "How far a job of the pipeline is behind its source; absent while unknown",
+        "How far a job of the pipeline is behind its source; absent while unknown, as it is of a job in trouble",
         "messages, samples or windows",
         ("name",),
     ),

@@ -20,7 +20,7 @@ def lake(tmp_path: Path) -> Path:
     path = tmp_path / "pipeline"
     for state in (
         JobState("archive", "running", lag=12),
-        JobState("compact", "failed", error="the disk is full"),
+        JobState("compact", "failed", lag=7, error="the disk is full"),
         JobState("replay-20260301-143000-7f3a", "done"),
         JobState("replay-20260302-143000-7f3a", "done"),
         JobState("plan-20260303-143000-7f3a", "running"),
