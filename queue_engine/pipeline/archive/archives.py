@@ -19,7 +19,12 @@ from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archiv
 from queue_engine.pipeline.archive.gaps import Gaps, lost_gaps
 from queue_engine.pipeline.archive.lake_identity import NAME as LAKE_FILE
 from queue_engine.pipeline.archive.lake_identity import lake_identity
-from queue_engine.pipeline.archive.summary import ArchivedIncarnation, ArchivedTopic, ArchiveSummary
+from queue_engine.pipeline.archive.summary import (
+    GAPS_MAX,
+    ArchivedIncarnation,
+    ArchivedTopic,
+    ArchiveSummary,
+)
 from queue_engine.pipeline.job.error_sentences import sentence_of
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.tables.parquet_files import DataFile
@@ -84,6 +89,8 @@ class Archives:
         self.summary = ArchiveSummary(lake, clock)
         if self.summary.is_new:
             self._sum_up_all()
+        elif not self._gaps.exists():
+            self._write_gaps_anew()
 
     def is_lake_readable(self) -> bool:
         """Whether the store lets this process read at least who the lake is."""
@@ -283,6 +290,23 @@ class Archives:
             newest[identity.topic] = max(identity, known, key=lambda one: (one.server == self._server, one.number))
         for identity in newest.values():
             self._sum_up_anew(identity, 0)
+
+    def _write_gaps_anew(self) -> None:
+        """Of a table of the gaps that is gone: what the summary has of it, the newest of each topic. Raises StoreError,
+        TableError."""
+        gaps: dict[ArchivedIdentity, list[ArchiveGap]] = {}
+        for one in self.summary.topics.values():
+            if one.table_version >= 0:
+                begin = ArchiveGap(one.first_offset, one.first_offset, BEGIN, one.committed_ms)
+                gaps[_identity_of(one)] = [begin, *one.gaps]
+        if gaps:
+            ends = {identity: self.next_offset(identity) for identity in gaps}
+            self._gaps.commit(gaps, {identity: (end, end or 0) for identity, end in ends.items()})
+            logger.warning(
+                "the table archive_gaps was gone and is made anew topics=%d: it has the %d newest gaps of each at most",
+                len(gaps),
+                GAPS_MAX,
+            )
 
     def note_error(self, identity: ArchivedIdentity, error: BaseException) -> None:
         """Show an error with the topic until its next commit."""

@@ -19,7 +19,8 @@ What is lost is the sum of count without the reasons absent, off and replayed; `
 
 Of each topic, rows in its table + counts here = next offset - first offset. Gaps are committed before the messages
 beside them, with the same app id and version. So a step that was killed in between leaves gaps behind the end of its
-topic's table: the topic's next commit replaces them, and nothing is counted twice.
+topic's table: the topic's next commit replaces them, and nothing is counted twice. A table that is gone is made anew
+from the summary when the job starts, with the newest gaps of each topic (summary.py).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -73,6 +74,10 @@ class Gaps:
         """The table's identity, made with it. Raises as `LakeTable.create`."""
         self._table.create()
         return self._table.identity
+
+    def exists(self) -> bool:
+        """Whether there is a table. Raises StoreError."""
+        return self._table.exists()
 
     def next_offsets(self, identities: Sequence[ArchivedIdentity]) -> list[int | None]:
         """Up to where gaps of each were committed; None for one without any. Raises StoreError, TableError."""

@@ -89,3 +89,25 @@ def test_a_place_that_is_none_is_refused(
     assert sentence in capsys.readouterr().err
     assert run(engine, tmp_path, "--from", "2026-11-20T00:00:00Z", "--dry-run") == 0
     assert "from offset 0 up to 30" in capsys.readouterr().out
+
+
+def test_a_table_of_gaps_that_is_gone_is_made_anew_from_the_summary(tmp_path: Path) -> None:
+    with EngineProcess(tmp_path / "data", options=["--storage=log"]) as engine:
+        lake = lake_of(tmp_path)
+        publish(engine, "orders", BODIES[:10])
+        switch_on(engine, "orders", "end")
+        publish(engine, "orders", BODIES[10:20])
+        archive(lake, engine)
+        engine.http("POST", "/cursor/delete?topic=orders&cursor=archive")
+        publish(engine, "orders", BODIES[20:25])
+        switch_on(engine, "orders", "end")
+        publish(engine, "orders", BODIES[25:])
+        archive(lake, engine)
+        before = archive_of(lake, "orders")
+        assert before.reasons == [(20, 25, "off")]
+        shutil.rmtree(lake.within("archive_gaps"))
+        publish(engine, "orders", [b"last"])
+        archive(lake, engine)
+        after = archive_of(lake, "orders")
+    assert (after.begin_offset, after.gaps) == (before.begin_offset, before.gaps)
+    assert after.bodies == [*before.bodies, b"last"]
