@@ -33,7 +33,7 @@ function listOfKeys() {
   const keys = [["/", "Search topics and channels"]];
   for (const place of document.querySelectorAll(".places > a[data-key]")) keys.push([`g ${place.dataset.key}`, `Go to ${place.textContent}`]);
   if (document.querySelector("[data-messages]")) {
-    keys.push(["j", "Next message"], ["k", "Message before"], ["x", "Select or unselect it"], ["Enter", "Unfold its body"]);
+    keys.push(["j", "Next message"], ["k", "Previous message"], ["x", "Select or unselect it"], ["Enter", "Unfold its body"]);
   }
   keys.push(["?", "List the keys"], ["Esc", "Close a dialog or a menu"]);
   const body = document.createElement("div");

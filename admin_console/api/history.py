@@ -38,7 +38,7 @@ def _answer(request: HttpRequest, read: Callable[[HistorySource, LiveState | Non
         asked = range_of(request.GET, now_s(live))
         found = read(get_gateway().history(), live, asked)
     except RangeError as exc:
-        return refusal(request, f"This is no range: {exc}", status=400)
+        return refusal(request, f"The range is not valid: {exc}", status=400)
     except HistoryUnreadableError as exc:
         return refusal(request, str(exc), status=503)
     return HttpResponse(orjson.dumps(found.wire(), option=orjson.OPT_SERIALIZE_NUMPY), content_type="application/json")

@@ -240,12 +240,12 @@ class AuditUpkeep:
         try:
             named = read_head(self._head_path)
         except HeadFileError as exc:
-            self._head_fault = f"{exc} Move it away to have it written anew."
+            self._head_fault = f"{exc} Move it away: the server writes a new one."
             return
         if named is not None and not stands(database, named):
             self._head_fault = (
                 f"Row {named.id} is not there as {self._head_path} names it: rows at the end were removed, or the list "
-                "was written anew. Move the file away to have it written anew."
+                "was replaced. Move the file away: the server writes a new one."
             )
             return
         self._head_fault = ""
@@ -254,8 +254,8 @@ class AuditUpkeep:
             return
         if named is None and has_rows_before(database, self._made_ms):
             logger.warning(
-                "%s is missing and is written anew for row %d: rows behind it may have been cut off. A copy of the "
-                "file from a backup or another machine proves it: penstock audit verify --head COPY",
+                "%s is missing; the server writes a new one for row %d: rows behind it may have been cut off. A copy "
+                "of the file from a backup or another machine proves it: penstock audit verify --head COPY",
                 self._head_path,
                 newest.id,
             )

@@ -176,7 +176,7 @@ class ChainCheck:
             return ""  # removed with all in front of it, which is reported elsewhere
         if head.id in self._changed:
             return ""
-        return f"Row {head.id} is not the one that the file beside the database names: the list was written anew."
+        return f"Row {head.id} is not the one that the file beside the database names: the list was replaced."
 
 
 def complaint_about(row: StoredRow) -> str:

@@ -18,9 +18,9 @@ def find(vitals: Vitals) -> Finding | None:
         lambda: Sentences(
             "RDY 0",
             "Not draining: RDY is 0.",
-            f"{_who(vitals)} asked for no more messages, which is how client libraries back off after failures. "
+            f"{_who(vitals)} set RDY to 0, which is how client libraries back off after failures. "
             f"{words.depth(vitals)}. Look at {_whose(vitals)} own log.",
-            "the consumers ask for no more messages (RDY 0)",
+            "the consumers back off (RDY 0)",
         ),
     )
 

@@ -26,8 +26,8 @@ def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
         lambda: Sentences(
             "◷ clock set",
             f"The server's clock was set {way} by {size}.",
-            "Pauses, ramps, the trash and leases that began before go on by the time that passes: they end at another "
-            "time than their pages show. Later ones end at theirs. If the clock is wrong now, mend it.",
+            "Pauses, ramps, leases and trash entries from before it count elapsed time: they end at another time than "
+            "their pages show. Later ones end at the time shown. If the clock is wrong now, correct it.",
             f"the clock was set {way} by {size}",
         ),
     )

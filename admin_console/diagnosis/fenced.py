@@ -19,7 +19,7 @@ def find(vitals: Vitals) -> Finding | None:
             "■ fenced",
             "Fenced: something failed in this channel, and it stopped.",
             f"{words.sentence(stats.fenced)} {words.depth(vitals)}. These messages and "
-            f"{units.number(stats.in_flight_count)} in flight are kept as they are. Everything else goes on; the "
-            "server's log has the details. Let it try again when the cause is gone.",
+            f"{units.number(stats.in_flight_count)} in flight stay. Everything else works; the "
+            "server's log has the details. Press Try again when the cause is gone.",
         ),
     )

@@ -39,7 +39,7 @@ def find_broker(snapshot: "EngineSnapshot", before: Finding | None = None) -> Fi
         lambda: Sentences(
             "▲ disk fills",
             title,
-            f"{room(disk)} When it is full, publishes are refused, and consuming goes on. {_advice(disk)}",
+            f"{room(disk)} When it is full, publishes are refused; consumers still receive messages. {_advice(disk)}",
             also,
         ),
     )
@@ -59,7 +59,7 @@ def room(disk: "DiskSpace") -> str:
     """Sentences: how much is free, how fast it goes, and what topics have to do with it."""
     told = f"{units.byte_count(disk.free_bytes)} of the disk's {units.byte_count(disk.total_bytes)} are free"
     if disk.fill_bytes_per_s:
-        told += f" and become less by {units.byte_count(disk.fill_bytes_per_s)}/s"
+        told += f" and shrink by {units.byte_count(disk.fill_bytes_per_s)}/s"
         if disk.own_bytes_per_s is not None:
             own = min(disk.own_bytes_per_s, disk.fill_bytes_per_s)
             told += f"; topics add {units.byte_count(own)}/s of that" if own else "; topics add nothing of that"

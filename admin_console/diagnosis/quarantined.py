@@ -23,8 +23,8 @@ def find_full(vitals: Vitals) -> Finding | None:
         WARNING,
         lambda: Sentences(
             "▲ quarantine full",
-            "The quarantine is full: messages that fail wait again, as without it.",
-            f"Its limit: {quarantine.full}. Nothing is dropped. Redrive or finish what is in it, or raise the limit.",
+            "The quarantine is full: messages that fail go back to the queue.",
+            f"Its limit: {quarantine.full}. Nothing is dropped. Redrive or finish its messages, or raise the limit.",
             "the quarantine is full",
         ),
     )

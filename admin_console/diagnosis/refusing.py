@@ -29,8 +29,8 @@ def find(vitals: Vitals) -> Finding | None:
         lambda: Sentences(
             "■ topic fenced",
             f"The topic {vitals.topic_name} is fenced: publishes to it are refused.",
-            f"{words.sentence(reason)} What is in the channel is still delivered. Let the topic try again when the "
-            "cause is gone.",
+            f"{words.sentence(reason)} Messages in the channel are still delivered. Press Try again at the topic "
+            "when the cause is gone.",
             "publishes to the topic are refused",
         ),
     )
@@ -51,7 +51,7 @@ def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
             _TITLES[is_full, comes_again],
             f"{words.sentence(reason)} "
             + (
-                "Consuming goes on. Free space; publishing resumes by itself."
+                "Consumers still receive messages. Free space; publishing resumes by itself."
                 if is_full
                 else "Publishing may be refused; the server's log has the details."
             ),

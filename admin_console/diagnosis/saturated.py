@@ -37,7 +37,7 @@ def find(vitals: Vitals) -> Finding | None:
         behind.level,
         lambda: Sentences(
             "▲ consumers full",
-            "Every consumer is full: it holds as many messages as it asked for (RDY).",
+            "Every consumer is full: it holds as many messages as its RDY allows.",
             f"{_held(vitals)} Add consumers, or let each take more at once.",
             _also(vitals),
         ),

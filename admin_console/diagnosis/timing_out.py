@@ -49,7 +49,7 @@ def _sentences(
         f"{units.share(timeouts, handled)} of the deliveries that ended {words.span(vitals)} timed out"
         + (f": {by}." if by else "."),
         f"{units.number(timeouts)} of {units.number(handled)} came back unfinished and are delivered again."
-        f"{words.address(culprit)}{words.held(vitals)} Consumers that need longer must TOUCH, or ask for a longer "
+        f"{words.address(culprit)}{words.held(vitals)} Consumers that need longer must send TOUCH, or set a longer "
         "msg_timeout.",
         f"{units.number(timeouts)} timed out {words.span(vitals)}" + (f", {by}" if by else ""),
     )

@@ -18,7 +18,7 @@ def find(vitals: Vitals) -> Finding | None:
             "▲ unreadable",
             "Not readable: the disk refuses something of this channel.",
             f"{words.sentence(stats.unreadable)} {words.depth(vitals)}. It is tried again by itself, and everything "
-            "else goes on. Look at the disk; queue_engine/storage/README.md says what helps where it stays unreadable.",
+            "else goes on. Look at the disk; queue_engine/storage/README.md lists remedies.",
             "the disk refuses something of this channel",
         ),
     )

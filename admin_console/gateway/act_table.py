@@ -123,12 +123,12 @@ def _resumed(done: Done) -> str:
 
 
 def _retried_topic(done: Done) -> str:
-    return f"{done.name} goes on: it is accepting messages, and its own depth is {done.outcome.depth:,}."
+    return f"{done.name} works again: it is accepting messages, and its own depth is {done.outcome.depth:,}."
 
 
 def _retried_channel(done: Done) -> str:
     back = f", {done.outcome.in_flight:,} of it back from consumers" if done.outcome.in_flight else ""
-    return f"{done.name} goes on: its depth is {done.outcome.depth:,}{back}."
+    return f"{done.name} works again: its depth is {done.outcome.depth:,}{back}."
 
 
 def _requeued(done: Done) -> str:
@@ -145,7 +145,7 @@ def _max_attempts_set(done: Done) -> str:
         return f"Max attempts of {done.name} {f'are {most:,}' if most else 'are off'} already; nothing was changed."
     if not most:
         return f"Switched the quarantine of {done.name} off: no message is quarantined any more."
-    return f"Set max attempts of {done.name} to {most:,}: what fails so often is quarantined."
+    return f"Set max attempts of {done.name} to {most:,}: messages that fail so often are quarantined."
 
 
 def _redriven(done: Done) -> str:
@@ -210,7 +210,7 @@ def _restored(done: Done) -> str:
 
 
 def _of_trash(done: Done) -> str:
-    return f"what the trash had of {done.outcome.name or done.name}"
+    return f"the trash entry of {done.outcome.name or done.name}"
 
 
 def _deleted_trash(done: Done) -> str:
@@ -218,11 +218,11 @@ def _deleted_trash(done: Done) -> str:
 
 
 def _expired_trash(done: Done) -> str:
-    return f"The time was over for {_of_trash(done)}: {done.messages}."
+    return f"Expired: {_of_trash(done)}, with {done.messages}."
 
 
 def _gave_up_trash(done: Done) -> str:
-    return f"Gave up {_of_trash(done)}, since the trash is to have no more, or the disk is full: {done.messages}."
+    return f"Gave up {_of_trash(done)}, since the trash or the disk is full: {done.messages}."
 
 
 def _deleted_cursor(done: Done) -> str:

@@ -37,7 +37,7 @@ def changed(error: StateChangedError, name: str, asker: Asker) -> str:
     if error.is_gone:
         head = f"{name} is gone."
     elif error.is_other:
-        head = f"{name} was deleted and made anew after this was shown."
+        head = f"{name} was deleted and created again after this was shown."
     else:
         head = f"{name} changed after this was shown."
     more = len(error.acts) - NAMED_MAX

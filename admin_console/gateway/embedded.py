@@ -211,7 +211,7 @@ class EmbeddedGateway:
         except _DroppedError:
             return ActResult(
                 FAILED,
-                f"Nothing was done to {name}: the engine did not come to it within {self._deadline_s:g} seconds.",
+                f"Nothing was done to {name}: the engine did not begin it within {self._deadline_s:g} seconds.",
                 "ENGINE_BUSY",
             )
         except _BegunError:
@@ -236,7 +236,7 @@ class EmbeddedGateway:
             logger.exception("act failed action=%s topic=%s channel=%s", action, topic, channel)
             return ActResult(
                 UNKNOWN,
-                f"Outcome unknown: the engine failed at {name} ({type(exc).__name__}); its log tells more.",
+                f"Outcome unknown: the engine failed at {name} ({type(exc).__name__}); its log has the details.",
                 "INTERNAL_ERROR",
             )
         outcome = answer if isinstance(answer, Outcome) else Outcome()

@@ -213,7 +213,7 @@ class Pipeline:
             else:
                 job_requests.put_request(self._lake_path, kind, **{key: name})
         except (PenstockError, OSError) as exc:
-            return ActResult(FAILED, f"Nothing was asked: {exc}.", "STORAGE_ERROR")
+            return ActResult(FAILED, f"The request was not stored: {exc}. Nothing was done.", "STORAGE_ERROR")
         with self._mutex:
             self._view = None
         if self._process is not None:
@@ -264,7 +264,9 @@ class Pipeline:
             return ActResult(FAILED, f"Nothing was changed: {exc}.", "STORAGE_ERROR")
         if self._process is not None:
             self._process.wake()
-        return ActResult(DONE, f"Set the limits of the archive of {topic}; what is beyond them goes within minutes.")
+        return ActResult(
+            DONE, f"Set the limits of the archive of {topic}; messages beyond them are removed within minutes."
+        )
 
     def new_replay_id(self) -> str:
         """A new replay's name: the time, and random digits."""

@@ -53,7 +53,7 @@ def outcome_counts(outcome: Outcome) -> dict[str, int]:
 def given_up(count: int, cursor: str) -> str:
     """`12,304 messages that are not archived`: the messages that a deleted pipeline cursor had not read."""
     if not count:
-        return "nothing: it has passed every message"
+        return "nothing: it has read every message"
     verb = "is" if count == 1 else "are"
     return f"{counted(count, 'message')} that {verb} not {'archived' if cursor == 'archive' else 'read'}"
 

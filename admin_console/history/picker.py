@@ -59,7 +59,7 @@ def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
     try:
         chosen = range_of(query, now_s)
     except RangeError as exc:
-        chosen, complaint = live_range(now_s), f"This is no range: {exc} The last 15 minutes are shown."
+        chosen, complaint = live_range(now_s), f"The range is not valid: {exc} The last 15 minutes are shown."
     is_span = not chosen.preset
     said = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
     said = said if is_span else {"range": chosen.preset}

@@ -86,9 +86,11 @@ def range_of(asked: Mapping[str, str], now_s: int) -> Range:
     if not first and not end:
         return _preset(preset or LIVE, now_s)
     if preset:
-        raise RangeError(f"range {_shown(preset)} stands beside from or to: give the one or the other.")
+        raise RangeError(
+            f"range {_shown(preset)} is given together with from or to: give either range, or from and to."
+        )
     if not first:
-        raise RangeError(f"to {_shown(end)} has no from beside it.")
+        raise RangeError(f"to {_shown(end)} needs a from.")
     first_s = _time_s("from", first)
     grows = not end
     end_s = now_s if grows else _time_s("to", end)

@@ -162,7 +162,7 @@ def _check(rows: Rows, parts: Sequence[Part]) -> None:
 
 def _sentence(error: duckdb.Error | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return "The history can't be read: a file is damaged, and what is said of it is no text."
+        return "The history can't be read: a file is damaged, and so is the text of the error."
     first_line = str(error).partition("\n")[0].strip()
     if isinstance(error, duckdb.IOException) and "No files found" in first_line:
         path = first_line.rpartition("pattern ")[2].strip('"')

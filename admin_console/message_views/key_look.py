@@ -33,8 +33,7 @@ class KeyLook:
             "found_key": self._text,
             "older_url": "" if found.next_before is None else f"{url}?{urlencode(older)}",
             "newer_url": "" if self._before is None else f"{url}?{urlencode({'key': self._text, 'form': form})}",
-            "not_indexed": f"{still} from offset {found.indexed_upto} on still to be indexed: of those, some may lack "
-            "here."
+            "not_indexed": f"{still} from offset {found.indexed_upto} on are not indexed yet and may be missing here."
             if found.not_indexed_count
             else "",
         }

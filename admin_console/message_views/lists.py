@@ -288,7 +288,7 @@ def _tabs(found: MessageRows, place: Place, asked: Asked) -> list[Tab]:
 def _notes(found: MessageRows) -> list[str]:
     notes = [found.note] if found.note else []
     if found.is_bounded:
-        notes.append("Only the first 10,000 messages of this state were looked at; what lies behind them is left out.")
+        notes.append("Only the first 10,000 messages of this state were looked at; later ones are not searched.")
     return notes
 
 
@@ -304,7 +304,7 @@ def _empty(place: Place, state: State, asked: Asked) -> dict[str, str]:
     if asked.query.after:
         return {
             "title": "No more messages in this state",
-            "text": "Those that were here have moved on meanwhile.",
+            "text": "The messages of this page have changed their state since.",
             "href": place.url_with(f"state={state.name}"),
             "link": "Back to the first page",
         }

@@ -28,9 +28,9 @@ from admin_console.vocabulary import units
 
 RUNNING = "running"
 _ENDS = {
-    "full": "It ended as it has as many results as one search can have. Go on from here for more.",
-    "bounded": "It ended as it has read as much of the log as one search may. Go on from here for more.",
-    "cancelled": "It was cancelled: by its button, or since no page asked for it any more.",
+    "full": "It stopped at the most results of one search. Continue from here for more.",
+    "bounded": "It stopped at the most bytes of the log that one search reads. Continue from here for more.",
+    "cancelled": "It was cancelled: by its button, or because no page was open for it.",
 }
 
 
@@ -104,7 +104,7 @@ def message_search(request: CheckedRequest, topic: str, channel: str, search: st
         if found.hits:
             note_look(request, place, [hit.row for hit in found.hits], detail=f"search for {found.text}")
     except ReadRefusedError:
-        messages.warning(request, "That search is over and forgotten: begin it again.")
+        messages.warning(request, "That search has ended, and its results are gone: start it again.")
         return HttpResponseRedirect(place.list_url)
     except NotAuditedError as exc:
         return not_audited(request, exc)

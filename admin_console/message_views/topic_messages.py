@@ -1,4 +1,4 @@
-"""The messages of a topic, as they were published: nothing is consumed, and every look is audited."""
+"""The messages of a topic, as they were published: nothing is consumed, and every view is audited."""
 
 from functools import partial
 from urllib.parse import urlencode

@@ -33,7 +33,7 @@ _TABLE = (
         "Requeue now",
         "Requeued",
         (IN_FLIGHT,),
-        ("It goes back to the queue. It may be processed twice: its consumer may still be at work on it.",),
+        ("It goes back to the queue. It may be processed twice: its consumer may still work on it.",),
     ),
     SingleAct(
         "release_messages",
@@ -54,7 +54,7 @@ _TABLE = (
         "Redrive now",
         "Redrove",
         (QUARANTINED,),
-        ("It goes back to the queue of this channel alone, and its attempts are counted anew.",),
+        ("It goes back to the queue of this channel alone, and its attempts are reset.",),
     ),
     SingleAct(
         "publish_again",

@@ -33,7 +33,7 @@ PAGES: Mapping[str, Role] = {
 }
 
 # Bodies and keys are a message's contents, and may be anybody's data: who may use this may see them, on every page, and
-# every look is audited.
+# every view is audited.
 CONTENTS = "message_body"
 
 # What is sent as a file, and searches that run; each is a look at bodies.

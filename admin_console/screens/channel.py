@@ -126,7 +126,7 @@ def _subtitle(stats: "ChannelStats") -> str:
         f"{units.number(memory)} in memory, {units.number(stats.backend_depth)} on disk · "
         f"{units.byte_count(stats.disk_bytes)} kept on disk · "
         f"{units.plural(stats.message_count, 'message')}, {units.number(stats.finish_count)} finished since start"
-        + (f" · {units.number(stats.dropped_count)} dropped for want of room" if stats.dropped_count else "")
+        + (f" · {units.number(stats.dropped_count)} dropped for lack of room" if stats.dropped_count else "")
     )
 
 

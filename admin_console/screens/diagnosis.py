@@ -70,7 +70,7 @@ def _when(state: State, diagnosis: Diagnosis) -> str:
     begun = units.moment(int(state.begun_s * 1000))
     if state.seen_s >= diagnosis.looked_s:
         return f"Seen since {begun} UTC."
-    return f"Seen from {begun} UTC to {units.moment(int(state.seen_s * 1000))} UTC; the figures are of then."
+    return f"Seen from {begun} UTC to {units.moment(int(state.seen_s * 1000))} UTC; the figures are from that time."
 
 
 def _note(since: str, also: Sequence[str]) -> str:
@@ -88,7 +88,7 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
         acts.extend(_quarantine(finding, diagnosis, role))
     elif act and not (act == "redrive_channel" and _is_redriving(diagnosis)):
         of_client = {"client": str(finding.client_key)} if act == "requeue_channel" and finding.client_key else None
-        label = f"Requeue what {finding.client_name} holds…" if of_client else _LABELS[act]
+        label = f"Requeue messages of {finding.client_name}…" if of_client else _LABELS[act]
         acts.append(act_cell(label, act, role, *(names[:1] if act.endswith("_topic") else names), query=of_client))
     if finding.message_id:
         acts.append(message_cell(*names, finding.message_id))
@@ -170,14 +170,14 @@ def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
             "danger",
             "Fenced: something failed in this topic, and it stopped.",
             f"{words.sentence(topic.fenced)} Publishes to it are refused, and {depth}; its channels deliver what "
-            "they have. The server's log has the details. Let it try again when the cause is gone.",
+            "they have. The server's log has the details. Press Try again when the cause is gone.",
             acts=acts("retry_topic"),
         )
     if topic.unreadable:
         return Banner(
             "danger",
             "Not readable: the disk refuses something of this topic.",
-            f"{words.sentence(topic.unreadable)} It is tried again by itself, and everything else goes on.",
+            f"{words.sentence(topic.unreadable)} The server tries again by itself; everything else works.",
             acts=acts("retry_topic"),
         )
     if topic.paused:

@@ -48,12 +48,12 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
     word = state.state
     if word in ("running", "waiting"):
         if view.holder is None:
-            return (Chip("waiting", "", "No worker runs now; it goes on when one does."),)
+            return (Chip("waiting", "", "No worker is running; the job continues when one is."),)
         if state.is_partly_failed:
-            return (Chip("▲ in part", "warning", "A part of its work failed and is tried again; the rest goes on."),)
+            return (Chip("▲ in part", "warning", "A part of its work failed and is tried again; the rest continues."),)
         if state.is_in_trouble:
             return (Chip("▲ trying again", "warning", "Its last run failed, and this one has made no progress yet."),)
-    title = "Nothing to do now; it looks again by itself." if word == "waiting" and state.job in JOB_SENTENCES else ""
+    title = "Nothing to do now; it checks again by itself." if word == "waiting" and state.job in JOB_SENTENCES else ""
     return (Chip(f"{_SIGNS.get(word, '')}{word}", _TONES.get(word, ""), title),)
 
 
@@ -172,7 +172,7 @@ def housekeeping_table(view: "PipelineView") -> Table:
         "Nothing to tidy yet",
         f"Housekeeping looked at every table at {units.moment(looked)} UTC and found nothing to do."
         if looked
-        else "Housekeeping merges small files of the archive, and removes what is beyond a topic's limits. It has not "
+        else "Housekeeping merges small files of the archive, and removes messages beyond a topic's limits. It has not "
         "run yet.",
     )
     return Table.build("housekeeping", "Last runs of housekeeping", _RUN_COLUMNS, rows, empty)

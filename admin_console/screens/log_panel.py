@@ -11,7 +11,7 @@ from admin_console.vocabulary import units
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import AsideStats, DiskSpace, LogStats
 
-_COLUMNS = (Column("what", "What", "text"), Column("value", "Now", "text"))
+_COLUMNS = (Column("item", "Item", "text"), Column("value", "Now", "text"))
 _PROMISES = {
     "always": "always: OK is sent once the message is on the disk",
     "interval": "interval: a power cut can lose the newest messages, a killed process none",
@@ -90,12 +90,12 @@ def _disk(disk: "DiskSpace") -> Cell:
 def _size(log: "LogStats") -> Cell:
     text = f"{units.byte_count(log.bytes)} in {units.plural(log.segment_count, 'segment')}"
     if log.hole_bytes:
-        text += f"; {units.byte_count(log.hole_bytes)} given back from inside them"
+        text += f"; {units.byte_count(log.hole_bytes)} freed inside them"
     return Cell(text, f"{log.bytes:,} bytes")
 
 
 def _key_index(log: "LogStats") -> Cell:
-    text = f"{units.plural(log.key_index_missing, 'message')} of the log still to be indexed"
+    text = f"{units.plural(log.key_index_missing, 'message')} of the log not indexed yet"
     if not log.key_index_error:
         return Cell(text)
     return Cell(f"can't be written now: {log.key_index_error}; {text}", tone="warning")
@@ -130,7 +130,7 @@ def _aside(aside: "AsideStats") -> Cell:
         kept, retention = (f"{ms / DAY_MS:.3g}" for ms in (aside.oldest_kept_ms, aside.retention_ms))
         text += f", the oldest kept for {kept} of {retention} days"
     elif aside.count:
-        text += ", kept until a person removes them"
+        text += ", kept until you remove them"
     if aside.removed_count:
         removed = units.plural(aside.removed_count, "file")
         text += f"; {removed} removed since start, {units.byte_count(aside.removed_bytes)}"

@@ -35,10 +35,10 @@ FILES_TOLD_BYTES = 1 << 20
 _NO_MESSAGES = "absent"
 _LEFT_OUT = ("off", "replayed")
 _REASONS = {
-    _NO_MESSAGES: "no message has them",
+    _NO_MESSAGES: "offsets that no message uses",
     "damaged": "damaged in the log",
     "gone": "removed from the log before they were archived",
-    "retention": "beyond what the log keeps for the archive",
+    "retention": "beyond the limit of the log",
     "off": "the archive was off",
     "lost": "their table is lost",
     "replayed": "published by a replay",
@@ -250,7 +250,7 @@ def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
     now_ms = units.now_ms()
     if holder is not None and (process is None or process.pid != holder.pid):
         where = f"pid {holder.pid} on {holder.host}" if holder.pid else "another process"
-        return Cell("elsewhere", holder.command), Cell(f"{where} holds the lake")
+        return Cell("elsewhere", holder.command), Cell(f"{where} has locked the lake")
     if process is None:
         return Cell("off"), Cell("--no-pipeline")
     if process.word == "running":
@@ -266,7 +266,7 @@ def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
         return Cell("ended", process.problem, "warning"), Cell(f"again in {units.duration(left_s)}")
     if process.word == "resting":
         since = units.rough((now_ms - process.resting_since_ms) / 1000)
-        return Cell("resting", "It had no work for a while, and gave its memory back."), Cell(
+        return Cell("resting", "It had no work for a while and freed its memory."), Cell(
             f"for {since}, starts when there is work", f"since {moment(process.resting_since_ms)} UTC"
         )
     return Cell("idle", "It is started when a job has something to do."), Cell("nothing to do yet")
@@ -332,11 +332,13 @@ def _archive_chips(
     if cursor is not None:
         chips.append(Chip("on", "" if cursor.depth else "ok"))
         if cursor.is_warned:
-            chips.append(Chip("▲ near its limit", "warning", "Beyond it the log gives up what is not archived."))
+            chips.append(
+                Chip("▲ near its limit", "warning", "Beyond it the log deletes messages that are not archived.")
+            )
     elif is_present:
-        chips.append(Chip("off", "", "Nothing that is published now is archived."))
+        chips.append(Chip("off", "", "Messages published now are not archived."))
     else:
-        chips.append(Chip("topic gone", "", "It was deleted, or made anew; its archive stays."))
+        chips.append(Chip("topic gone", "", "The topic was deleted or created again; its archive stays."))
     if topic is not None and topic.is_lost:
         chips.append(Chip("▲ table lost", "danger", topic.error))
     if topic is not None and topic.damaged_count:

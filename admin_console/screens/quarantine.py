@@ -12,7 +12,9 @@ def texts(stats: "ChannelStats", now_ns: int) -> dict[str, str]:
     """The panel's texts. now_ns: Unix, of the snapshot."""
     quarantine = stats.quarantine
     most = quarantine.max_attempts
-    attempts = f"{units.number(most)}: what comes back after so many deliveries is quarantined" if most else "off"
+    attempts = (
+        f"{units.number(most)}: a message that comes back after so many deliveries is quarantined" if most else "off"
+    )
     return {
         "quarantine_count": units.plural(stats.quarantined_count, "message"),
         "max_attempts": attempts,
@@ -39,7 +41,7 @@ def _held(stats: "ChannelStats", now_ns: int) -> str:
         return "none"
     age = units.duration(max(0.0, (now_ns - quarantine.oldest_ns) / 1e9))
     held = f"{units.plural(quarantine.count, 'message')}, {units.byte_count(quarantine.bytes)}, the oldest for {age}"
-    return f"{held}. Full: {quarantine.full}; what fails waits again" if quarantine.full else held
+    return f"{held}. Full: {quarantine.full}; messages that fail go back to the queue" if quarantine.full else held
 
 
 def _redrive(stats: "ChannelStats") -> str:

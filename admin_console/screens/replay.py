@@ -85,7 +85,7 @@ def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | 
 def _planner(view: "PipelineView") -> str:
     """What the plan waits for, in a sentence."""
     if view.holder is not None and (view.said is None or view.said.state == "ready"):
-        return "The worker counts what matches."
+        return "The worker counts matching messages."
     if view.holder is not None or (view.process is not None and view.process.word in ("idle", "resting", "running")):
         return "The worker is starting."
     return "A worker has to start first."

@@ -138,7 +138,7 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
             Cell(units.number(topic.depth), units.exact(topic.depth)),
             Cell(
                 f"{units.number(memory)} in memory, {units.number(topic.backend_depth)} on disk"
-                + (f" · {units.number(topic.dropped_count)} dropped for want of room" if topic.dropped_count else "")
+                + (f" · {units.number(topic.dropped_count)} dropped for lack of room" if topic.dropped_count else "")
             ),
         ),
         Stat(

@@ -83,9 +83,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
     session_age.start(request.session)
     record_event(request, "log_in", detail=user.username)
     if forget_password_file(settings.DATA_PATH, user):
-        messages.info(
-            request, "The file that held your first password is removed: note the password, or change it now."
-        )
+        messages.info(request, "The file with your first password was removed: store the password, or change it now.")
     keep(request, draft_of(request))
     response = HttpResponseRedirect(_safe_next(request))
     known_browser.remember(request, response, name)
@@ -141,7 +139,7 @@ def change_password(request: CheckedRequest) -> HttpResponse:
     removed = forget_password_file(settings.DATA_PATH, user)
     sentence = "Your password is changed, and your other sessions are ended."
     if removed:
-        sentence += " The file that held the first one is removed."
+        sentence += " The file with the first one was removed."
     messages.success(request, sentence)
     return HttpResponseRedirect(reverse("overview"))
 
@@ -151,7 +149,7 @@ def choose_clock(request: CheckedRequest) -> HttpResponse:
     """Store the field `clock`, "local" or "utc", with the user. The page that sends it shows it already: 204."""
     wanted = request.POST.get("clock", "")
     if wanted not in dict(CLOCKS):
-        sentence = f"{wanted[:40]!r} is no clock: local or utc. Nothing was changed."
+        sentence = f"{wanted[:40]!r} is not a clock; it can be local or utc. Nothing was changed."
         return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=400)
     request.user.clock = wanted
     request.user.save(update_fields=["clock"])

@@ -39,8 +39,8 @@ class SetArchiveLimits(ActPage):
             [
                 *([complaint] if complaint else []),
                 self._held(),
-                "What is beyond a limit is removed within some minutes, the oldest first, and can't be brought back.",
-                "The messages in the log and in channels stay as they are.",
+                "Messages beyond a limit leave the archive within minutes, oldest first. This can't be undone.",
+                "Messages in the log and in channels stay.",
             ],
             [
                 Field(
@@ -48,7 +48,7 @@ class SetArchiveLimits(ActPage):
                     "Limits",
                     kind="select",
                     choices=(
-                        Choice(_DEFAULT, f"as of all topics: {worded(usual)}", chosen == _DEFAULT),
+                        Choice(_DEFAULT, f"the default of all topics: {worded(usual)}", chosen == _DEFAULT),
                         Choice(_OWN, "of this topic", chosen == _OWN),
                     ),
                 ),

@@ -56,13 +56,13 @@ KINDS = {
         pausing.PausePage, "Pause", "Paused", "Their messages stay at the topics until they are resumed.", True
     ),
     "unpause_topic": Kind(
-        pausing.ResumePage, "Resume", "Resumed", "What waits at the topics goes on to their channels.", True
+        pausing.ResumePage, "Resume", "Resumed", "Messages at the topics go on to their channels.", True
     ),
     "empty_topic": Kind(
         risky_acts.EmptyTopic,
         "Empty",
         "Emptied",
-        "Only what is at the topics themselves is removed; what their channels took stays there.",
+        "Only messages at the topics themselves are removed; messages in their channels stay.",
         is_dangerous=True,
     ),
     "delete_topic": Kind(
@@ -76,27 +76,31 @@ KINDS = {
         pausing.PausePage, "Pause", "Paused", "Their consumers get nothing until they are resumed.", True
     ),
     "unpause_channel": Kind(
-        pausing.ResumePage, "Resume", "Resumed", "Their consumers get what waits, as fast as they take it.", True
+        pausing.ResumePage,
+        "Resume",
+        "Resumed",
+        "Their consumers receive the messages as fast as they can take them.",
+        True,
     ),
     "empty_channel": Kind(
         risky_acts.EmptyChannel,
         "Empty",
         "Emptied",
-        "All that waits, is deferred or is in flight there is removed.",
+        "All their queued, deferred and in-flight messages are removed.",
         is_dangerous=True,
     ),
     "delete_channel": Kind(
         risky_acts.DeleteChannel,
         "Delete",
         "Deleted",
-        "The channels are deleted with all they hold; their consumers are disconnected.",
+        "The channels are deleted with all their messages; their consumers are disconnected.",
         is_dangerous=True,
     ),
     "requeue_channel": Kind(
         risky_acts.RequeueChannel,
         "Requeue",
         "Requeued",
-        "What is in flight goes back to the queue. It may be processed twice: a consumer may still be at work on it.",
+        "Messages in flight go back to the queue. They may be processed twice: consumers may still work on them.",
     ),
 }
 
@@ -273,7 +277,7 @@ class BulkAct(View):
         if target.channel:
             channels = [one for one in channels if one.channel_name == target.channel]
         if topic is None or (target.channel and not channels):
-            return f"{target.name}: it is not there any more"
+            return f"{target.name}: it no longer exists"
         clients = sum(one.client_count for one in channels)
         if self.action == "empty_topic":
             channels = ()  # what they hold stays

@@ -13,7 +13,7 @@ from admin_console.views.question import Choice, Field, Question, typed_name_fie
 from admin_console.views.risky_acts import EXPECTED, expected_of
 from admin_console.vocabulary import units
 
-_STARTS = {"start": "the oldest message there is", "end": "what is published from now on"}
+_STARTS = {"start": "the oldest message in the log", "end": "messages published from now on"}
 
 
 class _CursorAct(ActPage):
@@ -59,15 +59,17 @@ class _CursorAct(ActPage):
         lost = (
             f"This gives up {given_up(cursor.depth, self.cursor)}."
             if cursor.depth
-            else "Nothing is lost: it has passed every message."
+            else "Nothing is lost: it has read every message."
         )
-        kept = f"The log keeps {units.byte_count(cursor.lag_bytes)} for it now, and frees what no channel needs."
+        kept = (
+            f"The log keeps {units.byte_count(cursor.lag_bytes)} for it now; deleting it frees what no channel needs."
+        )
         return self.pose(
             title,
             [
                 lost,
                 *([kept] if cursor.lag_bytes else []),
-                "The topic's channels keep their messages. What was archived before stays.",
+                "The topic's channels keep their messages. Archived messages stay in the archive.",
             ],
             [Field(EXPECTED, "", kind="hidden", value=str(cursor.depth)), typed_name_field(self.name)],
             button=button,
@@ -108,8 +110,8 @@ class ArchiveOn(_CursorAct):
         archive = next((one for one in topic.cursors if one.cursor == ARCHIVE_CURSOR), None)
         if archive is None:
             consequences = [
-                "The log keeps every message of the topic until it is archived, besides what its channels need.",
-                "Its channels and their consumers go on as before.",
+                "The log keeps every message of the topic until it is archived.",
+                "Its channels and consumers are not affected.",
             ]
         else:
             to_archive = counted(archive.depth, "message")
@@ -141,10 +143,12 @@ class ArchiveAgain(ArchiveOn):
         return self.pose(
             f"Begin the archive of {self.topic} again",
             [
-                "For a table that is gone or was put back to an earlier state. Put back as it was, it goes on.",
-                "From the oldest message: all that the log still has is archived again, each message once.",
-                "From now on: what waits to be archived is given up, too.",
-                "archive_gaps says what is lost, and where the new table begins. Channels keep their messages.",
+                "For a table that is lost or was restored to an earlier state.",
+                "If its last state is restored, the archive continues by itself.",
+                "From the oldest message: all messages still in the log are archived again, each once.",
+                "From now on: messages that are not archived yet are given up, too.",
+                "The view archive_gaps lists lost messages and the start of the new table.",
+                "Channels keep their messages.",
             ],
             [self.start_field(), typed_name_field(self.name)],
             button=f"Begin {self.topic} again",

@@ -114,12 +114,12 @@ class TombstoneProducer(ActPage):
     def question(self) -> Question:
         count = units.plural(len(self.addresses()), "nsqlookupd")
         hidden = (
-            f"Consumers that ask {count} for {self.topic} do not learn of {self.node} for a while: 45 s, unless "
-            "--tombstone-lifetime says otherwise there. Then they do again, if it still has the topic."
+            f"Consumers that look {self.topic} up at {count} do not find {self.node} for a while: 45 s, or the "
+            "--tombstone-lifetime of the nsqlookupd. Afterwards they find it again if it still has the topic."
         )
         stays = (
-            "Consumers that are connected to it stay, and it keeps its messages. To end the topic there, delete it on "
-            "that server within that time."
+            "Connected consumers stay connected, and the server keeps its messages. To end the topic there, delete it "
+            "on that server within that time."
         )
         return self.pose(
             f"Tombstone {self.node} for {self.topic}",

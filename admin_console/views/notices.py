@@ -26,7 +26,7 @@ def page_notices() -> list[Notice]:
     """Those of `notices`, and what else a page says; reads files."""
     found = notices()
     if complaint := complaint_about_tokens(settings.DATA_PATH):
-        found.append(Notice("Tokens can't be read: those known before still count.", complaint, "danger"))
+        found.append(Notice("Tokens can't be read: the tokens read before stay valid.", complaint, "danger"))
     return found
 
 

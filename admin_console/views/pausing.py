@@ -58,14 +58,14 @@ class PausePage(_PauseAct):
             channels = f"none of its {len(one.channels):,} channels" if len(one.channels) > 1 else "no channel"
             return [
                 f"New messages will stay at the topic and reach {channels} until it is resumed.",
-                "Its channels go on delivering what they have.",
+                "Its channels still deliver their messages.",
             ]
         held = message_counts(one.depth, one.in_flight_count, one.deferred_count)
         consumers = "consumer" if one.client_count == 1 else counted(one.client_count, "consumer")
         return [
             f"Its {consumers} will get no further messages until it is resumed.",
             f"It holds {held} now." if held else "It is empty now.",
-            "What is in flight can still be finished.",
+            "Messages in flight can still be finished.",
         ]
 
     def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
@@ -103,7 +103,7 @@ class PausePage(_PauseAct):
         if reason is not None and (reason.strip() or not self.is_confirmed):
             details["reason"] = reason.strip()  # of several at once, none given leaves each its own
         if settings.CONSOLE.pause_reason_required and not details.get("reason"):
-            complaints.append("Reason: this server wants one for each pause. Nothing was done.")
+            complaints.append("Reason: this server requires one for each pause. Nothing was done.")
         if len(details.get("reason", "")) > REASON_CHARACTERS_MAX:
             complaints.append(f"Reason: it has {len(details['reason'])} characters, at most {REASON_CHARACTERS_MAX}.")
         if end == _UNTIL or (until and not end):
@@ -195,7 +195,7 @@ class ResumePage(_PauseAct):
 
 def _reason_field(value: str) -> Field:
     is_required = settings.CONSOLE.pause_reason_required
-    text = "Shown to all while it is paused, and kept in the audit list."
+    text = "Shown to every user while it is paused, and stored in the audit list."
     return replace(reason_field(value), help=text if is_required else f"Optional. {text}", is_required=is_required)
 
 

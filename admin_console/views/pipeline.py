@@ -104,7 +104,7 @@ class _JobAct(_PipelineAct):
 
 
 _STOPPED = {
-    "archive": "Nothing is archived until it is started again; the log keeps what is to be archived, within its limit.",
+    "archive": "Nothing is archived until it is started again; the log keeps the messages, up to its limit.",
     "rollup": "The graphs' history gets no new minutes until it is started again; samples are kept for seven days.",
     "housekeeping": "Small files of the archive are not merged, and nothing is removed until it is started again.",
     "compact": "Closed days of the history are not recomputed until it is started again.",
@@ -113,14 +113,14 @@ _STOPPED = {
 
 class StopJob(_JobAct):
     def question(self) -> Question:
-        sentence = _STOPPED.get(self.job, "It goes on where it was when it is started again.")
+        sentence = _STOPPED.get(self.job, "It continues where it stopped when it is started again.")
         return self.asked("Stop", [sentence, "It stays stopped through restarts, until a user starts it."])
 
 
 class StartJob(_JobAct):
     def question(self) -> Question:
         what = JOB_SENTENCES.get(self.job)
-        return self.asked("Start", [f"It {what}." if what else "It goes on where it was."])
+        return self.asked("Start", [f"It {what}." if what else "It continues where it stopped."])
 
 
 class PlanReplay(_PipelineAct):
@@ -147,7 +147,7 @@ class PlanReplay(_PipelineAct):
         return self.pose(
             "Plan a replay",
             [
-                "This is a dry run: you see what it would publish, and to whom, before anything happens.",
+                "This is a dry run: you see what it would publish, and to which channels, before anything happens.",
                 self.when(),
             ],
             [

@@ -8,10 +8,10 @@ from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
 _ATTEMPTS = {
-    "anew": "Count their attempts anew: they are tried as often as new messages",
+    "anew": "Reset their attempts: they are tried as often as new messages",
     "keep": "Keep their attempts: the next failure quarantines them again",
 }
-_ATTEMPTS_OFF = {"anew": "Count their attempts anew", "keep": "Keep their attempts"}
+_ATTEMPTS_OFF = {"anew": "Reset their attempts", "keep": "Keep their attempts"}
 
 
 class SetMaxAttempts(ActPage):
@@ -55,10 +55,10 @@ class RedriveChannel(ActPage):
             f"Redrive {self.name}",
             [
                 f"{counted(channel.quarantined_count, 'quarantined message')} will wait again in this channel alone.",
-                "The redrive goes on after a restart, and can be cancelled.",
-                "What fails again is quarantined again, and not redriven a second time."
+                "The redrive continues after a restart, and can be cancelled.",
+                "Messages that fail again are quarantined again; this redrive does not take them a second time."
                 if is_limited
-                else "Max attempts are off: what fails again waits again, and is not quarantined.",
+                else "Max attempts are off: messages that fail again go back to the queue and are not quarantined.",
             ],
             [
                 Field(

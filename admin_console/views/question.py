@@ -97,7 +97,7 @@ def _filled(field: Field, typed: QueryDict) -> Field:
 
 def reason_field(value: str = "") -> Field:
     """The reason for the act, which the audit list keeps."""
-    return Field("reason", "Reason", value=value, help="Optional; kept in the audit list.")
+    return Field("reason", "Reason", value=value, help="Optional; stored in the audit list.")
 
 
 def typed_name_field(name: str) -> Field:

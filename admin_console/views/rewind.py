@@ -196,10 +196,10 @@ def _consequences(preview: SeekPreview, *, is_on: bool) -> list[str]:
         skipped_count = max(0, preview.depth_now - preview.depth)
         skipped = counted(skipped_count, "message") if skipped_count else "no message"
         return [
-            f"The channel goes on at offset {preview.offset:,} ({there}).",
+            f"The channel continues at offset {preview.offset:,} ({there}).",
             (
-                f"It skips {skipped} that it has not finished, and delivers what comes from that offset on: "
-                f"{counted(preview.depth, 'message')} so far, and whatever is published meanwhile."
+                f"It skips {skipped} that it has not finished, and delivers messages from that offset on: "
+                f"{counted(preview.depth, 'message')} so far, and messages published in the meantime."
             ),
             _IN_FLIGHT,
             *(["While the log keeps skipped messages, Rewind can bring them back."] if skipped_count else []),
@@ -207,8 +207,8 @@ def _consequences(preview: SeekPreview, *, is_on: bool) -> list[str]:
     return [
         f"The channel goes back to offset {preview.offset:,} ({there}).",
         (
-            f"It delivers {counted(preview.depth, 'message')} from there on, finished ones again, and whatever is "
-            f"published meanwhile. Unfinished now: {counted(preview.depth_now, 'message')}."
+            f"It delivers {counted(preview.depth, 'message')} from there on, finished ones again, and messages "
+            f"published in the meantime. Unfinished now: {counted(preview.depth_now, 'message')}."
         ),
         _IN_FLIGHT,
     ]

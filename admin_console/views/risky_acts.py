@@ -75,8 +75,8 @@ class Removal(ActPage):
         if not age_ms:
             return "This can't be undone: the trash is off (--trash-age 0)."
         return (
-            f"This can be undone for {format_duration(age_ms)}: all of it goes to the trash. A full disk may need that "
-            "room sooner."
+            f"This can be undone for {format_duration(age_ms)}: all of it goes to the trash. A full disk may end that "
+            "sooner."
         )
 
     def frees(
@@ -93,11 +93,11 @@ class Removal(ActPage):
         if found.bytes:
             once = " once the trash gives it up" if self.gateway.node().trash_age_ms else ""
             return [f"The disk gets {units.byte_count(found.bytes)} back{once}."]
-        no_room = "This makes no room on the disk"
+        no_room = "This frees no disk space"
         if not found.holder:
             return [f"{no_room}."]
         if found.holder == self.topic:
-            rest = "the rest of this topic (other channels, cursors, leases or what waits there)"
+            rest = "the rest of this topic (other channels, cursors, leases or messages at the topic)"
             return [f"{no_room}: {rest} needs the same part of the log. Consume or empty that."]
         return [f"{no_room}: topic {found.holder} needs the same part of the log. Consume or empty {found.holder}."]
 
@@ -136,7 +136,7 @@ class EmptyTopic(Removal):
             f"Empty {self.name}",
             [
                 "Messages at the topic itself have reached none of its channels yet.",
-                "What is in a channel stays there, unless you remove that too.",
+                "Messages in channels stay, unless you remove them too.",
                 self.afterwards(topic.storage),
                 *self.frees(topic.storage, own_too=True),
             ],
@@ -145,12 +145,12 @@ class EmptyTopic(Removal):
                 self.expected(in_all, EXPECTED_IN_ALL),
                 Field(
                     "scope",
-                    "What to remove",
+                    "Remove",
                     kind="radio",
                     choices=(
                         Choice(
                             "topic",
-                            f"Only what is at the topic: {counted(topic.depth, 'message')}",
+                            f"Only messages at the topic: {counted(topic.depth, 'message')}",
                             not channels_too,
                         ),
                         Choice("channels_too", f"Its channels too: {in_channels}", channels_too),
@@ -262,7 +262,7 @@ class RequeueChannel(ActPage):
         scopes = [Choice("all", f"All {counted(channel.in_flight_count, 'message')} in flight", scope == "all")]
         fields = []
         if clients:
-            scopes.append(Choice("client", "What one consumer holds", scope == "client"))
+            scopes.append(Choice("client", "All messages of one consumer", scope == "client"))
             fields.append(
                 Field(
                     "client",
@@ -278,13 +278,13 @@ class RequeueChannel(ActPage):
         return self.pose(
             f"Requeue {self.name}",
             [
-                f"{in_flight} in flight now. What you choose goes back to the queue."
+                f"{in_flight} in flight now. The messages you choose go back to the queue."
                 if channel.in_flight_count
                 else "Nothing is in flight now.",
-                "A requeued message may be processed twice: its consumer may still be at work on it.",
+                "A requeued message may be processed twice: its consumer may still work on it.",
             ],
             [
-                Field("scope", "What to requeue", kind="radio", choices=tuple(scopes)),
+                Field("scope", "Requeue", kind="radio", choices=tuple(scopes)),
                 *fields,
                 Field("message", "Message id", value=message_id, length_max=16, help="16 characters; for one message."),
             ],
@@ -304,7 +304,7 @@ class RequeueChannel(ActPage):
             if not _MESSAGE_ID.fullmatch(text):
                 raise ComplaintError(f"{text[:40]!r} is not a message id of 16 characters. Nothing was done.")
             return {"message_id": text}
-        raise ComplaintError(f"{scope[:40]!r} is not a choice of what to requeue. Nothing was done.")
+        raise ComplaintError(f"{scope[:40]!r} is not all, consumer or message. Nothing was done.")
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         if "client_key" in details:

@@ -45,7 +45,7 @@ class CreateTopic(ActPage):
             button="Create topic",
             post_url=self.url,
             cancel_url=reverse("topics"),
-            consequences=["A topic is also made by the first message published to it."],
+            consequences=["The first message published to a topic also creates it."],
             fields=[
                 Field("topic", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX),
                 Field(
@@ -53,7 +53,7 @@ class CreateTopic(ActPage):
                     "Storage",
                     kind="radio",
                     choices=tuple(Choice(kind, label, kind == chosen) for kind, label in _STORAGE_KINDS.items()),
-                    help="A topic keeps its storage for good. One that ends in #ephemeral is kept in memory alone.",
+                    help="A topic's storage can't be changed later. A name that ends in #ephemeral: in memory only.",
                 ),
             ],
         )
@@ -130,7 +130,7 @@ class Publish(ActPage):
             "key",
             "Key",
             value=self.request.POST.get("key", ""),
-            help=f"Optional, 1 to {KEY_BYTES_MAX} bytes: the message is found by it. Not with a delay.",
+            help=f"Optional, 1 to {KEY_BYTES_MAX} bytes: to find the message by. Not with a delay.",
             length_max=KEY_BYTES_MAX,
         )
 
@@ -171,9 +171,11 @@ class Retry(ActPage):
         reasons = [f"It is fenced: {one.fenced}."] if one.fenced else []
         reasons += [f"The disk refuses something of it: {one.unreadable}."] if one.unreadable else []
         if self.channel:
-            effect = "What is not finished is delivered again, what is in flight included: consumers may get it twice."
+            effect = (
+                "Unfinished messages are delivered again, those in flight included: consumers may receive them twice."
+            )
         else:
-            effect = "It is accepting messages again, and what it has goes on to its channels."
+            effect = "It is accepting messages again and passes its messages on to its channels."
         return self.pose(
             f"Let {self.name} try again",
             [

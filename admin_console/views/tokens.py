@@ -106,7 +106,7 @@ class CreateToken(_TokenAct):
             raise NotThereError(str(exc)) from exc
         if is_first:
             consequences.append(
-                "It is the first one: from now on programs must give a token, and those that gave none are refused or "
+                "It is the first one: from now on programs must send a token; those without one are refused or "
                 "disconnected within a second, unless the server was started with --allow-anonymous."
             )
         return self.pose(
@@ -123,7 +123,7 @@ class CreateToken(_TokenAct):
                 ),
                 Field(
                     "allow",
-                    "It may",
+                    "Permissions",
                     kind="checks",
                     choices=tuple(Choice(value, words, value in chosen) for value, words in PERMISSIONS),
                 ),
@@ -212,11 +212,11 @@ class RevokeToken(_TokenAct):
         last = (
             f"It was last used at {units.moment(token.used_ms)} UTC."
             if token.used_ms
-            else "No use of it was noted yet; the server notes uses once a minute."
+            else "No use is recorded yet; the server records uses once a minute."
         )
         effect = (
-            f"It expired at {units.moment(token.expires_ms)} UTC by this server's clock, and is refused. Revoked, it "
-            "stays refused though that clock is set back."
+            f"It expired at {units.moment(token.expires_ms)} UTC by this server's clock, and is refused. Once "
+            "revoked, it stays refused even if that clock is set back."
             if token.state == "expired"
             else "Programs that have it are refused, and their connections end within a second."
         )

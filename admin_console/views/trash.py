@@ -151,10 +151,10 @@ class RestoreTrash(_TrashAct):
         name = _name_of(entry)
         fields = []
         back = (
-            f"{counted(entry.restorable, 'message')} will come back, with their attempts and due times. What was "
-            "finished stays finished."
+            f"{counted(entry.restorable, 'message')} will come back, with their attempts and due times. Finished "
+            "messages stay finished."
             if entry.restorable
-            else "It has no messages that could come back."
+            else "It has no messages to restore."
         )
         if is_topic and lives:
             consequence = f"Another topic is named {entry.topic} now."
@@ -172,11 +172,13 @@ class RestoreTrash(_TrashAct):
         elif is_topic:
             channels = "channel" if entry.channels == 1 else counted(entry.channels, "channel")
             its = f" and its {channels}" if entry.channels else ""
-            consequence = f"The topic{its} will be there again."
+            consequence = f"The topic{its} will exist again."
         elif entry.act == "delete_channel":
-            consequence = "Where it was made anew, the messages join it; what its consumers hold stays with them."
+            consequence = (
+                "If it was created again, the messages are added to it; messages in flight stay with their consumers."
+            )
         else:
-            consequence = "The messages come before all that wait now."
+            consequence = "The messages come before all messages in the queue now."
         return self.pose(f"Restore {name}", [back, consequence], fields, button=f"Restore {name}")
 
     def details(self) -> dict[str, Any]:
@@ -198,7 +200,7 @@ class DeleteTrash(_TrashAct):
                 "A topic or channel that has its name now stays as it is.",
                 f"The disk gets {units.byte_count(entry.bytes)} back where no other entry needs it."
                 if entry.bytes
-                else "This makes no room on the disk now.",
+                else "This frees no disk space now.",
             ],
             is_dangerous=True,
         )

@@ -54,4 +54,4 @@ class KeyedMessages:
         if not count:
             return ""
         what = "1 message is" if count == 1 else f"{count:,} messages are"
-        return f"From offset {missing[0][0]} on, {what} still to be indexed: some of those may lack here."
+        return f"From offset {missing[0][0]} on, {what} not indexed yet and may be missing here."

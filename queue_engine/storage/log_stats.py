@@ -18,7 +18,7 @@ class LeaseStats:
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """sync: the policy. bytes: of what the segments hold. hole_bytes: given back from inside them. end, synced_end:
+    """sync: the policy. bytes: of what the segments hold. hole_bytes: freed inside them. end, synced_end:
     positions. oldest_unsynced_ms: how long the oldest byte that is not known to be on the disk has waited, 0 when all
     are. damaged_count: messages passed over because their bodies are lost. Counts are since the start; syncs are
     counted by what began them under `interval`. inline_sync_count: those made on the engine's thread.

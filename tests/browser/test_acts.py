@@ -55,10 +55,10 @@ def expect_audited(page: Page, name: str, action: str, sentence: str, reason: st
     row = audit_row(page, name)
     assert row["Who"] == f"{ADMIN_USER} admin"
     assert row["From"] == "127.0.0.1"
-    assert row["What"] == action
+    assert row["Act"] == action
     assert row["Object"] == name
     assert row["Result"] == "done"
-    assert row["What happened"].startswith(sentence), row
+    assert row["Outcome"].startswith(sentence), row
     assert row["Reason"] == reason
 
 
@@ -245,14 +245,14 @@ def test_requeue_all_one_clients_and_one_message(server: ServerProcess, open_pag
         confirm(dialog, "Requeue weir/crew")
         assert message(page) == "Requeued 1 message of weir/crew."
         expect_audited(page, "weir/crew", "requeue channel", "Requeued 1 message of weir/crew.")
-        assert f"message {one}" in audit_row(page, "weir/crew")["What happened"]
+        assert f"message {one}" in audit_row(page, "weir/crew")["Outcome"]
         wait_for_figure(page, "in_flight", "2")
 
         clients = page.get_by_role("table", name="Connected consumers")
         row = clients.get_by_role("row").filter(has_text="ann")
         row.wait_for()
         dialog = open_act(page, "Requeue now", row)
-        expect(dialog.get_by_label("What one consumer holds")).to_be_checked()
+        expect(dialog.get_by_label("All messages of one consumer")).to_be_checked()
         confirm(dialog, "Requeue weir/crew", reason="ann hangs")
         assert message(page) == "Requeued 1 message of weir/crew."
         expect_audited(page, "weir/crew", "requeue channel", "Requeued 1 message of weir/crew.", reason="ann hangs")

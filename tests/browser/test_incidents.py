@@ -99,7 +99,7 @@ def test_a_failing_consumer_is_named_its_channel_paused_with_a_reason_and_all_re
         expect(page.get_by_text("ledger-7 fails since its deploy").first).to_be_visible()
     assert server.channel_stats("payments", "ledger")["paused"] is True
     row_of_audit = audit_row(page, "payments/ledger")
-    assert (row_of_audit["Who"], row_of_audit["What"]) == (f"{ADMIN_USER} admin", "pause channel")
+    assert (row_of_audit["Who"], row_of_audit["Act"]) == (f"{ADMIN_USER} admin", "pause channel")
     assert row_of_audit["Reason"] == "ledger-7 fails since its deploy"
 
     # Mended: another consumer comes, and the channel is resumed.
@@ -173,7 +173,7 @@ def test_a_poison_message_is_found_quarantined_redriven_and_another_finished_by_
         card.get_by_role("button", name="Finish this message").click()
     expect(page.locator("#messages")).to_contain_text("Finished")
     assert server.channel_stats("mails", "outbox")["depth"] == 0
-    assert audit_row(page, "mails/outbox")["What"] == "finish messages"
+    assert audit_row(page, "mails/outbox")["Act"] == "finish messages"
 
 
 def test_a_channel_emptied_by_mistake_and_a_deleted_topic_come_back_as_they_were_even_after_kills(

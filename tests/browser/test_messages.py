@@ -61,7 +61,7 @@ def test_a_message_is_found_looked_at_and_finished_with_a_finger(server: ServerP
     assert message(page) == "Finished 1 message of harbour/crane."
     expect(page.locator("tbody[data-message]")).to_have_count(2)
     assert server.channel_stats("harbour", "crane")["depth"] == 2
-    assert audit_row(page, "harbour/crane")["What happened"].count(poison) == 1
+    assert audit_row(page, "harbour/crane")["Outcome"].count(poison) == 1
 
 
 def test_a_narrow_window_has_the_forms_of_a_list_behind_one_button(
@@ -242,9 +242,9 @@ def test_a_text_is_searched_for_while_the_page_shows_how_far_it_is(server: Serve
     page.go_back()
     page.goto("/topics/letters/post/~messages/?text=letter&in=all")
     expect(page.locator(".search-state")).to_have_attribute("data-state", "full")
-    page.get_by_role("link", name="Go on from here").click()
+    page.get_by_role("link", name="Continue from here").click()
     expect(page.locator("article.message")).to_have_count(50)
-    expect(page.get_by_role("link", name="Go on from here")).to_have_count(0)
+    expect(page.get_by_role("link", name="Continue from here")).to_have_count(0)
 
 
 def test_shortcuts_of_a_single_key_can_be_switched_off_for_good(server: ServerProcess, open_page: OpenPage) -> None:

@@ -89,7 +89,7 @@ def switch_the_archive_on(page: Page) -> None:
     page.goto("/topics/orders/")
     wait_until_live(page)
     dialog = open_act(page, "Archive…")
-    expect(dialog).to_contain_text("Its channels and their consumers go on as before.")
+    expect(dialog).to_contain_text("Its channels and consumers are not affected.")
     with page.expect_navigation():
         dialog.get_by_role("button", name="Archive orders").click()
     assert message(page) == f"Switched the archive of orders on: {FIRST:,} messages to archive."

@@ -50,7 +50,7 @@ def test_a_redrive_shows_how_far_it_is_and_is_cancelled(server: ServerProcess, o
     assert 0 < stats["quarantined_count"] < COUNT, "it was cancelled on its way"
     expect(redrive).to_have_text(f"cancelled: {stats['depth']} of {COUNT} wait again")
     expect(panel.get_by_role("link", name="Redrive…", exact=True)).to_be_visible()
-    assert audit_row(page, "parcels/belt")["What"] == "cancel redrive"
+    assert audit_row(page, "parcels/belt")["Act"] == "cancel redrive"
 
     # Without a hurry no longer: the rest comes back, and the panel says that no message is quarantined.
     server.http("POST", f"/channel/redrive?{NAMES}&rate=1000")

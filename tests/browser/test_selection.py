@@ -43,7 +43,7 @@ def test_selected_channels_are_paused_together_and_what_failed_is_asked_again(
     expect(dialog).to_contain_text("Paused 2 of 3 channels")
     assert paused(server, "tints", "red", "green") == [True, True]
     dialog.get_by_role("button", name="Pause the 1 left again…").click()
-    expect(dialog).to_contain_text("tints/blue: it is not there any more")
+    expect(dialog).to_contain_text("tints/blue: it no longer exists")
     dialog.get_by_role("link", name="Cancel").click()
     expect(dialog).to_be_hidden()
     page.get_by_role("button", name="Unselect").click()

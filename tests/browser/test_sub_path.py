@@ -83,7 +83,7 @@ def test_log_in_live_figures_graphs_and_an_act_work_below_a_path(
         found = topology(server, TOPIC)
         assert found is not None
         assert found["paused"] is True
-        assert audit_row(page, TOPIC)["What"] == "pause topic"
+        assert audit_row(page, TOPIC)["Act"] == "pause topic"
         wait_until_live(page)
 
         assert f"{address.replace('https', 'wss')}ws/live/" in asked

@@ -92,8 +92,8 @@ def test_a_forged_form_is_refused_and_recorded(
     expect(page.get_by_role("alert")).to_have_text("This act needs the role operator; yours is viewer.")
     assert topology(server, "fort")["paused"] is False
     row = audit_row(open_page("/topics/", graphs=False), "fort")
-    assert (row["Who"], row["From"], row["What"]) == ("vera viewer", "127.0.0.1", "pause topic")
-    assert (row["Result"], row["What happened"]) == ("refused", "This act needs the role operator; yours is viewer.")
+    assert (row["Who"], row["From"], row["Act"]) == ("vera viewer", "127.0.0.1", "pause topic")
+    assert (row["Result"], row["Outcome"]) == ("refused", "This act needs the role operator; yours is viewer.")
 
 
 def test_the_audit_list_is_not_for_viewers(open_page: OpenPage, complaints: Complaints) -> None:

@@ -197,7 +197,7 @@ def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, 
     engine.submit("acts.pause_topic", "orders").result(30)
     engine.submit("publish", "orders", [b"x", b"y"]).result(30)
     page = client.get("/topics/orders/~empty/").content.decode()
-    assert "Only what is at the topic: 2 messages<" in page
+    assert "Only messages at the topic: 2 messages<" in page
     assert "Its channels too: 5 messages<" in page
     answer = post(client, "/topics/orders/~empty/", typed_name="orders")
     assert answer["message"] == "Emptied orders: removed 2 messages."
@@ -253,7 +253,7 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
         assert ("This can be undone for 24h: all of it goes to the trash" in page) == is_logged
         assert ("its files are nsqd&#x27;s own" in page) != is_logged
     # Where the topic orders is one of the log, it lies before this one.
-    no_room = "This makes no room on the disk: topic orders needs the same part of the log. Consume or empty orders."
+    no_room = "This frees no disk space: topic orders needs the same part of the log. Consume or empty orders."
     assert (no_room in page or "back once the trash gives it up." in page) == is_logged
     assert ("This can be undone for 24h" in client.get("/topics/kept/reader/~delete/").content.decode()) == is_logged
     assert ("This can be undone for 24h" in client.get("/topics/kept/~delete/").content.decode()) == is_logged

@@ -45,8 +45,8 @@ def test_the_question_says_what_the_archive_has_and_what_goes(browser: Client, l
 
     said = words(shown(browser, PAGE))
     assert "The archive has 3,000 messages of it, 97.7 KiB, the oldest published at 2026-03-01" in said
-    assert "the oldest first, and can't be brought back" in said
-    assert "as of all topics: 90 days" in said
+    assert "oldest first. This can't be undone" in said
+    assert "the default of all topics: 90 days" in said
 
 
 def test_limits_are_set_changed_and_taken_back(browser: Client, lake: Path) -> None:

@@ -73,7 +73,7 @@ def test_the_question_names_each_with_its_counts(client: Client) -> None:
     text = words(answer.content.decode())
     assert "Empty 3 channels" in text
     assert "orders/billing: 3 messages, 0 consumers" in text
-    assert "clicks/gone: it is not there any more" in text
+    assert "clicks/gone: it no longer exists" in text
     assert "Type 3 channels to confirm" in text
 
 

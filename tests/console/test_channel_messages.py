@@ -1,4 +1,4 @@
-"""The pages of a channel's messages: every state as the engine has it, and every look at bodies is audited."""
+"""The pages of a channel's messages: every state as the engine has it, and every view of bodies is audited."""
 
 import html
 import json

@@ -68,13 +68,13 @@ def test_the_archive_is_switched_on_from_the_oldest_message_or_from_now_on(
     question = text_of(client.get(ON))
     assert "Archive orders" in question
     assert "The log keeps every message of the topic until it is archived" in question
-    assert "the oldest message there is what is published from now on" in question
+    assert "the oldest message in the log messages published from now on" in question
     answer = client.post(ON, {"start": "start"}, headers=JSON)
     assert answer.json()["message"] == "Switched the archive of orders on: 5 messages to archive."
     assert cursors(engine)["archive"].offset == 0
     row = last_result()
     assert (row.action, row.object_name, row.verdict) == ("archive_on", "orders", "done")
-    assert row.detail == "from the oldest message there is"
+    assert row.detail == "from the oldest message in the log"
     again = client.post(ON, {"start": "end"}, headers=JSON)
     assert (
         again.json()["message"]
@@ -139,14 +139,14 @@ def test_an_archive_whose_table_is_lost_begins_again_also_further_back(client: C
     engine.submit("cursors.create", "orders", cursor="archive").result(30)
     engine.submit("cursors.move", "orders", cursor="archive", number=1, offset=4, lake="0b7f").result(30)
     question = text_of(client.get(AGAIN))
-    assert "all that the log still has is archived again, each message once" in question
+    assert "all messages still in the log are archived again, each once" in question
     refused = client.post(AGAIN, {"typed_name": "orders", "start": "start"}, headers=JSON)
     assert (refused.status_code, cursors(engine)["archive"].offset) == (400, 4)
     answer = client.post(AGAIN, {"typed_name": "orders/archive", "start": "start"}, headers=JSON)
     assert answer.json()["message"] == "The archive of orders begins a new table, with 5 messages to archive."
     one = cursors(engine)["archive"]
     assert (one.offset, one.lake, one.gaps) == (0, "", ())
-    assert (last_result().action, last_result().detail) == ("archive_again", "from the oldest message there is")
+    assert (last_result().action, last_result().detail) == ("archive_again", "from the oldest message in the log")
     client.post(AGAIN, {"typed_name": "orders/archive", "start": "end"})
     assert cursors(engine)["archive"].offset == 5
 
@@ -277,7 +277,7 @@ def test_what_a_cursor_gave_up_is_told() -> None:
         (
             "delete_cursor",
             Outcome(),
-            "Deleted the pipeline cursor orders/copy. It gave up nothing: it has passed every message.",
+            "Deleted the pipeline cursor orders/copy. It gave up nothing: it has read every message.",
         ),
     ],
 )

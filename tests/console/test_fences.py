@@ -65,10 +65,10 @@ def test_the_page_says_why_a_channel_is_fenced_and_an_operator_lets_it_try_again
         wait_for("the fence again", lambda: fault.failures == 2 and fenced_of(engine))
         fault.heal()
         done = operator.post("/topics/orders/billing/~retry/", {"reason": "mended"}, headers=JSON)
-        assert (done.status_code, done.json()["message"]) == (200, "orders/billing goes on: its depth is 5.")
+        assert (done.status_code, done.json()["message"]) == (200, "orders/billing works again: its depth is 5.")
         assert {consumer.read_message().body for _ in range(5)} == {b"m%d" % number for number in range(5)}
     rows = AuditRow.objects.filter(action="retry_channel", phase="result").order_by("id")
-    assert [row.message for row in rows][-1] == "orders/billing goes on: its depth is 5."
+    assert [row.message for row in rows][-1] == "orders/billing works again: its depth is 5."
 
 
 def test_a_retry_that_fails_is_told_with_the_new_reason(engine: EngineRunner) -> None:
@@ -89,7 +89,7 @@ def test_a_retry_that_fails_is_told_with_the_new_reason(engine: EngineRunner) ->
     fault.heal()
     start.heal()
     answer = admin.post("/topics/orders/~retry/", headers=JSON)
-    assert answer.json()["message"] == "orders goes on: it is accepting messages, and its own depth is 0."
+    assert answer.json()["message"] == "orders works again: it is accepting messages, and its own depth is 0."
     engine.submit("publish", "orders", [b"x"]).result(30)
 
 

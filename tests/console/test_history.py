@@ -80,8 +80,8 @@ def test_presets_end_now_and_a_span_is_taken_as_utc() -> None:
     [
         ({"range": "5h"}, "range '5h' is not one of 15m, 1h, 6h, 24h, 7d, 30d"),
         ({"range": "x" * 100}, "range 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…' is not one of"),
-        ({"range": "1h", "from": "2025-06-10"}, "range '1h' stands beside from or to"),
-        ({"to": "2025-06-10T10:00Z"}, "to '2025-06-10T10:00Z' has no from"),
+        ({"range": "1h", "from": "2025-06-10"}, "range '1h' is given together with from or to"),
+        ({"to": "2025-06-10T10:00Z"}, "to '2025-06-10T10:00Z' needs a from"),
         ({"from": "yesterday"}, "from 'yesterday' is not a time such as"),
         ({"from": "2025-06-10T10:00Z", "to": "'; DROP TABLE"}, 'to "\'; DROP TABLE" is not a time such as'),
         ({"from": "2025-06-11T10:00Z", "to": "2025-06-10T10:00Z"}, "is not before to '2025-06-10T10:00Z'"),
@@ -516,7 +516,7 @@ def test_api_refuses_what_is_no_range_and_tells_what_is_missing(lake: HistoryLak
     assert refused.status_code == 400
     assert refused.json() == {
         "ok": False,
-        "message": "This is no range: range '1y' is not one of 15m, 1h, 6h, 24h, 7d, 30d.",
+        "message": "The range is not valid: range '1y' is not one of 15m, 1h, 6h, 24h, 7d, 30d.",
     }
     assert viewer.post("/api/history/orders/").status_code in (403, 405)
     recent(lake)

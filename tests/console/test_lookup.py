@@ -72,7 +72,7 @@ def test_it_shows_the_registrations_and_what_each_nsqlookupd_knows(engine: Engin
     assert f"{lookup.tcp_address} Registered" in text
     assert re.search("(none yet|[0-9.]+ s ago) 1 1 –", text)
     node = f"127.0.0.1:{engine.http_address[1]}"
-    assert f"What {lookup.http_address} knows 1 server, 2 topics" in text
+    assert f"Topics at {lookup.http_address} 1 server, 2 topics" in text
     assert f"orders {node} Tombstone… billing" in text
     assert "returns none –" in text
     lookup.post(f"/topic/tombstone?topic=orders&node={node}")
@@ -129,7 +129,7 @@ def test_a_producer_is_tombstoned_after_a_question_and_audited(engine: EngineRun
     assert f"Tombstone {node} for orders" in asked
     assert re.search(r'"Where you are"><a href="/lookup/">Lookup</a></nav>', asked)
     assert re.search(r'href="/lookup/"[^>]* aria-current="page"', asked)
-    assert "Consumers that ask 1 nsqlookupd for orders" in asked
+    assert "Consumers that look orders up at 1 nsqlookupd" in asked
     assert len(lookup.get("/lookup?topic=orders")["producers"]) == 1
     answer = client.post(url, {"reason": "it is slow"}, follow=True)
     assert f"Tombstoned {node} as a producer of orders at 1 nsqlookupd." in answer.content.decode()

@@ -80,7 +80,7 @@ def test_messages_are_found_by_their_key(engine: EngineRunner, client: Client) -
     first = client.get(PAGE, {"key": "<b>&7"}).content.decode()
     assert orders_on(first) == list(range(124, 104, -1))
     assert 'value="&lt;b&gt;&amp;7"' in first
-    assert "still to be indexed" not in first
+    assert "not indexed yet" not in first
     older = client.get(PAGE, {"key": "<b>&7", "before": "55"}).content.decode()
     assert f"{PAGE}?key=%3Cb%3E%267&amp;before=55&amp;form=auto" in first
     assert orders_on(older) == list(range(104, 99, -1))
@@ -96,7 +96,7 @@ def test_a_look_by_key_says_what_is_not_indexed_yet(
 ) -> None:
     monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(10, 50)])
     text = client.get(PAGE, {"key": "k"}).content.decode()
-    assert "40 messages from offset 10 on still to be indexed: of those, some may lack here." in text
+    assert "40 messages from offset 10 on are not indexed yet and may be missing here." in text
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_a_rewind_of_before_has_the_same_name_in_the_audit_list(client: Client) 
         at_ms=1, action="seek_channel", topic="orders", channel="billing", phase="event", verdict="done", act_id="a1"
     )
     page = client.get("/audit/", {"action": "rewind_channel"}).content.decode()
-    assert 'data-label="What">rewind channel</td>' in page
+    assert 'data-label="Act">rewind channel</td>' in page
 
 
 def test_one_message_is_shown_in_whole_and_sent_as_a_file(engine: EngineRunner, client: Client) -> None:

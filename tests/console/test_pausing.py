@@ -118,7 +118,7 @@ def test_wrong_values_are_named_and_nothing_is_paused(
 def test_a_server_may_want_a_reason(client: Client, engine: EngineRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "CONSOLE", replace(settings.CONSOLE, pause_reason_required=True))
     answer = post(client, PAUSE, reason=" ")
-    assert answer["message"] == "Reason: this server wants one for each pause. Nothing was done."
+    assert answer["message"] == "Reason: this server requires one for each pause. Nothing was done."
     assert not billing(engine).paused
     assert post(client, PAUSE, reason="repair")["ok"]
 

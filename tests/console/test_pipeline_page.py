@@ -261,7 +261,7 @@ def test_a_worker_that_rests_is_shown_with_the_time_since_and_what_starts_it() -
         (WorkerProcessState("resting"), "", "The worker is starting."),
         (WorkerProcessState("idle"), "", "The worker is starting."),
         (WorkerProcessState("running", pid=7), "starting", "The worker is starting."),
-        (WorkerProcessState("running", pid=7), "ready", "The worker counts what matches."),
+        (WorkerProcessState("running", pid=7), "ready", "The worker counts matching messages."),
         (WorkerProcessState("blocked"), "", "A worker has to start first."),
         (None, "", "A worker has to start first."),
     ],
@@ -356,7 +356,7 @@ def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browse
     assert row(html, "archived", "killed/8-ff").endswith(" none lost · 1,045,476 unused offsets")
     assert row(html, "archived", "both/9-ff").endswith(" 100 messages lost · 1,045,476 unused offsets")
     assert (
-        'title="1,000 to 1,099 (beyond what the log keeps for the archive), 3,100 to 1,048,575 (no message has them)"'
+        'title="1,000 to 1,099 (beyond the limit of the log), 3,100 to 1,048,575 (offsets that no message uses)"'
         in html
     )
 

@@ -84,9 +84,9 @@ def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_ro
 ) -> None:
     assert "It is off now." in client.get(f"{PAGE}~max-attempts/").content.decode()
     off = client.get(f"{PAGE}~redrive/").content.decode()
-    assert "Max attempts are off: what fails again waits again, and is not quarantined." in off
+    assert "Max attempts are off: messages that fail again go back to the queue and are not quarantined." in off
     assert "quarantines them again" not in off
-    sentence = "Set max attempts of orders/billing to 5: what fails so often is quarantined."
+    sentence = "Set max attempts of orders/billing to 5: messages that fail so often are quarantined."
     assert message_of(client, "max-attempts", max_attempts="5") == sentence
     assert stats_of(engine).quarantine.max_attempts == 5
     assert 'data-when="has_quarantine">' in client.get(PAGE).content.decode()
@@ -95,7 +95,7 @@ def test_max_attempts_are_set_redriven_and_cancelled_with_sentences_and_audit_ro
     )
     question = client.get(f"{PAGE}~redrive/").content.decode()
     assert "3 quarantined messages will wait again in this channel alone." in question
-    assert "What fails again is quarantined again, and not redriven a second time." in question
+    assert "Messages that fail again are quarantined again; this redrive does not take them a second time." in question
     assert message_of(client, "redrive", rate="1") == "Redriving 3 messages of orders/billing at 1 message/s."
     page = client.get(PAGE).content.decode()
     assert "under way: " in page

@@ -99,7 +99,7 @@ def test_an_expired_token_is_revoked_so_that_no_clock_lets_it_in_again(client: C
     assert f'href="{url}"' in page
     question = unescape(client.get(url).content.decode())
     assert "It expired at 2025-06-15 15:06:40 UTC by this server's clock, and is refused." in question
-    assert "Revoked, it stays refused though that clock is set back." in question
+    assert "Once revoked, it stays refused even if that clock is set back." in question
     assert "Revoked the token nightly" in client.post(url, follow=True).content.decode()
     (token,) = file.read() or ()
     assert token.state(2) is TokenState.REVOKED, "also while it had not expired"
@@ -136,7 +136,7 @@ def test_a_damaged_file_is_named_and_nothing_is_made(client: Client, tmp_path: P
     assert "is damaged" in page
     assert "is damaged" in client.post("/tokens/~create/", FORM).content.decode()
     # Every other page says so, too, until the file is well.
-    notice = "those known before still count"
+    notice = "the tokens read before stay valid"
     assert notice in client.get("/topics/").content.decode().replace("&#x27;", "'")
     assert path.read_bytes() == b"{}\n00000000\n"
     path.unlink()
@@ -192,7 +192,7 @@ def test_a_command_writes_what_came_of_it(
     rows = AuditRow.objects.filter(action="create_token").order_by("id")
     assert [(row.phase, row.verdict, row.message) for row in rows] == [
         ("intent", "", ""),
-        ("result", "done", "Made the token ci: publish on *."),
+        ("result", "done", "Created the token ci: publish on *."),
         ("intent", "", ""),
         ("result", "failed", "there is a token ci already: revoke it first, or take another name"),
     ]

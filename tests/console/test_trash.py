@@ -114,7 +114,7 @@ def test_the_page_lists_what_there_is_and_who_did_it(client: Client, engine: Eng
     delete = re.search(r'href="([^"]+~delete/)[?]next=%2Ftrash%2F"', page)
     assert delete is not None
     answer = post(client, delete[1])
-    assert answer["message"] == "Deleted what the trash had of orders/billing for good: 5 messages."
+    assert answer["message"] == "Deleted the trash entry of orders/billing for good: 5 messages."
     assert "The trash is empty" in client.get("/trash/").content.decode()
     assert viewer.get("/trash/").status_code == 200
 

@@ -221,7 +221,7 @@ def test_an_act_on_another_incarnation_is_not_done(engine: EngineRunner, ada: Cl
         before = state_of(place)
         told = late.confirm()
         assert (told["ok"], told["code"]) == (False, "STATE_CHANGED"), (act, told)
-        assert "was deleted and made anew after this was shown" in told["message"], act
+        assert "was deleted and created again after this was shown" in told["message"], act
         assert state_of(place) == before, act
 
 

@@ -35,6 +35,10 @@ UNSAID = {
     r"\bsays something else\b": "a file of it is damaged",
     r"\bkeep\s+of the log\b": "the size of the log",
     r"\b[Ss]omebody\b|\b[Nn]obody\b": "a user, an operator",
+    r"\bWhat (?:is|was|has|one|you|waits|fails|happened)\b": "messages, by their state",
+    r"\b(?:made|counted|written) anew\b": "created again, reset",
+    r"\bthis look\b|\bevery look\b": "every view",
+    r"\b[Ff]or want of\b|\bof then\b|\bstands? beside\b": "for lack of, from that time",
 }
 OF_ANYBODY = "NSQ client"  # of producers and consumers
 

@@ -462,7 +462,7 @@ def test_a_page_of_a_key_says_what_is_not_indexed_yet(engine: Engine, monkeypatc
     keyed(engine, b"0", b"1", b"2")
     monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(1, 3)])
     page = listed(engine, WAITING, key=b"customer 7")
-    assert page.note == "From offset 1 on, 2 messages are still to be indexed: some of those may lack here."
+    assert page.note == "From offset 1 on, 2 messages are not indexed yet and may be missing here."
 
 
 def test_a_small_message_in_a_record_too_large_for_the_page_says_why_it_was_not_read(

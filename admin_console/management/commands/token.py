@@ -84,7 +84,7 @@ class Command(PlainCommand):
             token, secret = file.create(
                 name, allow, topic, expires_ms=at_ms + valid_ms if valid_ms else 0, by=by, now_ms=at_ms
             )
-            sentences.append(f"Made the token {_described(token)}.")
+            sentences.append(f"Created the token {_described(token)}.")
             # Before the result is written, which may fail: the secret is nowhere else.
             self.stderr.write(f"{sentences[-1]} Its secret is shown this once:")
             self.stdout.write(secret)

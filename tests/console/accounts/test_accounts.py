@@ -373,6 +373,6 @@ def test_clock_that_does_not_exist_is_refused_and_changes_nothing() -> None:
     answer = client.post("/clock/", {"clock": "Mars"})
     assert (answer.status_code, answer.content.decode()) == (
         400,
-        "'Mars' is no clock: local or utc. Nothing was changed.",
+        "'Mars' is not a clock; it can be local or utc. Nothing was changed.",
     )
     assert clock_of_page(client) == "utc"

@@ -52,7 +52,7 @@ def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: An
         "no result",
         "Emptied orders: removed 7 messages.",
         "NOT_ALLOWED: no",
-        "(12 like this)",
+        "(12 times)",
         ">token deploy<",
     ):
         assert words in older, words

@@ -95,7 +95,7 @@ def test_list_is_newest_first_and_says_who_what_where_and_why(client: Client) ->
     assert page.index("Second.") < page.index("sentence 1.")
     row(3, message="", topic="", channel="", detail="grace").save()
     page = client.get("/audit/").content.decode()
-    assert page.count('class="text blank" data-label="What happened">–<') == 1  # a narrow card leaves it out
+    assert page.count('class="text blank" data-label="Outcome">–<') == 1  # a narrow card leaves it out
     assert "2023-11-14 22:13:20" in page
 
 

@@ -219,7 +219,7 @@ def test_a_row_that_was_rewritten_with_a_hash_of_its_own_is_named(verify: Callab
 def test_a_list_written_anew_is_told_by_the_file_beside_it(verify: Callable[[], str], data_path: Path) -> None:
     tampered(data_path, "DELETE FROM T ")
     add_rows(data_path, 1, 12, actor="eve")
-    assert "  Row 10 is not the one that the file beside the database names: the list was written anew." in verify()
+    assert "  Row 10 is not the one that the file beside the database names: the list was replaced." in verify()
 
 
 def test_rows_that_were_put_in_are_named(verify: Callable[[], str], data_path: Path) -> None:

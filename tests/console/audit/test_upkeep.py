@@ -71,7 +71,7 @@ def test_a_missing_file_is_logged_where_rows_of_an_earlier_start_are(
     upkeep: AuditUpkeep, data_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     upkeep.run_once(START_MS)
-    assert f"{data_path / 'audit-head'} is missing and is written anew for row 10" in caplog.text
+    assert f"{data_path / 'audit-head'} is missing; the server writes a new one for row 10" in caplog.text
     caplog.clear()
     AuditUpkeep(data_path, data_path / DATABASE, retention_ms=0).run_once(START_MS)
     (data_path / "audit-head").unlink()
@@ -422,7 +422,7 @@ def test_a_row_on_the_page_that_is_not_as_it_was_written_is_marked(db: None) -> 
     AuditRow(id=2, previous_hash="a" * 64, hash="b" * 64, **values_of(2, actor="eve")).save()
     page = client.get("/audit/").content.decode()
     assert page.count("not as written") == 1
-    assert "The hash of row 2 does not fit what the row says" in page
+    assert "The hash of row 2 does not match its content" in page
 
 
 @pytest.mark.parametrize(

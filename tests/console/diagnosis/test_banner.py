@@ -78,7 +78,7 @@ def test_timeouts_of_one_consumer_offer_to_requeue_what_it_holds() -> None:
         hub.write(snapshot(orders, second=START_S + second))
     assert hub.live is not None
     html = banner_of(hub.live).acts_html
-    assert '~requeue/?client=3" data-dialog>Requeue what worker-3 holds…</a>' in html
+    assert '~requeue/?client=3" data-dialog>Requeue messages of worker-3…</a>' in html
 
 
 def test_other_causes_stand_below_in_half_sentences() -> None:

@@ -233,7 +233,7 @@ def test_figures_that_the_newest_snapshot_does_not_show_are_said_to_be_of_then()
     banner = page(live).banner
     assert banner is not None
     assert "The depth is 24" in banner.text
-    assert re.search(r"Seen from [0-9: -]{19} UTC to [0-9: -]{19} UTC; the figures are of then\.", banner.note)
+    assert re.search(r"Seen from [0-9: -]{19} UTC to [0-9: -]{19} UTC; the figures are from that time\.", banner.note)
 
 
 def test_a_poison_message_that_is_quarantined_or_finished_is_no_longer_named() -> None:

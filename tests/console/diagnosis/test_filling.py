@@ -56,7 +56,7 @@ def test_a_trend_is_said_with_the_time_that_is_left(full_in_s: float, level: int
     assert (found.level if found else None) == level
     if found is not None:
         assert found.title == f"The disk fills: it is full in {when} if this goes on."
-        assert "36.0 GiB of the disk's 100.0 GiB are free and become less by " in found.text
+        assert "36.0 GiB of the disk's 100.0 GiB are free and shrink by " in found.text
 
 
 def test_what_topics_add_is_apart_from_what_others_write() -> None:

@@ -143,7 +143,7 @@ def texts_of(screen: Screen) -> Iterator[tuple[str, str]]:
     yield "subtitle", screen.subtitle
     for chip in screen.chips:
         yield "chip", f"{chip.text}: {chip.title}"
-    if screen.banner and "figures are of then" not in screen.banner.note:
+    if screen.banner and "figures are from that time" not in screen.banner.note:
         yield "banner", f"{screen.banner.title} {screen.banner.text} {screen.banner.note}"
     for stat in screen.stats:
         for cell in (stat.value, stat.note):

@@ -158,7 +158,7 @@ def test_what_was_dropped_for_want_of_room_is_told() -> None:
     screen = channel_parts(
         live_of(topic("orders#ephemeral", dropped)), Role.VIEWER, "orders#ephemeral", "billing", None
     )
-    assert "12 dropped for want of room" in screen["subtitle"]
+    assert "12 dropped for lack of room" in screen["subtitle"]
 
 
 def test_consumers_that_hold_all_they_asked_for_are_saturated() -> None:

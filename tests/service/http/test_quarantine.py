@@ -47,7 +47,7 @@ async def test_messages_are_quarantined_shown_redriven_and_audited(tmp_path: Pat
         # As the audit list makes them.
         told = [sentence_of(act.action, act.topic, act.channel, act.details, act.outcome) for act in server.acts[-3:]]
         assert told == [
-            "Set max attempts of orders/billing to 1: what fails so often is quarantined.",
+            "Set max attempts of orders/billing to 1: messages that fail so often are quarantined.",
             "Redriving 3 messages of orders/billing at 2 messages/s.",
             "Cancelled the redrive of orders/billing: 1 message stays quarantined.",
         ]
