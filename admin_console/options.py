@@ -101,7 +101,7 @@ CONSOLE_OPTIONS = (
 )
 
 # Switches of `serve`. In the environment they are true or false.
-DEMO = ConsoleOption("--demo", "false", "", "add traffic, so that there is something to watch")
+DEMO = ConsoleOption("--demo", "false", "", "add the traffic of a demo")
 NO_PIPELINE = ConsoleOption(
     "--no-pipeline", "false", "", "never start the data pipeline's worker: no archive, no history"
 )

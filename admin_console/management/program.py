@@ -29,20 +29,20 @@ MISTAKE = 2
 HELP = ("help", "--help", "-h")
 # Each is a module of management/commands.
 COMMANDS = {
-    "audit": "check that the audit list is as it was written",
-    "backup": "copy the data directory, while the server runs or not",
+    "audit": "check that no row of the audit list was changed or removed",
+    "backup": "copy the data directory; the server may run meanwhile",
     "forward": "publish the messages of topics to other servers",
     "import_nsqd": "copy the topics of nsqd's data directory into the log of a server that runs",
-    "pipeline": "run a job of the data pipeline by hand, or show what the jobs do",
-    "publish": "publish what standard input has, a message a line",
+    "pipeline": "run a job of the data pipeline by hand, or show the state of the jobs",
+    "publish": "publish the lines of standard input, each as a message",
     "serve": "start the queue engine and its console",
-    "sql": "ask the archive, the history and the audit list with SQL, read only",
+    "sql": "query the archive, the history and the audit list with SQL, read only",
     "stat": "print the figures of topics and channels, again and again",
     "systemd": "print a unit that runs the server under systemd",
     "tail": "print the messages of topics as they come",
     "to_file": "write the messages of topics to files",
     "to_http": "send the messages of a topic to HTTP addresses",
-    "token": "make, list and revoke the tokens of programs",
+    "token": "create, list and revoke the tokens of programs",
     "topology": "show, check and repair topology.json",
     "user": "add, list, change and disable the users of the console",
 }

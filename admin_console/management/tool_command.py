@@ -36,7 +36,7 @@ class ToolCommand(PlainCommand):
         parser.add_argument("--tls-cert", metavar="FILE", help="our own certificate, PEM")
         parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM (default: it is in --tls-cert)")
         parser.add_argument(
-            "--tls-insecure-skip-verify", action="store_true", help="take whatever certificate a server shows"
+            "--tls-insecure-skip-verify", action="store_true", help="accept any certificate of a server"
         )
         parser.add_argument(
             "--auth-secret-file",
@@ -53,7 +53,7 @@ class ToolCommand(PlainCommand):
         )  # fmt: skip
         parser.add_argument(
             "--lookupd-http-address", metavar="HOST:PORT", action="append", type=_argument(url_of), default=[],
-            help="of an nsqlookupd that knows the servers, instead; repeat it for several",
+            help="of an nsqlookupd that lists the servers, instead; repeat it for several",
         )  # fmt: skip
         self.add_secret_hosts_argument(parser)
         parser.add_argument(
@@ -75,7 +75,7 @@ class ToolCommand(PlainCommand):
         )
         parser.add_argument(
             "--lookupd-poll-interval", metavar="DURATION", type=_argument(parse_duration_ms), default=30_000,
-            help="how often nsqlookupds are asked for servers (default: 30s)",
+            help="how often nsqlookupds are queried for servers (default: 30s)",
         )  # fmt: skip
         self.add_tls_arguments(parser)
 
@@ -94,7 +94,7 @@ class ToolCommand(PlainCommand):
             metavar="N",
             type=_argument(_at_least(0)),
             default=ATTEMPTS_MAX,
-            help="give up a message that was refused so often, or at which a destination failed "
+            help="give a message up that was refused so often, or at which a destination failed "
             f"{UNCLEAR_AS_OFTEN} times as often and took others in between; it is logged with its id "
             f"(default: {ATTEMPTS_MAX}, 0: never)",
         )

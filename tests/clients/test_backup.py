@@ -128,7 +128,7 @@ def test_files_keep_their_permissions_and_what_is_there_is_checked(server: Serve
     again = backup_command(server.data_path, target)
     printed, _ = again.communicate(timeout=120)
     assert again.returncode == 2
-    assert "is there and not an empty directory" in printed
+    assert "exists and is not an empty directory" in printed
     inside = backup_command(server.data_path, server.data_path / "copy")
     assert "is in the data directory" in inside.communicate(timeout=120)[0]
 

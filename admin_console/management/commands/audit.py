@@ -25,7 +25,7 @@ _CHAINED = ("admin_console", "0003_audit_is_chained")
 
 class Command(PlainCommand):
     uses_data_path = True
-    help = "Look at the audit list; the server may go on."
+    help = "Check the audit list; the server may run meanwhile."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")

@@ -31,10 +31,12 @@ TOLD_EVERY_S = 1.0
 
 class Command(PlainCommand):
     uses_data_path = True
-    help = "Copy the data directory to DIR, which must not exist or be empty; the server may go on."
+    help = "Copy the data directory to DIR, which must not exist or be empty; the server may run meanwhile."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("target", metavar="DIR", help="where to; started on it, a server has what there was")
+        parser.add_argument(
+            "target", metavar="DIR", help="target directory; a server started on it has all messages of this moment"
+        )
 
     def handle(self, *, target: str, **_: Any) -> None:
         try:
@@ -67,7 +69,7 @@ class _Backup:
         if self._target.is_relative_to(self._data_path):
             raise PenstockError(f"{self._target} is in the data directory {self._data_path}: choose another place")
         if self._target.exists() and (not self._target.is_dir() or any(self._target.iterdir())):
-            raise PenstockError(f"{self._target} is there and not an empty directory: nothing was changed")
+            raise PenstockError(f"{self._target} exists and is not an empty directory: nothing was changed")
         self._target.mkdir(mode=0o700, parents=True, exist_ok=True)
         incomplete = self._target / backup_files.INCOMPLETE_NAME
         incomplete.write_text("This backup was begun and is not finished: files are missing.\n")
@@ -118,7 +120,7 @@ class _Backup:
             self._request = None
 
     def _answer(self, directory: Path, name: str) -> list[tuple[str, int | None]]:
-        self._print("The server is asked for its files")
+        self._print("The server prepares its files")
         ends_at = time.monotonic() + ANSWER_TIMEOUT_S
         while time.monotonic() < ends_at:
             with contextlib.suppress(FileNotFoundError):

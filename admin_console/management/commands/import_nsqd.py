@@ -20,12 +20,12 @@ URL_DEFAULT = "http://127.0.0.1:4151"
 class Command(PlainCommand):
     help = (
         "Copy the topics of DIR, a data directory of nsqd, into topics of the log on a server that runs. Killed, it "
-        "goes on when it is run again. Files of what is copied move to penstock-imported in DIR; none is deleted. "
+        "goes on when it is run again. Files of copied topics move to penstock-imported in DIR; none is deleted. "
         f"The server's token comes from {TOKEN_VARIABLE}."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("source", metavar="DIR", help="no nsqd and no server may run on it")
+        parser.add_argument("source", metavar="DIR", help="neither nsqd nor a server may run on it")
         parser.add_argument("--url", default=URL_DEFAULT, help=f"the server's HTTP API (default: {URL_DEFAULT})")
 
     def handle(self, *, source: str, url: str, **_: Any) -> None:
@@ -39,7 +39,7 @@ class Command(PlainCommand):
             raise CommandError(str(exc)) from exc
         if not is_complete:
             sys.exit(1)
-        self._print(f"Everything of {source} is imported")
+        self._print(f"All messages of {source} are imported")
 
     def _print(self, line: str) -> None:
         self.stdout.write(line)

@@ -84,11 +84,11 @@ class Command(PlainCommand):
             since = _moment(said.updated_ms)
             self.stdout.write(f"The worker has rested since {since} UTC; serve starts it when there is work.")
         elif holder is None:
-            self.stdout.write("Nobody holds the lake: no job runs.")
+            self.stdout.write("No process has locked the lake: no job runs.")
         elif said is not None and said.pid == holder.pid:
             self.stdout.write(f"The worker is {said.state}: pid {holder.pid} on {holder.host}")
         else:
-            self.stdout.write(f"The lake is held by {holder}")
+            self.stdout.write(f"The lake is locked by {holder}")
         states = read_states(lake_path)
         rows = [_HEADINGS, *(_row(state) for _, state in sorted(states.by_name.items()))]
         for line in table_lines(rows) if states.by_name else ():

@@ -20,7 +20,7 @@ from queue_engine.tools.running import Counts, Stopping, progress
 
 class Command(ToolCommand):
     help = (
-        "Publish what standard input has, a message for each line, to every server that is given. It ends with status "
+        "Publish the lines of standard input, each as a message, to every given server. It ends with status "
         "0 when all of it is published, and says how much was when a server fails."
     )
 

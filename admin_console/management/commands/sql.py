@@ -42,14 +42,14 @@ _AUDIT, _PAGES = "audit", "overview"
 class Command(PlainCommand):
     uses_data_path = True
     help = (
-        "Ask the archive, the history and the audit list with SQL (duckdb's). Nothing can be changed, and no other "
+        "Query the archive, the history and the audit list with SQL (duckdb's). Nothing can be changed, and no other "
         "file is read. Names of topics are quoted: select count(*) from \"orders.eu\" where date = '2026-11-22'"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("query", nargs="?", metavar="QUERY", help="(default: from standard input)")
         parser.add_argument("-f", "--file", metavar="FILE", help="the query is in FILE")
-        parser.add_argument("--list", action="store_true", help="print the views that a query can ask, and end")
+        parser.add_argument("--list", action="store_true", help="print the views that a query can read, and end")
         parser.add_argument(
             "--format", choices=("table", "csv", "json", "parquet"), default="table",
             help="of the rows; json is an object a line; csv has a ' before what a spreadsheet takes for a formula "

@@ -41,7 +41,7 @@ class Command(ToolCommand):
             type=url_argument,
             action="append",
             default=[],
-            help="of an nsqlookupd, whose servers are all asked; repeat it for several",
+            help="of an nsqlookupd, whose servers are all queried; repeat it for several",
         )
         self.add_secret_hosts_argument(parser)
         self.add_tls_arguments(parser)

@@ -31,7 +31,7 @@ class Command(ToolCommand):
             "--topic-pattern",
             metavar="REGEX",
             default="",
-            help="also topics that nsqlookupds know and that match it whole",
+            help="also topics that nsqlookupds list and that match it as a whole",
         )
         parser.add_argument(
             "--topic-refresh", metavar="DURATION", type=duration_argument, default=60_000,
@@ -121,7 +121,7 @@ class Command(ToolCommand):
         if not given["topic"] and not given["topic_pattern"]:
             raise CommandError("give --topic NAME or --topic-pattern REGEX")
         if given["topic_pattern"] and not given["lookupd_http_address"]:
-            raise CommandError("--topic-pattern needs --lookupd-http-address: servers are not asked for their topics")
+            raise CommandError("--topic-pattern needs --lookupd-http-address: servers do not list their topics")
         for path in filter(None, (layout.output_dir, layout.work_dir)):
             try:
                 make_directories(path)

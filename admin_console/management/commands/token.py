@@ -23,26 +23,26 @@ from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 
 _FIRST = (
-    "This is the first token. From now on clients must give one: over TCP as the secret of AUTH, over HTTP as "
-    "Authorization: Bearer. A running server asks for it within a second, and ends consumers that gave none; "
+    "This is the first token. From now on clients must send one: over TCP as the secret of AUTH, over HTTP as "
+    "Authorization: Bearer. A running server requires it within a second, and disconnects clients without one; "
     "serve --allow-anonymous lets clients in without."
 )
 
 
 class Command(PlainCommand):
     uses_data_path = True
-    help = "Make, list and revoke tokens, by which programs publish, consume and administer."
+    help = "Create, list and revoke tokens, by which programs publish, consume and administer."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        create = verbs.add_parser("create", help="make a token; standard output gets its secret, once")
-        create.add_argument("name", help="what the audit list and pages name it by")
+        create = verbs.add_parser("create", help="create a token; its secret is printed once, to standard output")
+        create.add_argument("name", help="its name in the audit list and on pages")
         create.add_argument(
             "--allow",
             action="append",
             required=True,
             choices=[permission.value for permission in Permission],
-            help="what it allows; can be given several times",
+            help="a permission of the token; repeat it for several",
         )
         create.add_argument(
             "--topic",

@@ -17,8 +17,8 @@ from queue_engine.vocabulary.errors import PenstockError
 
 VERBS = {
     "show": "list what exists",
-    "check": "say whether a server would start, and if not, why",
-    "accept": "take topology.json as it stands, edited by hand perhaps, and write its checksum",
+    "check": "check whether a server would start, and if not, print why",
+    "accept": "accept topology.json as it is, also edited by hand, and write its checksum",
     "rebuild": "make topology.json from its predecessor, the changes and the log",
 }
 
@@ -64,4 +64,4 @@ class Command(PlainCommand):
     def _tell(self, repaired: Repaired) -> None:
         for sentence in repaired.report:
             self.stdout.write(sentence)
-        self.stdout.write(f"{counted(len(repaired.state.topics), 'topic')}. What was there is kept as ….previous.")
+        self.stdout.write(f"{counted(len(repaired.state.topics), 'topic')}. The file before is stored as ….previous.")

@@ -77,7 +77,7 @@ class Command(PlainCommand):
         except ValidationError as exc:
             raise CommandError(" ".join(exc.messages)) from exc
         if User.objects.filter(username=name).exists():
-            raise CommandError(f"There is a user {name} already.")
+            raise CommandError(f"A user {name} exists already.")
         password = self._read_password(User(username=name), password_stdin)
         with transaction.atomic():
             User.objects.create_user(name, password, Role(role))
@@ -103,8 +103,8 @@ class Command(PlainCommand):
             user.save(update_fields=["password"])
             record_command(account_name(os.getuid()), "set_password", detail=name)
         removed = forget_password_file(settings.DATA_PATH, user)
-        sentence = f"{name} has a new password, and no session any more."
-        self.stdout.write(sentence + (" The file with the first one is removed." if removed else ""))
+        sentence = f"{name} has a new password; its sessions are ended."
+        self.stdout.write(sentence + (" The file with the first password is removed." if removed else ""))
 
     def _disable(self, *, name: str, **_: Any) -> None:
         user = self._user(name)
@@ -118,7 +118,7 @@ class Command(PlainCommand):
                 if session.get_decoded().get("_auth_user_id") == str(user.pk):
                     session.delete()
             record_command(account_name(os.getuid()), "disable_user", detail=name)
-        self.stdout.write(f"{name} can't log in any more, and has no session any more.")
+        self.stdout.write(f"{name} can't log in any more; its sessions are ended.")
 
     def _enable(self, *, name: str, **_: Any) -> None:
         user = self._user(name)
@@ -146,7 +146,7 @@ class Command(PlainCommand):
         """Raises CommandError when `user` is the only admin left."""
         others = User.objects.filter(role=Role.ADMIN, is_active=True).exclude(pk=user.pk)
         if user.role == Role.ADMIN and user.is_active and not others.exists():
-            raise CommandError(f"{user.username} is the only admin. Make another one first.")
+            raise CommandError(f"{user.username} is the only admin. Add another one first.")
 
     def _read_password(self, user: User, from_stdin: bool) -> str:
         if from_stdin:

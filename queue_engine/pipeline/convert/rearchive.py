@@ -46,7 +46,7 @@ def command_line() -> argparse.ArgumentParser:
         help="begin at this offset, or at the first message of this time, such as 2026-11-20T00:00:00Z (default: the "
         "oldest message that the log has)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what it would read and write, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what it would read and write, and do nothing")
     parser.add_argument(
         "--engine-url",
         default=os.environ.get(ENGINE_URL_VARIABLE, ENGINE_URL_DEFAULT),

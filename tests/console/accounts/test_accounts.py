@@ -276,7 +276,7 @@ def test_user_command_adds_changes_disables_and_lists(monkeypatch: pytest.Monkey
     assert run_user("role", "grace", "viewer") == "grace is viewer now, and was operator.\n"
     grace = client_of(User.objects.get(username="grace"))
     assert grace.get("/password/").status_code == 200
-    assert "has no session any more" in run_user("disable", "grace")
+    assert "its sessions are ended" in run_user("disable", "grace")
     assert grace.get("/password/").status_code == 302
     assert "disabled" in run_user("list")
     assert run_user("enable", "grace") == "grace can log in again.\n"
@@ -311,7 +311,7 @@ def test_user_command_changes_nothing_when_its_row_is_refused(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("add", "root", "--role", "viewer", "--password-stdin"), "There is a user root already."),
+        (("add", "root", "--role", "viewer", "--password-stdin"), "A user root exists already."),
         (("add", "-bad name", "--role", "viewer", "--password-stdin"), "is not a user name"),
         (("role", "nobody", "viewer"), "There is no user nobody."),
         (("role", "root", "viewer"), "root is the only admin"),

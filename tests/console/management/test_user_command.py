@@ -33,7 +33,7 @@ def test_disabling_a_user_ends_the_sessions_for_good(tmp_path: Path) -> None:
         vera = ConsoleClient(server.console_port)
         vera.log_in("vera", "long-enough-7")
         assert vera.get("/").status == 200
-        assert user(server, "disable", "vera") == "vera can't log in any more, and has no session any more.\n"
+        assert user(server, "disable", "vera") == "vera can't log in any more; its sessions are ended.\n"
         user(server, "enable", "vera")
         assert vera.get("/").status == 302, "the old cookie opens nothing, though the user may log in again"
         vera.close()
