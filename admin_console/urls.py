@@ -12,6 +12,7 @@ from admin_console.views import (
     archive_limits,
     audit,
     bulk_acts,
+    bulk_kinds,
     cursors,
     lookup,
     pages,
@@ -136,7 +137,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
             bulk_acts.BulkAct.as_view(action=action),
             name=f"bulk_{action}",
         )
-        for action in bulk_acts.KINDS
+        for action in bulk_kinds.KINDS
     ),
     # Acts on single messages.
     _act(f"{_CHANNEL}/~messages/~finish/", acts.MessageAct, "finish_messages"),

@@ -9,10 +9,11 @@ memory alone: after a restart, and once RECENT_MAX acts came since, a mark says 
 
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, takewhile
+from heapq import merge
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from queue_engine.catalog.catalog import Catalog
@@ -22,6 +23,7 @@ from queue_engine.vocabulary.errors import OutcomeUnknownError, RequestError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
 RECENT_MAX = 10_000  # some 5 MB
+SAID_MAX = 200  # of the acts that a question about several is told of
 # They change nothing that a question shows, and come by the thousand.
 _ROUTINE = frozenset(
     {
@@ -128,11 +130,15 @@ class RecentActs:
         self._start = secrets.token_hex(4)
         self._under_way: dict[RecentAct, None] = {}
         self._acts: deque[RecentAct] = deque()  # that were done, by number
+        self._places: dict[str, dict[str, deque[RecentAct]]] = {}  # the same, by topic and channel
         self._last = 0
         self._forgotten = 0
 
     def mark(self, topic: str, channel: str = "") -> str:
-        """For a question that is about to show the state of a topic or channel: read it before that state."""
+        """For a question that is about to show the state of a topic or channel: read it before that state. Without a
+        topic it is of all there are: a deletion since is an act that is found."""
+        if not topic:
+            return f"{self._start}-{self._last}"
         numbers = self._numbers(topic, channel)
         return f"{self._start}-{self._last}-{numbers[0]}-{numbers[1]}"
 
@@ -148,7 +154,7 @@ class RecentActs:
         if numbers[0] and (numbers[1] or not channel):
             return None
         place = Place(topic, channel)
-        for act in reversed(self._acts):
+        for act in self._at(place, 0):
             is_above = not act.place.channel or act.place.channel == channel
             if act.is_over and act.record.action in _DELETIONS and is_above and act.place.meets(place):
                 return act
@@ -160,18 +166,15 @@ class RecentActs:
         """Raises StateChangedError. own: the note of this act itself."""
         if not order.shown:
             return
-        start, _, rest = order.shown.partition("-")
-        texts = rest.split("-")
-        if start != self._start or len(texts) != 3 or not all(text.isascii() and text.isdigit() for text in texts):
-            raise StateChangedError(is_unknown=True)
-        since, *shown = (int(text[:18]) for text in texts)
+        since, *shown = self._read(order.shown)
         place = order.place
-        now = self._numbers(place.topic, place.channel)
-        pairs = [(shown[0], now[0])] * order.with_topic + [(shown[1], now[1])] * order.with_channel
-        since_then = takewhile(lambda act: act.number > since, reversed(self._acts))
+        pairs: list[tuple[int, int]] = []
+        if shown:
+            now = self._numbers(place.topic, place.channel)
+            pairs = [(shown[0], now[0])] * order.with_topic + [(shown[1], now[1])] * order.with_channel
         found = [
             act
-            for act in chain(reversed(self._under_way), since_then)
+            for act in chain(reversed(self._under_way), self._at(place, since))
             if act is not own and act.record.action in order.rivals and act.place.meets(place)
         ]
         is_gone = any(was and not is_now for was, is_now in pairs)
@@ -180,6 +183,37 @@ class RecentActs:
             raise StateChangedError(tuple(found), is_gone=is_gone, is_other=is_other)
         if since < self._forgotten:
             raise StateChangedError(is_unknown=True)
+
+    def _read(self, mark: str) -> list[int]:
+        """The numbers of a mark: of the latest act, and of its topic and channel where it is of one. Raises
+        StateChangedError."""
+        start, _, rest = mark.partition("-")
+        texts = rest.split("-")
+        is_whole = len(texts) in (1, 3) and all(text.isascii() and text.isdigit() for text in texts)
+        if start != self._start or not is_whole:
+            raise StateChangedError(is_unknown=True)
+        return [int(text[:18]) for text in texts]
+
+    def _at(self, place: Place, since: int) -> Iterator[RecentAct]:
+        """The acts behind the number `since` on a place and above and below it, newest first: of thousands of channels
+        that one request is about, each is compared with its own."""
+        if not (place.topic or place.part):
+            return takewhile(lambda act: act.number > since, reversed(self._acts))
+        channels = self._places.get(place.topic, {})
+        names = dict.fromkeys(("", place.channel)) if place.channel else channels
+        known = [
+            takewhile(lambda act: act.number > since, reversed(channels[name])) for name in names if name in channels
+        ]
+        return merge(*known, key=lambda act: -act.number)
+
+    def done_since(self, mark: str, actions: Collection[str]) -> list[RecentAct]:
+        """The newest of these acts, SAID_MAX at most, that were done to anything since a mark: for a question about
+        several. Raises StateChangedError for a mark that says too little."""
+        since = self._read(mark)[0]
+        if since < self._forgotten:
+            raise StateChangedError(is_unknown=True)
+        behind = takewhile(lambda act: act.number > since, reversed(self._acts))
+        return list(islice((act for act in behind if act.record.action in actions), SAID_MAX))
 
     def do(self, order: Order, method: str, *args: Any, **details: Any) -> Any:
         """Do an act of the engine; returns what it returns. Raises StateChangedError, also as the ticket's error, and
@@ -228,8 +262,20 @@ class RecentActs:
         self._last += 1
         act.number, act.at_ms = self._last, self._now_ms()
         self._acts.append(act)
+        channels = self._places.setdefault(act.place.topic, {})
+        channels.setdefault(act.place.channel, deque()).append(act)
         if len(self._acts) > RECENT_MAX:
-            self._forgotten = self._acts.popleft().number
+            self._forget(self._acts.popleft())
+
+    def _forget(self, oldest: RecentAct) -> None:
+        self._forgotten = oldest.number
+        topic, channel = oldest.place.topic, oldest.place.channel
+        channels = self._places[topic]
+        channels[channel].popleft()
+        if not channels[channel]:
+            del channels[channel]
+        if not channels:
+            del self._places[topic]
 
     def _settled(self, note: RecentAct | None, outcome: Outcome | None, done: Ticket = DONE) -> None:
         if note is None:

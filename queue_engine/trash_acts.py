@@ -7,7 +7,7 @@ what it can.
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 
 from queue_engine.act_kinds import check
@@ -88,17 +88,25 @@ class TrashActs:
         """Raises TrashNotFoundError or InvalidStorageError."""
         return self._stats_of(self.item(trash, topic), self._held())
 
-    def freed_by(self, topic: str, channel: str, *, own_too: bool, channels_too: bool, readers_too: bool) -> FreedBytes:
-        """What the disk gets back if what a channel has goes, or with `own_too` what waits at the topic, with
-        `channels_too` what its channels have, with `readers_too` what its cursors and leases keep: once the trash has
-        given it up. Raises TopicNotFoundError."""
-        found, log = self._catalog.topic(topic), self._stores.log
-        if log is None or not isinstance(found.store, LogTopicStore):
+    def freed_by(
+        self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
+    ) -> FreedBytes:
+        """What the disk gets back if what these channels of these topics have goes, or with `own_too` what waits at the
+        topics, with `channels_too` what all their channels have, with `readers_too` what their cursors and leases keep:
+        once the trash has given it up. Topics that are gone, or not of the log, free nothing."""
+        log = self._stores.log
+        found = [self.topics[name] for name in emptied if name in self.topics]
+        needed = {
+            topic.store.number: topic.store.needed_without(
+                topic.channels.keys() if channels_too else emptied[topic.name], own_too=own_too, readers_too=readers_too
+            )
+            for topic in found
+            if isinstance(topic.store, LogTopicStore)
+        }
+        if log is None or not needed:
             return FreedBytes()
-        emptied = list(found.channels) if channels_too else [channel]
-        offset = found.store.needed_without(emptied, own_too=own_too, readers_too=readers_too)
         try:
-            size, holder = log.retention.freed_by(found.store, offset)
+            size, holder = log.retention.freed_by(needed)
         except StorageError:
             return FreedBytes()
         return FreedBytes(size, holder.name if holder is not None else "")

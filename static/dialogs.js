@@ -101,7 +101,8 @@ async function send(dialog, form, submitter, opener) {
   form.setAttribute("aria-busy", "true");
   const fields = new URLSearchParams(new FormData(form, submitter));
   const isAsking = form.method === "get"; // for a question, as after an act on several of which some failed
-  const answer = await (isAsking ? ask(`${form.action}?${fields}`) : ask(form.action, { method: "POST", body: fields }));
+  const action = submitter?.hasAttribute("formaction") ? submitter.formAction : form.action;
+  const answer = await (isAsking ? ask(`${action}?${fields}`) : ask(action, { method: "POST", body: fields }));
   if (answer.next) {
     rememberOpener(opener);
     location.assign(answer.next);

@@ -6,6 +6,7 @@ import { logInPath } from "./paths.js";
 
 const NOT_LOGGED_IN = 401;
 const ASK_EVERY_MS = 2_000;
+const SAID_MAX = 3;
 
 const connection = document.getElementById("connection"); // has a sentence while the server does not answer
 
@@ -37,6 +38,7 @@ async function ask(place, address, shown) {
     if (!place.isConnected || place.getAttribute("aria-busy")) return;
     if (answer.status === NOT_LOGGED_IN) isSaid = sayOver(place);
     else if (found && place === document.body) isSaid = sayOnPage(text, location.href, "Reload the page");
+    else if (found === "several") saySeveral(place, JSON.parse(text));
     else if (found) say(place, text, found === "gone");
   } catch {
     isServerGone(); // the page says so, then
@@ -69,6 +71,19 @@ function linkOf(href, label) {
   link.href = href;
   link.textContent = label;
   return link;
+}
+
+// Of a question about several. acts: what was done since it was asked, to anything: ORDERS or ORDERS/BILLING → a sentence.
+function saySeveral(form, acts) {
+  const names = form.elements.on.value.split("\n").map((line) => line.trim().split(" ")[0]);
+  const done = new Map(Object.entries(acts));
+  const about = new Set(names.flatMap((name) => [name, name.split("/")[0]]).concat(""));
+  // An act on a channel concerns a topic that is selected, and the other way round.
+  const found = [...done].filter(([place]) => about.has(place) || names.includes(place.split("/")[0]));
+  if (!found.length) return;
+  const sentences = found.slice(-SAID_MAX).map(([, sentence]) => sentence);
+  const more = found.length - sentences.length;
+  say(form, ["Changed after this was shown.", ...sentences, ...(more ? [`${more} more acts.`] : []), "What changed will be left as it is."].join(" "), false);
 }
 
 function say(form, text, isGone) {

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -97,8 +97,11 @@ class ActInProgress:
 
     def finish(self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None) -> None:
         """Add the result's row, which repeats the intent so that it can be read alone."""
+        _add(self.result(verdict, message, counts))
+
+    def result(self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None) -> AuditRow:
         intent = self.intent
-        row = AuditRow(
+        return AuditRow(
             act_id=intent.act_id,
             phase=Phase.RESULT,
             at_ms=now_ms(),
@@ -115,18 +118,35 @@ class ActInProgress:
             message=message[:500],
             counts=dict(counts or {}),
         )
-        _add(row)
 
 
-def begin_act(
+def intent_of(
     request: HttpRequest, action: str, *, topic: str = "", channel: str = "", detail: str = "", reason: str = ""
-) -> ActInProgress:
-    """Write the intent. Raises DatabaseError where no row can be kept: then the act must not be done."""
+) -> AuditRow:
+    """The row of an act that is about to be done."""
     row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
     row.phase = Phase.INTENT
     row.reason = reason[:200]
-    _add(row)
-    return ActInProgress(row)
+    return row
+
+
+def begin_act(intent: AuditRow) -> ActInProgress:
+    """Write the intent. Raises DatabaseError where no row can be kept: then the act must not be done."""
+    _add(intent)
+    return ActInProgress(intent)
+
+
+def write_together(rows: Sequence[AuditRow]) -> bool:
+    """Write rows of several acts at once: all or none. False where they have to be added one by one: while the disk
+    refuses rows, memory may take some of them."""
+    buffer = _row_buffer
+    if buffer is not None and (buffer.refusal or CONDITION.place is not Place.DISK):
+        return False
+    try:
+        append(rows)
+    except DatabaseError:
+        return False
+    return True
 
 
 def require_room() -> None:

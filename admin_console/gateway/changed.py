@@ -42,7 +42,7 @@ def changed(error: StateChangedError, name: str, asker: Asker) -> str:
         head = f"{name} changed after this was shown."
     more = len(error.acts) - NAMED_MAX
     return " ".join(
-        [head, *(_told(act, asker.by) for act in error.acts[:NAMED_MAX]), *([f"{more} more acts."] if more > 0 else [])]
+        [head, *(told(act, asker.by) for act in error.acts[:NAMED_MAX]), *([f"{more} more acts."] if more > 0 else [])]
     )
 
 
@@ -54,10 +54,11 @@ def code_of(error: StateChangedError, channel: str) -> str:
 
 def deletion(act: RecentAct) -> Deletion:
     outcome = act.record.outcome
-    return Deletion(_told(act), act.place.topic, 0 if outcome is None else outcome.trash)
+    return Deletion(told(act), act.place.topic, 0 if outcome is None else outcome.trash)
 
 
-def _told(act: RecentAct, reader: str = "") -> str:
+def told(act: RecentAct, reader: str = "") -> str:
+    """`10:03:12 UTC, grace: Paused orders/billing.`"""
     return f"{units.moment(act.at_ms)} UTC, {_who(act.record, reader)}: {_what(act)}"
 
 

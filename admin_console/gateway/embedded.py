@@ -3,16 +3,18 @@
 import concurrent.futures
 import logging
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from admin_console.gateway.act_table import ACTS, sentence_of
-from admin_console.gateway.changed import changed, code_of, deletion, order_of
+from admin_console.gateway.act_table import ACTS, rivals_of, sentence_of
+from admin_console.gateway.changed import changed, code_of, deletion, order_of, told
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
     NOBODY,
     UNKNOWN,
+    ActOrder,
     ActResult,
     Asker,
     Deletion,
@@ -85,14 +87,10 @@ class EmbeddedGateway:
         return found
 
     def freed_by(
-        self, topic: str, channel: str, *, own_too: bool, channels_too: bool, readers_too: bool
-    ) -> FreedBytes | None:
-        try:
-            found: FreedBytes = self._ask(
-                "trash.freed_by", topic, channel, own_too=own_too, channels_too=channels_too, readers_too=readers_too
-            )
-        except RequestError:
-            return None
+        self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
+    ) -> FreedBytes:
+        scope = {"own_too": own_too, "channels_too": channels_too, "readers_too": readers_too}
+        found: FreedBytes = self._ask("trash.freed_by", emptied, **scope)
         return found
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
@@ -180,6 +178,15 @@ class EmbeddedGateway:
             return changed(exc, f"{topic}/{channel}" if channel else topic or asker.part or name, asker)
         return ""
 
+    def changes_since(self, action: str, asker: Asker) -> Mapping[str, str]:
+        try:
+            acts: list[RecentAct] = self._ask("recent_acts.done_since", asker.shown, rivals_of(action))
+        except StateChangedError as exc:
+            return {"": changed(exc, "Something of it", asker)}
+        return {
+            f"{act.place.topic}/{act.place.channel}".removesuffix("/"): told(act, asker.by) for act in reversed(acts)
+        }
+
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:
         found: RecentAct | None = self._ask("recent_acts.deletion_of", topic, channel)
         return None if found is None else deletion(found)
@@ -201,11 +208,24 @@ class EmbeddedGateway:
         return result
 
     def act(self, action: str, topic: str, channel: str = "", asker: Asker = NOBODY, **details: Any) -> ActResult:
+        return self.acts([ActOrder(action, topic, channel, asker, details)])[0]
+
+    def acts(self, orders: Sequence[ActOrder]) -> list[ActResult]:
+        # Each is a command of its own: between two of them the engine serves its clients.
+        futures = [self._submitted(order) for order in orders]
+        gives_up_s = time.monotonic() + self._deadline_s
+        return [self._result_of(order, future, gives_up_s) for order, future in zip(orders, futures, strict=True)]
+
+    def _submitted(self, order: ActOrder) -> "concurrent.futures.Future[Any]":
+        places = (order.topic, order.channel) if order.channel else (order.topic,)
+        compared = order_of(order.action, order.topic, order.channel, order.asker, order.details)
+        return self._runner.submit("recent_acts.do", compared, ACTS[order.action].method, *places, **order.details)
+
+    def _result_of(self, order: ActOrder, future: "concurrent.futures.Future[Any]", gives_up_s: float) -> ActResult:
+        action, topic, channel, asker, details = order.action, order.topic, order.channel, order.asker, order.details
         name = f"{topic}/{channel}" if channel else topic
-        places = (topic, channel) if channel else (topic,)
-        order = order_of(action, topic, channel, asker, details)
         try:
-            answer = self._wait(self._runner.submit("recent_acts.do", order, ACTS[action].method, *places, **details))
+            answer = self._wait(future, gives_up_s - time.monotonic())
         except StateChangedError as exc:
             return ActResult(FAILED, f"{changed(exc, name, asker)} Nothing was done.", code_of(exc, channel))
         except _DroppedError:
@@ -266,10 +286,13 @@ class EmbeddedGateway:
         except ClosedError as exc:
             raise EngineUnavailableError("The engine is stopping.") from exc
 
-    def _wait(self, future: "concurrent.futures.Future[Any]") -> Any:
+    def _wait(self, future: "concurrent.futures.Future[Any]", timeout_s: float | None = None) -> Any:
+        """timeout_s: the deadline, unless another is given."""
         try:
+            if future.done():
+                return future.result()
             with PACE.away():
-                return future.result(self._deadline_s)
+                return future.result(self._deadline_s if timeout_s is None else max(timeout_s, 0))
         except concurrent.futures.CancelledError as exc:
             raise _DroppedError from exc
         except TimeoutError as exc:

@@ -1,6 +1,6 @@
 """What the console asks of an engine, and the gateway of this process. Views know nothing else of the engine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -42,6 +42,7 @@ __all__ = [
     "NOBODY",
     "RATE_DEFAULT",
     "RATE_MAX",
+    "ActOrder",
     "ActResult",
     "AsideStats",
     "ChannelStats",
@@ -152,6 +153,17 @@ NOBODY = Asker()
 
 
 @dataclass(frozen=True, slots=True)
+class ActOrder:
+    """An act that is to be done, one of several."""
+
+    action: str
+    topic: str
+    channel: str
+    asker: Asker
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """Of a topic or channel: a sentence on what was deleted, by whom and when. trash: the entry's id; 0 for none."""
 
@@ -193,10 +205,10 @@ class Gateway(Protocol):
         ...
 
     def freed_by(
-        self, topic: str, channel: str, *, own_too: bool, channels_too: bool, readers_too: bool
-    ) -> FreedBytes | None:
-        """What the disk gets back if what a channel has goes; what waits at the topic, its channels have, and its
-        cursors and leases keep, too. None for what is gone. Raises EngineUnavailableError."""
+        self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
+    ) -> FreedBytes:
+        """What the disk gets back if what these channels of these topics have goes; what waits at the topics, all their
+        channels have, and their cursors and leases keep, too. Raises EngineUnavailableError."""
         ...
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
@@ -255,6 +267,11 @@ class Gateway(Protocol):
         """Do one act and wait until it is durable. Failures come as an ActResult, never as an exception."""
         ...
 
+    def acts(self, orders: Sequence[ActOrder]) -> list[ActResult]:
+        """Do several acts, all within one deadline: an answer for each, as `act` has it. The engine does other work
+        between them."""
+        ...
+
     def act_beside(self, action: str, topic: str, channel: str, asker: Asker, do: Callable[[], ActResult]) -> ActResult:
         """Do an act that is not the engine's, compared and noted as `act` does; `do` is called where nothing
         changed."""
@@ -262,7 +279,12 @@ class Gateway(Protocol):
 
     def mark(self, topic: str, channel: str = "") -> str:
         """Stands for the state of a topic or channel, and of all that has acts. Read it before what a question shows.
-        Raises EngineUnavailableError."""
+        Without a topic: of all topics. Raises EngineUnavailableError."""
+        ...
+
+    def changes_since(self, action: str, asker: Asker) -> Mapping[str, str]:
+        """What was done since `asker.shown` that such an act is compared with: ORDERS or ORDERS/BILLING → who did what
+        last, a sentence; under "" why that can't be said. The newest alone, where they are many."""
         ...
 
     def changed_since(self, action: str, topic: str, channel: str, asker: Asker, name: str = "") -> str:

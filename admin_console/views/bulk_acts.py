@@ -1,16 +1,17 @@
 """One act on several topics or channels that were selected in a list: asked once, done one by one, a result for each.
 
-Each of them is the act itself, with its own audit rows: this page adds no right and skips no check.
+Each of them is the act itself, with its own audit rows: this page adds no right and skips no check. With `all=1` the
+selection is what passes the list's filter when the question is asked; the question names it, and its answer is about
+exactly that.
 """
 
-import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
@@ -21,96 +22,38 @@ from admin_console.gateway.gateway import (
     DONE,
     FAILED,
     ActResult,
+    Asker,
     ChannelStats,
     Gateway,
     TopicStats,
     get_gateway,
     is_valid_name,
+    why_not,
 )
 from admin_console.gateway.sentences import counted, message_counts
-from admin_console.views import pausing, risky_acts
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
-from admin_console.views.question import SHOWN, Field, Question, ask, reason_field, typed_name_field
+from admin_console.hub.hub import get_hub
+from admin_console.screens import channel_list, topics
+from admin_console.views import risky_acts
+from admin_console.views.act_page import ActPage, ComplaintError, NotThereError, perform_together
+from admin_console.views.bulk_kinds import KINDS
+from admin_console.views.question import SHOWN, Question, ask, reason_field, typed_name_field
 
-# Done one after the other, each until it is durable. Their names, of up to 130 characters, fit into one URL.
-SELECTED_MAX = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """An act that can be done on a selection. verb and past: of the sentences. consequence: what happens to all.
-
-    asks_like_one: the act's own fields, such as how long a pause lasts, are asked once for all.
-    """
-
-    page: type[ActPage]
-    verb: str
-    past: str
-    consequence: str
-    asks_like_one: bool = False
-    is_dangerous: bool = False
-
-
-KINDS = {
-    "pause_topic": Kind(
-        pausing.PausePage, "Pause", "Paused", "Their messages stay at the topics until they are resumed.", True
-    ),
-    "unpause_topic": Kind(
-        pausing.ResumePage, "Resume", "Resumed", "Messages at the topics go on to their channels.", True
-    ),
-    "empty_topic": Kind(
-        risky_acts.EmptyTopic,
-        "Empty",
-        "Emptied",
-        "Only messages at the topics themselves are removed; messages in their channels stay.",
-        is_dangerous=True,
-    ),
-    "delete_topic": Kind(
-        risky_acts.DeleteTopic,
-        "Delete",
-        "Deleted",
-        "The topics, their channels and all their messages are deleted; their consumers are disconnected.",
-        is_dangerous=True,
-    ),
-    "pause_channel": Kind(
-        pausing.PausePage, "Pause", "Paused", "Their consumers get nothing until they are resumed.", True
-    ),
-    "unpause_channel": Kind(
-        pausing.ResumePage,
-        "Resume",
-        "Resumed",
-        "Their consumers receive the messages as fast as they can take them.",
-        True,
-    ),
-    "empty_channel": Kind(
-        risky_acts.EmptyChannel,
-        "Empty",
-        "Emptied",
-        "All their queued, deferred and in-flight messages are removed.",
-        is_dangerous=True,
-    ),
-    "delete_channel": Kind(
-        risky_acts.DeleteChannel,
-        "Delete",
-        "Deleted",
-        "The channels are deleted with all their messages; their consumers are disconnected.",
-        is_dangerous=True,
-    ),
-    "requeue_channel": Kind(
-        risky_acts.RequeueChannel,
-        "Requeue",
-        "Requeued",
-        "Messages in flight go back to the queue. They may be processed twice: consumers may still work on them.",
-    ),
-}
+# At 160 bytes a name, with its count, they are a tenth of the largest form; the engine remembers twice as many acts
+# (queue_engine/recent_acts.py), so that none of them outlives the mark of their question.
+SELECTED_MAX = 5_000
+# Begun together: their audit rows are one write, and the engine's syncs are shared. In the time that half of them take
+# on a slow disk (50 ms each) the gateway does not lose its patience.
+TOGETHER = 50
+SHOWN_MAX = 20  # names in the question, and in each half of the answer
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One selected topic, or channel of a topic."""
+    """One selected topic, or channel of a topic. expected: how many messages of it the question told of."""
 
     topic: str
     channel: str = ""
+    expected: int | None = None
 
     @property
     def name(self) -> str:
@@ -119,16 +62,23 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What came of the act on one of them."""
+    """What came of the act on one of them. page: None where it was not tried."""
 
     target: Target
+    page: ActPage | None
     result: ActResult
-    undo_url: str = ""
-    undo_link: str = ""
 
     @property
     def is_done(self) -> bool:
         return self.result.verdict == DONE
+
+    @property
+    def undo_url(self) -> str:
+        return self.page.undo_url() if self.page is not None and self.is_done else ""
+
+    @property
+    def undo_link(self) -> str:
+        return self.page.undo_link() if self.page is not None and self.is_done else ""
 
     @property
     def sentence(self) -> str:
@@ -150,20 +100,24 @@ class BulkAct(View):
         self.kind = KINDS[self.action]
 
     def get(self, request: HttpRequest) -> HttpResponse:
+        if "still" in request.GET:
+            return self._standing()
         try:
-            targets = self._targets()
+            targets = self._targets(request.POST or request.GET)  # what a session's end interrupted
         except ComplaintError as exc:
-            if not request.GET.getlist("on") and not wants_fragment(request):
+            if not request.GET.keys() & {"on", "all"} and not wants_fragment(request):
                 messages.warning(request, str(exc))
                 return HttpResponseRedirect(self._cancel_url([]))
             return refusal(request, str(exc), status=400)
-        return ask(request, self._question(targets))
+        return self._ask(targets)
 
     def post(self, request: HttpRequest) -> HttpResponse:
         try:
-            targets = self._targets()
+            targets = self._targets(request.POST)
         except ComplaintError as exc:
             return refusal(request, str(exc), status=400)
+        if "ask" in request.POST:  # the names may be too many for a link
+            return self._ask(targets)
         try:
             self._check_typed(targets)
             # A wrong field is one of all: found before the first of them is done.
@@ -171,31 +125,69 @@ class BulkAct(View):
         except ComplaintError as exc:
             if wants_json(request):
                 return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
-            return ask(request, self._question(targets), complaints=exc.sentences)
+            return self._ask(targets, exc.sentences)
         except NotThereError:
             pass  # told in its row
         return self._answer(self._perform(targets))
 
+    def _ask(self, targets: Sequence[Target], complaints: tuple[str, ...] = ()) -> HttpResponse:
+        # It was decided on what the first question showed.
+        shown = self.request.POST.get(SHOWN, "")[:100] or self.gateway.mark("")
+        return ask(self.request, self._question(targets), complaints=complaints, shown=shown)
+
+    def _standing(self) -> HttpResponse:
+        """For a dialog that is open: what was done to anything since it was asked, 204 for nothing. The dialog has the
+        names; thousands of them are too much for a question every two seconds."""
+        asker = Asker(self.request.user.get_username(), self.request.GET.get(SHOWN, "")[:100])
+        found = self.gateway.changes_since(self.action, asker)
+        if not found:
+            return HttpResponse(status=204)
+        return JsonResponse(dict(found), headers={"X-Standing": "several"})
+
     # What is selected.
 
-    def _targets(self) -> list[Target]:
+    def _targets(self, asked: QueryDict) -> list[Target]:
         """Raises ComplaintError where none is named, too many are, or one can't be a name."""
-        asked = self.request.POST or self.request.GET
-        texts = list(dict.fromkeys(asked.getlist("on")))
-        if not texts:
+        if asked.get("all") == "1":
+            found = self._passing(asked)
+        else:
+            # A name, or a line for each, with how many messages the question told of.
+            lines = [line for text in asked.getlist("on") for line in text.splitlines() if line.strip()]
+            found = list({target.name: target for target in self._read(lines, asked.get("of", ""))}.values())
+        if not found:
             raise ComplaintError(f"Nothing is selected: choose the {self._noun}s first. Nothing was done.")
-        if len(texts) > SELECTED_MAX:
-            raise ComplaintError(
-                f"{len(texts)} {self._noun}s are selected, and at most {SELECTED_MAX} can be acted on at once. "
-                "Nothing was done."
-            )
-        return [self._target(text, asked.get("of", "")) for text in texts]
+        return found
 
-    def _target(self, text: str, of: str) -> Target:
-        names = [of, text] if of and "/" not in text else text.split("/")
-        if len(names) != (1 if self._noun == "topic" else 2) or not all(is_valid_name(name) for name in names):
-            raise ComplaintError(f"{text[:140]!r} is not the name of a {self._noun}. Nothing was done.")
-        return Target(*names)
+    def _read(self, lines: Sequence[str], of: str) -> Iterator[Target]:
+        self._check_count(len(lines))
+        for line in lines:
+            name, _, expected = line.partition(" ")
+            names = [of, name] if of and "/" not in name else name.split("/")
+            if len(names) != (1 if self._noun == "topic" else 2) or not all(map(is_valid_name, names)):
+                raise ComplaintError(f"{name[:140]!r} is not the name of a {self._noun}. Nothing was done.")
+            yield Target(names[0], "".join(names[1:]), risky_acts.expected_of(expected).get("expected"))
+
+    def _passing(self, asked: QueryDict) -> list[Target]:
+        """All that pass the filter of the list which the page shows, at this moment."""
+        live = get_hub().live
+        if live is None:
+            raise ComplaintError("No figures have come from the engine yet: try again in a second. Nothing was done.")
+        show, wanted = asked.get("show", ""), asked.get("q", "").strip().lower()
+        if self._noun == "topic":
+            found = [Target(line.name) for line in topics.passing(live, show, wanted)]
+        else:
+            of = asked.get("of", "")
+            keys = channel_list.passing(live, channel_list.ALL if of else show, wanted)
+            found = [Target(*key) for key in keys if of in ("", key[0])]
+        self._check_count(len(found))
+        return found
+
+    def _check_count(self, count: int) -> None:
+        if count > SELECTED_MAX:
+            raise ComplaintError(
+                f"{count:,} {self._noun}s are selected, and at most {SELECTED_MAX:,} can be acted on at once. "
+                "Narrow the list by its filter or by a part of the name. Nothing was done."
+            )
 
     @property
     def _noun(self) -> str:
@@ -211,31 +203,35 @@ class BulkAct(View):
 
     def _question(self, targets: Sequence[Target]) -> Question:
         count = counted(len(targets), self._noun)
-        posted = self.request.POST
-        marks = [self._mark(target) for target in targets]
-        rows = [self._counts_of(target) for target in targets]
+        held = [self._held_by(target) for target in targets]
+        rows = [f"{target.name}: {one.words}" for target, one in zip(targets[:SHOWN_MAX], held, strict=False)]
+        if len(targets) > SHOWN_MAX:
+            rows.append(f"and {len(targets) - SHOWN_MAX:,} more")
+        expected = [f" {one.count}" if self.kind.is_dangerous and one.is_there else "" for one in held]
         return Question(
             title=f"{self.kind.verb} {count}",
             button=f"{self.kind.verb} {count}",
             post_url=reverse(f"bulk_{self.action}"),
             cancel_url=self._cancel_url(targets),
-            consequences=[self.kind.consequence, *self._afterwards(targets)],
+            consequences=[self.kind.consequence, *self._in_all(held), *self._afterwards(targets)],
             rows=rows,
-            selected=[target.name for target in targets],
+            selected="\n".join(target.name + text for target, text in zip(targets, expected, strict=True)),
             fields=[
-                *marks,
                 *(self._shared_fields(targets) if self.kind.asks_like_one else ()),
-                *([*self._expected(targets), typed_name_field(count)] if self.kind.is_dangerous else ()),
-                reason_field(posted.get("reason", "")),
+                *([typed_name_field(count)] if self.kind.is_dangerous else ()),
+                reason_field(self.request.POST.get("reason", "")),
             ],
             is_dangerous=self.kind.is_dangerous,
         )
 
-    def _mark(self, target: Target) -> Field:
-        """Stands for the state that its row shows; that of the first question, where this one is asked again."""
-        page = self._one(target)
-        value = page.shown() or self.gateway.mark(target.topic, target.channel)
-        return Field(page.shown_field, "", kind="hidden", value=value)
+    def _in_all(self, held: Sequence["_Held"]) -> list[str]:
+        """The sum, where the rows show some of them."""
+        if len(held) <= SHOWN_MAX:
+            return []
+        gone = sum(not one.is_there for one in held)
+        messages_of_all = counted(sum(one.count for one in held), "message")
+        sentence = f"In all {messages_of_all} and {counted(sum(one.clients for one in held), 'consumer')}."
+        return [sentence, *([f"{gone:,} of them no longer {'exists' if gone == 1 else 'exist'}."] if gone else [])]
 
     def _shared_fields(self, targets: Sequence[Target]) -> list[Any]:
         """The act's own fields, as its question for the first of them has them; its reason is asked anyway."""
@@ -246,57 +242,61 @@ class BulkAct(View):
                 continue
         return []
 
-    def _expected(self, targets: Sequence[Target]) -> list[Field]:
-        """How many messages of each the user is told of, as its own form would have it: the engine counts again."""
-        found = []
-        for target in targets:
-            with contextlib.suppress(NotThereError):
-                own = (field for field in self._one(target).question().fields if field.name == "expected")
-                found += [replace(field, name=f"expected:{target.name}") for field in own]
-        return found
-
     def _afterwards(self, targets: Sequence[Target]) -> list[str]:
-        """What can be undone of an act that removes messages, a sentence for each that is true of some of them."""
-        pages = [(self._one(target), self._topics.get(target.topic)) for target in targets]
-        sentences = [
-            page.afterwards(topic.storage) for page, topic in pages if topic and isinstance(page, risky_acts.Removal)
-        ]
-        return list(dict.fromkeys(sentences))
+        """What can be undone of an act that removes messages, a sentence for each kind of topic, and what it frees."""
+        page = self.kind.page
+        if not issubclass(page, risky_acts.Removal):
+            return []
+        sentences: list[str] = []
+        emptied: dict[str, list[str]] = {}
+        for target in targets:
+            topic = self._topics.get(target.topic)
+            if topic is None:
+                continue
+            one = self._one(target)
+            assert isinstance(one, risky_acts.Removal)
+            sentences.append(one.afterwards(topic.storage))
+            if not why_not("read_messages", topic.storage, target.topic):
+                emptied.setdefault(target.topic, []).append(target.channel)
+        return [*dict.fromkeys(sentences), *([page.room_made(self.gateway, emptied)] if emptied else [])]
 
     @cached_property
     def _topics(self) -> dict[str, TopicStats | None]:
+        """The topics at this moment, each asked for once; None for one that is not there."""
         return {}
 
-    def _counts_of(self, target: Target) -> str:
-        """`orders/billing: 12 messages (depth 10, 2 in flight), 3 consumers`, of this moment."""
+    def _held_by(self, target: Target) -> "_Held":
         if target.topic not in self._topics:
             found = [one for one in self.gateway.exact(target.topic).topics if one.topic_name == target.topic]
             self._topics[target.topic] = found[0] if found else None
-        topic = self._topics[target.topic]
-        channels: Sequence[ChannelStats] = topic.channels if topic else ()
-        if target.channel:
-            channels = [one for one in channels if one.channel_name == target.channel]
-        if topic is None or (target.channel and not channels):
-            return f"{target.name}: it no longer exists"
+            self._channels[target.topic] = {one.channel_name: one for topic in found for one in topic.channels}
+        topic, by_name = self._topics[target.topic], self._channels[target.topic]
+        if topic is None or (target.channel and target.channel not in by_name):
+            return _Held("it no longer exists")
+        channels = [by_name[target.channel]] if target.channel else list(by_name.values())
         clients = sum(one.client_count for one in channels)
         if self.action == "empty_topic":
-            channels = ()  # what they hold stays
-        depth = sum(one.depth for one in channels) + (0 if target.channel else topic.depth)
-        held = message_counts(
-            depth,
+            channels = []  # what they hold stays
+        held = (
+            sum(one.depth for one in channels) + (0 if target.channel else topic.depth),
             sum(one.in_flight_count for one in channels),
             sum(one.deferred_count for one in channels),
             sum(one.quarantined_count for one in channels),
         )
         paused = ", paused" if (channels[0].paused if target.channel else topic.paused) else ""
-        held = f"{held or 'no messages'}{' at the topic itself' if self.action == 'empty_topic' else ''}"
-        return f"{target.name}: {held}, {counted(clients, 'consumer')}{paused}"
+        at = " at the topic itself" if self.action == "empty_topic" else ""
+        words = f"{message_counts(*held) or 'no messages'}{at}, {counted(clients, 'consumer')}{paused}"
+        return _Held(words, sum(held), clients, is_there=True)
+
+    @cached_property
+    def _channels(self) -> dict[str, dict[str, ChannelStats]]:
+        return {}
 
     def _check_typed(self, targets: Sequence[Target]) -> None:
         if not self.kind.is_dangerous:
             return
         wanted, typed = counted(len(targets), self._noun), self.request.POST.get("typed_name", "").strip()
-        if typed != wanted:
+        if typed.replace(",", "") != wanted.replace(",", ""):
             raise ComplaintError(
                 f"{typed[:140]!r} is not {wanted}. Nothing was done."
                 if typed
@@ -310,35 +310,41 @@ class BulkAct(View):
         kwargs = {"topic": target.topic, **({"channel": target.channel} if target.channel else {})}
         page.setup(self.request, **kwargs)
         page.is_confirmed = True
-        page.shown_field = f"{SHOWN}:{target.name}"
         return page
 
     def _perform(self, targets: Sequence[Target]) -> list[RowResult]:
         rows: list[RowResult] = []
-        for target in targets:
-            page = self._one(target)
-            try:
-                result = page.perform(self._details(page, target))
-            except (ComplaintError, NotThereError) as exc:
-                result = ActResult(FAILED, str(exc))
-            is_done = result.verdict == DONE
-            rows.append(RowResult(target, result, *((page.undo_url(), page.undo_link()) if is_done else ())))
-            if result.code in ("ENGINE_BUSY", "EXITING"):
+        for first in range(0, len(targets), TOGETHER):
+            rows += self._perform_together(targets[first : first + TOGETHER])
+            if any(row.result.code in ("ENGINE_BUSY", "EXITING") for row in rows[first:]):
                 # Each further one would wait for its deadline.
                 sentence = "Not tried: the engine did not answer the one before."
-                rows += [RowResult(left, ActResult(FAILED, sentence, result.code)) for left in targets[len(rows) :]]
+                rows += [
+                    RowResult(left, None, ActResult(FAILED, sentence, "ENGINE_BUSY")) for left in targets[len(rows) :]
+                ]
                 break
         return rows
 
-    def _details(self, page: ActPage, target: Target) -> dict[str, Any]:
-        details = page.details()
-        expected = self.request.POST.get(f"expected:{target.name}", "")
-        if expected.isascii() and expected.isdigit() and len(expected) < 16:
-            details["expected"] = int(expected)
-        return details
+    def _perform_together(self, targets: Sequence[Target]) -> list[RowResult]:
+        rows: dict[str, RowResult] = {}
+        wanted: list[tuple[Target, ActPage, dict[str, Any]]] = []
+        for target in targets:
+            page = self._one(target)
+            try:
+                details = page.details()
+            except (ComplaintError, NotThereError) as exc:
+                rows[target.name] = RowResult(target, page, ActResult(FAILED, str(exc)))
+                continue
+            # How many messages of it the question told of: the engine counts again.
+            expected = {} if target.expected is None else {"expected": target.expected}
+            wanted.append((target, page, {**details, **expected}))
+        results = perform_together([(page, details) for _, page, details in wanted])
+        for (target, page, _), result in zip(wanted, results, strict=True):
+            rows[target.name] = RowResult(target, page, result)
+        return [rows[target.name] for target in targets]
 
     def _answer(self, rows: list[RowResult]) -> HttpResponse:
-        done = sum(row.is_done for row in rows)
+        done = [row for row in rows if row.is_done]
         if wants_json(self.request):
             results = [
                 {
@@ -351,20 +357,41 @@ class BulkAct(View):
                 }
                 for row in rows
             ]
-            return JsonResponse({"ok": done == len(rows), "done": done, "results": results})
-        title = (
-            f"{self.kind.past} {counted(done, self._noun)}"
-            if done == len(rows)
-            else f"{self.kind.past} {done:,} of {counted(len(rows), self._noun)}"
-        )
+            return JsonResponse({"ok": len(done) == len(rows), "done": len(done), "results": results})
+        left = [row for row in rows if not row.is_done]
+        count = counted(len(rows), self._noun)
+        undone = [row for row in done if row.undo_url] if self.kind.undo else []
         context = {
-            "title": title,
-            "rows": sorted(rows, key=lambda row: row.is_done),
+            "title": f"{self.kind.past} {f'{len(done):,} of ' if left else ''}{count}",
+            "parts": [
+                (part[:SHOWN_MAX], len(part) - SHOWN_MAX, words)
+                for part, words in ((left, "more are not done"), (done, "more are done"))
+            ],
             "close_url": self._cancel_url([row.target for row in rows]),
             # What failed stays selected, so that it can be tried again.
-            "again": [row.target.name for row in rows if not row.is_done],
+            "again": _lines(left),
+            "again_count": len(left),
             "again_url": reverse(f"bulk_{self.action}"),
             "verb": self.kind.verb,
+            "undo": _lines(undone) if len(undone) > 1 else "",
+            "undo_count": counted(len(undone), self._noun),
+            "undo_url": reverse(f"bulk_{self.kind.undo}") if undone else "",
+            "undo_verb": KINDS[self.kind.undo].verb if undone else "",
+            "trash_url": reverse("trash") if len(done) > SHOWN_MAX and self.kind.is_dangerous else "",
         }
         template = "acts/_bulk_results.html" if wants_fragment(self.request) else "acts/bulk_results.html"
         return render(self.request, template, context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a topic or channel has at this moment, in words and as counts."""
+
+    words: str
+    count: int = 0
+    clients: int = 0
+    is_there: bool = False
+
+
+def _lines(rows: Sequence[RowResult]) -> str:
+    return "\n".join(row.target.name for row in rows)

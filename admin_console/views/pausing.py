@@ -122,10 +122,8 @@ class PausePage(_PauseAct):
             raise ComplaintError(*complaints)
         return details
 
-    def do(self, details: dict[str, Any]) -> ActResult:
-        result = super().do(details)
+    def note(self, result: ActResult) -> None:
         self._is_new = result.created
-        return result
 
     def undo_url(self) -> str:
         # To resume it would not take back what was changed of a pause.

@@ -47,7 +47,7 @@ class Question:
     """Title and button name verb and object; `consequences` are sentences with counts. button: "" where the act can't
     be done now, which they say. dismiss: the label beside it, where the act itself is to cancel.
 
-    selected: the names that an act on several is about, and `rows` a line on each.
+    selected: the names that an act on several is about, a line each, and `rows` what is shown of them.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Question:
     fields: list[Field] = field(default_factory=list)
     is_dangerous: bool = False
     is_small: bool = False  # asked beside the page, which stays in use
-    selected: list[str] = field(default_factory=list)
+    selected: str = ""
     rows: list[str] = field(default_factory=list)
 
 

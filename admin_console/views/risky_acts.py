@@ -1,11 +1,20 @@
 """Acts that lose messages or deliver them twice: the question shows exact counts."""
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.urls import reverse
 
-from admin_console.gateway.gateway import ActResult, ChannelStats, ClientStats, TopicStats, format_duration, why_not
+from admin_console.gateway.gateway import (
+    ActResult,
+    ChannelStats,
+    ClientStats,
+    Gateway,
+    TopicStats,
+    format_duration,
+    why_not,
+)
 from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
@@ -65,6 +74,8 @@ class Removal(ActPage):
 
     trashed = 0  # the id in the trash of what was removed
     offers_undo_of_nothing = True  # no message was removed, but a topic or channel was
+    # What goes beside a channel's messages: what waits at the topic, what all its channels have, what its cursors keep.
+    takes_own = takes_channels = takes_readers = False
 
     def afterwards(self, storage: str) -> str:
         """What can be undone, and until when, by the topic's storage kind."""
@@ -79,27 +90,36 @@ class Removal(ActPage):
             "sooner."
         )
 
-    def frees(
-        self, storage: str, *, own_too: bool = False, channels_too: bool = False, readers_too: bool = False
-    ) -> list[str]:
-        """What that does for the disk, or what does it instead; of what also goes beside the channel, as the gateway's
-        `freed_by` takes it."""
-        names = [name for name in (self.topic, self.channel) if name]
-        found = self.gateway.freed_by(
-            self.topic, self.channel, own_too=own_too, channels_too=channels_too, readers_too=readers_too
-        )
-        if found is None or why_not("read_messages", storage, *names):
+    def frees(self, storage: str, *, channels_too: bool | None = None) -> list[str]:
+        """What that does for the disk, or what does it instead, in a sentence; none for a kind without the log.
+        channels_too: with what all channels of the topic have, where that is a choice."""
+        if why_not("read_messages", storage, *[name for name in (self.topic, self.channel) if name]):
             return []
+        emptied = {self.topic: [self.channel] if self.channel else []}
+        return [self.room_made(self.gateway, emptied, channels_too=channels_too)]
+
+    @classmethod
+    def room_made(
+        cls, gateway: Gateway, emptied: Mapping[str, Collection[str]], *, channels_too: bool | None = None
+    ) -> str:
+        """The same for all of several: the topics' names, and the channels of each that it is about."""
+        found = gateway.freed_by(
+            emptied,
+            own_too=cls.takes_own,
+            channels_too=cls.takes_channels if channels_too is None else channels_too,
+            readers_too=cls.takes_readers,
+        )
         if found.bytes:
-            once = " once the trash gives it up" if self.gateway.node().trash_age_ms else ""
-            return [f"The disk gets {units.byte_count(found.bytes)} back{once}."]
+            once = " once the trash gives it up" if gateway.node().trash_age_ms else ""
+            return f"The disk gets {units.byte_count(found.bytes)} back{once}."
         no_room = "This frees no disk space"
         if not found.holder:
-            return [f"{no_room}."]
-        if found.holder == self.topic:
-            rest = "the rest of this topic (other channels, cursors, leases or messages at the topic)"
-            return [f"{no_room}: {rest} needs the same part of the log. Consume or empty that."]
-        return [f"{no_room}: topic {found.holder} needs the same part of the log. Consume or empty {found.holder}."]
+            return f"{no_room}."
+        if found.holder in emptied:
+            topic = "this topic" if len(emptied) == 1 else f"topic {found.holder}"
+            rest = f"the rest of {topic} (other channels, cursors, leases or messages at the topic)"
+            return f"{no_room}: {rest} needs the same part of the log. Consume or empty that."
+        return f"{no_room}: topic {found.holder} needs the same part of the log. Consume or empty {found.holder}."
 
     @staticmethod
     def expected(count: int, name: str = EXPECTED) -> Field:
@@ -114,11 +134,9 @@ class Removal(ActPage):
         found = expected_of(self.request.POST.get(self.told(), ""))
         return {"by": self.request.user.get_username(), **found}
 
-    def do(self, details: dict[str, Any]) -> ActResult:
-        result = super().do(details)
+    def note(self, result: ActResult) -> None:
         is_nothing = not any(result.counts.get(name) for name in HELD)
         self.trashed = 0 if is_nothing and not self.offers_undo_of_nothing else result.trash
-        return result
 
     def undo_url(self) -> str:
         return reverse("restore_trash", args=(self.topic, self.trashed)) if self.trashed else ""
@@ -126,6 +144,7 @@ class Removal(ActPage):
 
 class EmptyTopic(Removal):
     offers_undo_of_nothing = False
+    takes_own = True
 
     def question(self) -> Question:
         topic = self.topic_stats()
@@ -138,7 +157,7 @@ class EmptyTopic(Removal):
                 "Messages at the topic itself have reached none of its channels yet.",
                 "Messages in channels stay, unless you remove them too.",
                 self.afterwards(topic.storage),
-                *self.frees(topic.storage, own_too=True),
+                *self._frees(topic.storage),
             ],
             [
                 self.expected(topic.depth),
@@ -161,6 +180,10 @@ class EmptyTopic(Removal):
             is_dangerous=True,
         )
 
+    def _frees(self, storage: str) -> list[str]:
+        own, both = self.frees(storage), self.frees(storage, channels_too=True)
+        return own if own == both else [*own, *(f"With its channels too: {text[0].lower()}{text[1:]}" for text in both)]
+
     def told(self) -> str:
         return EXPECTED_IN_ALL if self.request.POST.get("scope") == "channels_too" else EXPECTED
 
@@ -176,6 +199,8 @@ class EmptyTopic(Removal):
 
 
 class DeleteTopic(Removal):
+    takes_own = takes_channels = takes_readers = True
+
     def question(self) -> Question:
         topic = self.topic_stats()
         depth, in_flight, deferred, quarantined = _of_channels(topic)
@@ -188,7 +213,7 @@ class DeleteTopic(Removal):
                 *_given_up(topic),
                 *_disconnected(clients),
                 self.afterwards(topic.storage),
-                *self.frees(topic.storage, own_too=True, channels_too=True, readers_too=True),
+                *self.frees(topic.storage),
                 "A producer or consumer that comes back creates the topic again, empty.",
             ],
             [self.expected(topic.depth + depth + in_flight + deferred + quarantined), typed_name_field(self.name)],

@@ -139,22 +139,24 @@ class LogRetention:
             [one.end - one.position - holes(one.position) + holes(one.next_position) for one in held],
         )
 
-    def freed_by(self, topic: LogTopicStore, needed_offset: int) -> tuple[int, LogTopicStore | None]:
-        """How many bytes of segments would go if `topic` needed nothing before `needed_offset`, and the trash nothing;
-        and the topic that needs the first record of the rest, None where nothing does.
+    def freed_by(self, needed_offsets: Mapping[int, int]) -> tuple[int, LogTopicStore | None]:
+        """How many bytes of segments would go if these topics, by number, needed nothing before an offset, and the
+        trash nothing; and the topic that needs the first record of the rest, None where nothing does.
 
         The segment that is written to counts: a full log completes it early. Raises StorageError.
         """
         end = self._log.visible_end
         first: tuple[int, LogTopicStore | None] = (end, None)
+        now = end
         for one in self._topics.values():
-            if one is topic:
+            position = one.needed_position_without_trash(end)
+            needed_offset = needed_offsets.get(one.number)
+            if needed_offset is not None:
+                now = min(now, position)
                 position = one.needed_position_from(needed_offset, end)
-            else:
-                position = one.needed_position_without_trash(end)
             first = min(first, (position, one), key=lambda found: found[0])
         position, holder = first
-        now = min(position, topic.needed_position_without_trash(end))
+        now = min(position, now)
         freed = [
             one
             for one in self._segments.list

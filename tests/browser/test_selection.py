@@ -38,7 +38,11 @@ def test_selected_channels_are_paused_together_and_what_failed_is_asked_again(
     acts.get_by_role("button", name="Pause…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("tints/green: 1 message, 0 consumers")
+    create_channel(server, "other", "red")
     server.http("POST", "/channel/delete?topic=tints&channel=blue")
+    # The dialog says at once what is about its own names.
+    expect(dialog.get_by_role("alert")).to_contain_text("Deleted tints/blue")
+    expect(dialog.get_by_role("alert")).not_to_contain_text("other")
     dialog.get_by_role("button", name="Pause 3 channels").click()
     expect(dialog).to_contain_text("Paused 2 of 3 channels")
     assert paused(server, "tints", "red", "green") == [True, True]
@@ -48,6 +52,35 @@ def test_selected_channels_are_paused_together_and_what_failed_is_asked_again(
     expect(dialog).to_be_hidden()
     page.get_by_role("button", name="Unselect").click()
     expect(acts).to_be_hidden()
+
+
+def test_all_that_match_are_offered_once_the_page_is_selected(server: ServerProcess, open_page: OpenPage) -> None:
+    for number in range(25):
+        create_channel(server, "wide", f"c{number:02}")
+    page = open_page("/?show=all&q=wide/", graphs=False)
+    wait_until_live(page)
+    expect(page.locator('[data-text="page"]')).to_have_text("1–20 of 25")
+    offered = page.get_by_role("checkbox", name="Select all 25 that match")
+    page.get_by_role("checkbox", name="Select wide/c00").check()
+    expect(offered).to_be_hidden()
+    page.get_by_role("checkbox", name="Select all that the list shows").check()
+    offered.check()
+    expect(page.locator(".selected-acts")).to_contain_text("All 25 selected")
+    page.get_by_role("checkbox", name="Select wide/c00").uncheck()
+    expect(offered).to_be_hidden()
+    expect(page.locator(".selected-acts")).to_contain_text("19 selected")
+    page.get_by_role("checkbox", name="Select wide/c00").check()
+    expect(offered).not_to_be_checked()
+    offered.check()
+    page.locator(".selected-acts").get_by_role("button", name="Pause…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Pause 25 channels").click()
+    expect(dialog).to_contain_text("and 5 more are done")
+    assert paused(server, "wide", "c00", "c24") == [True, True]
+    dialog.get_by_role("button", name="Undo: resume 25 channels…").click()
+    dialog.get_by_role("button", name="Resume 25 channels", exact=True).click()
+    expect(dialog).to_contain_text("Resumed 25 channels")
+    assert paused(server, "wide", "c00", "c24") == [False, False]
 
 
 def test_all_rows_are_selected_and_resumed_without_a_script(server: ServerProcess, open_page: OpenPage) -> None:

@@ -11,7 +11,8 @@ from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.permissions.table import ACTS, BULK_ACTS
-from admin_console.views.bulk_acts import KINDS, SELECTED_MAX
+from admin_console.views.bulk_acts import SELECTED_MAX, SHOWN_MAX, TOGETHER
+from admin_console.views.bulk_kinds import KINDS
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.service.runner import EngineRunner
@@ -21,6 +22,7 @@ from tests.support.pages.console import client_of, console_engine, make_user, se
 pytestmark = pytest.mark.django_db
 
 JSON = {"Accept": "application/json"}
+NARROW = "Narrow the list by its filter or by a part of the name."
 ALL = ["orders/billing", "orders/mail", "clicks/counts"]
 
 
@@ -57,6 +59,13 @@ def channels_of(engine: EngineRunner) -> dict[str, ChannelStats]:
 def path_of(act: str, names: list[str] | None = None, of: str = "") -> str:
     query = urlencode([("on", name) for name in names or []] + ([("of", of)] if of else []))
     return f"/topics/~selected/{act}/" + (f"?{query}" if query else "")
+
+
+def asked_about(html: str) -> list[str]:
+    """The lines of the question's names."""
+    found = re.search(r'<input type="hidden" name="on" value="([^"]*)"', html)
+    assert found is not None
+    return found[1].splitlines()
 
 
 def words(html: str) -> str:
@@ -136,9 +145,8 @@ def test_the_engine_counts_again_what_a_bulk_act_removes_and_each_can_be_undone(
     names = ALL[:2]
     html = client.get(path_of("empty-channel", names)).content.decode()
     assert "This can be undone for 24h" in words(html)
-    expected = dict(re.findall(r'name="(expected:[^"]+)" value="(\d+)"', html))
-    assert expected == {"expected:orders/billing": "3", "expected:orders/mail": "3"}
-    form = {"on": names, "typed_name": "2 channels", **expected}
+    assert asked_about(html) == ["orders/billing 3", "orders/mail 3"]
+    form = {"on": "\r\n".join(asked_about(html)), "typed_name": "2 channels"}
     # Far more than the user was told of, in one of them.
     engine.submit("publish", "orders", [b"m"] * 2_000).result(10)
     engine.submit("acts.empty_channel", "orders", "mail").result(30)
@@ -152,6 +160,81 @@ def test_the_engine_counts_again_what_a_bulk_act_removes_and_each_can_be_undone(
     fresh = client.post(path_of("empty-channel"), {"on": names[:1], "typed_name": "1 channel"}, headers=JSON).json()
     assert client.post(fresh["results"][0]["undo"], headers=JSON).json()["ok"] is True
     assert channels_of(engine)["orders/billing"].depth == 2_003
+
+
+def test_all_that_pass_the_filter_are_named_by_the_question_and_exactly_these_are_done(
+    engine: EngineRunner, client: Client
+) -> None:
+    many = [f"many/c{number:02}" for number in range(TOGETHER + SHOWN_MAX)]
+    for name in ("many/c00", "clicks/counts"):
+        engine.submit("acts.create_topic", name.split("/")[0]).result(30)
+    for future in [engine.submit("acts.create_channel", *name.split("/")) for name in many]:
+        future.result(30)
+    engine.submit("publish", "many", [b"m"]).result(30)
+    see(engine)
+    html = client.get("/?show=all&q=many/").content.decode()
+    assert '<input type="hidden" name="show" value="all"><input type="hidden" name="q" value="many/">' in html
+    assert re.search(r'data-when="pages"><input type="checkbox" name="all" value="1"> Select all <b[^>]*>70<', html)
+    assert "Select all" not in words(client.get("/topics/orders/").content.decode()), "it shows all of its channels"
+
+    asked = client.get(path_of("pause-channel"), {"all": "1", "show": "all", "q": "many/", "on": many[0]})
+    text = words(asked.content.decode())
+    assert "Pause 70 channels" in text
+    assert "In all 70 messages and 0 consumers." in text
+    assert text.count("many/c") == SHOWN_MAX
+    assert "and 50 more" in text
+    named = asked_about(asked.content.decode())
+    assert sorted(named) == many
+    # One that comes after the question is not in the answer.
+    engine.submit("acts.create_channel", "many", "late").result(30)
+    see(engine)
+    shown = re.search(r'name="shown" value="([^"]+)"', asked.content.decode())
+    assert shown is not None
+    answer = client.post(path_of("pause-channel"), {"on": "\r\n".join(named), "shown": shown[1]})
+    text = words(answer.content.decode())
+    assert "Paused 70 channels" in text
+    assert f"and {len(many) - SHOWN_MAX} more are done" in text
+    channels = channels_of(engine)
+    assert {name for name, one in channels.items() if one.paused} == set(many)
+    rows = AuditRow.objects.order_by("id")
+    assert [row.phase for row in rows] == (["intent"] * TOGETHER + ["result"] * TOGETHER) + (
+        ["intent"] * SHOWN_MAX + ["result"] * SHOWN_MAX
+    )
+    # All of it is taken back as it was done: by names that no link could have.
+    undo = re.search(
+        r'formaction="([^"]+)" name="on" value="([^"]+)">Undo: resume 70 channels', answer.content.decode()
+    )
+    assert undo is not None
+    asked = client.post(undo[1], {"ask": "1", "on": undo[2]})
+    assert "Resume 70 channels" in words(asked.content.decode())
+    assert client.post(undo[1], {"on": "\n".join(asked_about(asked.content.decode()))}, headers=JSON).json()["ok"]
+    assert not any(one.paused for one in channels_of(engine).values())
+    told = client.get(path_of("pause-topic"), {"all": "1", "show": "busy", "q": "man"}).content.decode()
+    assert asked_about(told) == ["many"]
+    assert len(asked_about(client.get(path_of("pause-channel"), {"all": "1", "of": "many"}).content.decode())) == 71
+
+
+def test_all_of_no_match_is_said(engine: EngineRunner, client: Client) -> None:
+    see(engine)
+    answer = client.get(path_of("pause-channel"), {"all": "1", "q": "nothing"})
+    assert answer.status_code == 400
+    assert "Nothing is selected" in words(answer.content.decode())
+
+
+def test_the_question_says_what_all_of_it_frees_together(engine: EngineRunner, client: Client) -> None:
+    def asked(act: str, *names: str) -> str:
+        return words(client.get(path_of(act, list(names))).content.decode())
+
+    assert "This frees no disk space: the rest of this topic" in asked("empty-channel", "orders/billing")
+    both = asked("empty-channel", "orders/billing", "orders/mail")
+    assert "This frees no disk space: topic clicks needs" in both
+    assert re.search(r"The disk gets [\d.]+ \w+ back once the trash gives it up\.", asked("empty-channel", *ALL))
+    assert re.search(r"The disk gets [\d.]+ \w+ back once", asked("delete-topic", "orders", "clicks"))
+    assert "back once" not in asked("empty-topic", "orders", "clicks"), "their channels keep it"
+    # A single topic's question says it for both of its choices.
+    engine.submit("acts.delete_topic", "clicks").result(30)
+    one = words(client.get("/topics/orders/~empty/").content.decode())
+    assert re.search(r"This frees no disk space.* With its channels too: the disk gets [\d.]+ \w+ back once", one)
 
 
 def test_topics_are_paused_emptied_and_deleted(engine: EngineRunner, client: Client) -> None:
@@ -174,7 +257,7 @@ def test_the_results_are_a_page_with_what_failed_first_and_selected_again(client
     assert "Paused 1 of 2 channels" in text
     assert text.index("orders/none") < text.index("orders/billing")
     assert "Pause the 1 left again…" in text
-    assert '<input type="hidden" name="on" value="orders/none">' in html
+    assert 'name="on" value="orders/none">' in html
     fragment = client.post(path_of("pause-channel"), {"on": ["orders/billing"]}, headers={"X-Fragment": "1"})
     assert fragment.content.decode().startswith("<form")
 
@@ -186,8 +269,8 @@ def test_the_results_are_a_page_with_what_failed_first_and_selected_again(client
         (["orders/billing/mail"], "'orders/billing/mail' is not the name of a channel."),
         (["orders/<b>"], "'orders/<b>' is not the name of a channel."),
         (
-            [f"orders/c{number}" for number in range(SELECTED_MAX + 1)],
-            "101 channels are selected, and at most 100 can be acted on at once.",
+            ["\n".join(f"orders/c{number}" for number in range(SELECTED_MAX + 1))],
+            f"5,001 channels are selected, and at most 5,000 can be acted on at once. {NARROW}",
         ),
     ],
 )

@@ -333,9 +333,15 @@ def test_of_a_selection_what_changed_is_left_and_the_rest_is_done(
     places = [Place(engine) for _ in range(3)]
     names = [f"{place.topic}/c" for place in places]
     html = ada.get("/topics/~selected/pause-channel/", {"on": names}).content.decode()
-    hidden = dict(re.findall(r'<input type="hidden" name="(shown:[^"]+)" value="([^"]*)"', html))
-    assert set(hidden) == {f"shown:{name}" for name in names}
+    hidden = dict(re.findall(r'<input type="hidden" name="(shown)" value="([^"]*)"', html))
+    assert set(hidden) == {"shown"}
+    still = {"still": "1", **hidden}
+    assert ada.get("/topics/~selected/pause-channel/", still).status_code == 204
     Asked(grace, "pause_channel", places[1]).confirm()
+    told = ada.get("/topics/~selected/pause-channel/", still)
+    assert (told.status_code, told.headers["X-Standing"], list(told.json())) == (200, "several", [names[1]])
+    assert f"grace: Paused {names[1]}" in told.json()[names[1]]
+    assert ada.get("/topics/~selected/requeue-channel/", still).status_code == 204, "a pause leaves what is in flight"
     told = ada.post("/topics/~selected/pause-channel/", {"on": names, **hidden, "for": "none"}, headers=JSON).json()
     assert [row["ok"] for row in told["results"]] == [True, False, True]
     assert told["results"][1]["code"] == "STATE_CHANGED"

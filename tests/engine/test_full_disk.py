@@ -110,8 +110,9 @@ def publish_until_full(engine: Engine, clock: ManualClock) -> None:
     pass_time(engine, clock, 100)
 
 
-def freed_by_emptying(engine: Engine) -> FreedBytes:
-    return engine.trash.freed_by("orders", "billing", own_too=False, channels_too=False, readers_too=False)
+def freed_by_emptying(engine: Engine, *channels: str) -> FreedBytes:
+    emptied = {"orders": channels or ("billing",), "gone": ("billing",)}
+    return engine.trash.freed_by(emptied, own_too=False, channels_too=False, readers_too=False)
 
 
 @pytest.mark.parametrize("sync", ["always", "interval", "os"])
@@ -155,6 +156,7 @@ def test_a_full_log_keeps_its_segment_while_a_channel_needs_it(tmp_path: Path) -
     files.bytes_free = 12 * MIB
     publish_until_full(engine, clock)
     assert freed_by_emptying(engine) == FreedBytes(0, "orders")
+    assert freed_by_emptying(engine, "billing", "archive").bytes >= 9 * MIB, "of both together"
     outcome, ticket = engine.acts.empty_channel("orders", "billing")
     assert ticket.error is None
     for _ in range(6):

@@ -17,7 +17,7 @@ from django.test import Client, RequestFactory
 
 from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase, Verdict
-from admin_console.audit.record import NotAuditedError, begin_act, set_row_buffer
+from admin_console.audit.record import NotAuditedError, begin_act, intent_of, set_row_buffer
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.base import DatabaseWrapper
 from admin_console.database.journals import JOURNALS
@@ -313,9 +313,9 @@ def test_a_disk_that_refuses_keeps_no_act_from_being_done_until_memory_is_full(
         # Of the console, whose acts have a room of their own, and whose results are kept in any case.
         request = RequestFactory().get("/")
         request.user = AnonymousUser()
-        act = begin_act(request, "pause_topic", topic="orders")
+        act = begin_act(intent_of(request, "pause_topic", topic="orders"))
         with pytest.raises(NotAuditedError):
-            begin_act(request, "pause_topic", topic="orders")
+            begin_act(intent_of(request, "pause_topic", topic="orders"))
         act.finish(Verdict.DONE, "Paused orders.")
         assert (writer.waiting_count, writer.lost_count) == (5, 0)
         monkeypatch.undo()

@@ -175,7 +175,7 @@ import django
 django.setup()
 from types import SimpleNamespace
 from django.test import RequestFactory
-from admin_console.audit.record import begin_act, record_look, set_row_buffer
+from admin_console.audit.record import begin_act, intent_of, record_look, set_row_buffer
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION, Place
 CONDITION.is_now(Place.DISK)
@@ -185,7 +185,7 @@ writer = AuditWriter()
 writer.start()
 for _ in range(30):
     record_look(request, "read_messages", topic="orders", message="Looked.", counts={"messages": 1})
-begin_act(request, "empty_topic", topic="orders")
+begin_act(intent_of(request, "empty_topic", topic="orders"))
 record_look(request, "read_messages", topic="clicks", message="Looked.", counts={"messages": 1})
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -1,0 +1,87 @@
+"""The acts that can be done on several topics or channels at once, and their words."""
+
+from dataclasses import dataclass
+
+from admin_console.views import pausing, risky_acts
+from admin_console.views.act_page import ActPage
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """An act that can be done on a selection. verb and past: of the sentences. consequence: what happens to all.
+
+    asks_like_one: the act's own fields, such as how long a pause lasts, are asked once for all. undo: the act that
+    takes it back for all at once.
+    """
+
+    page: type[ActPage]
+    verb: str
+    past: str
+    consequence: str
+    asks_like_one: bool = False
+    undo: str = ""
+    is_dangerous: bool = False
+
+
+KINDS = {
+    "pause_topic": Kind(
+        pausing.PausePage,
+        "Pause",
+        "Paused",
+        "Their messages stay at the topics until they are resumed.",
+        True,
+        "unpause_topic",
+    ),
+    "unpause_topic": Kind(
+        pausing.ResumePage, "Resume", "Resumed", "Messages at the topics go on to their channels.", True
+    ),
+    "empty_topic": Kind(
+        risky_acts.EmptyTopic,
+        "Empty",
+        "Emptied",
+        "Only messages at the topics themselves are removed; messages in their channels stay.",
+        is_dangerous=True,
+    ),
+    "delete_topic": Kind(
+        risky_acts.DeleteTopic,
+        "Delete",
+        "Deleted",
+        "The topics, their channels and all their messages are deleted; their consumers are disconnected.",
+        is_dangerous=True,
+    ),
+    "pause_channel": Kind(
+        pausing.PausePage,
+        "Pause",
+        "Paused",
+        "Their consumers get nothing until they are resumed.",
+        True,
+        "unpause_channel",
+    ),
+    "unpause_channel": Kind(
+        pausing.ResumePage,
+        "Resume",
+        "Resumed",
+        "Their consumers receive the messages as fast as they can take them.",
+        True,
+    ),
+    "empty_channel": Kind(
+        risky_acts.EmptyChannel,
+        "Empty",
+        "Emptied",
+        "All their queued, deferred and in-flight messages are removed.",
+        is_dangerous=True,
+    ),
+    "delete_channel": Kind(
+        risky_acts.DeleteChannel,
+        "Delete",
+        "Deleted",
+        "The channels are deleted with all their messages; their consumers are disconnected.",
+        is_dangerous=True,
+    ),
+    "requeue_channel": Kind(
+        risky_acts.RequeueChannel,
+        "Requeue",
+        "Requeued",
+        "Messages in flight go back to the queue. They may be processed twice: consumers may still work on them.",
+    ),
+}
