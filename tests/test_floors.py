@@ -95,7 +95,7 @@ MAY_IMPORT = {
         "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
         " pipeline.housekeeping pipeline.replay"
     ),
-    "pipeline.convert": (
+    "pipeline.rearchive": (
         "vocabulary pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.source pipeline.job pipeline.archive"
     ),
     "nsqd_import": "vocabulary disk disk_queue.fifo topology pipeline.source",

@@ -33,7 +33,7 @@ PAGES = {
     f"/topics/{TOPIC}/~messages/": (0, ["or from"]),
     "/audit/": (3, ["When"]),
     "/trash/": (1, ["When"]),
-    "/tokens/": (1, ["Expires", "Last used", "Made"]),
+    "/tokens/": (1, ["Expires", "Last used", "Created"]),
     "/pipeline/": (2, ["From, to"]),
     f"/pipeline/replays/{REPLAY}/": (0, []),
     "/pipeline/~replay/": (0, ["From", "To"]),

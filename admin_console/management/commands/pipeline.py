@@ -27,7 +27,7 @@ _CODE = Path(__file__).resolve().parents[3]
 _MODULES = {
     "run": "queue_engine.pipeline.jobs",
     "worker": "queue_engine.pipeline.worker.worker",
-    "rearchive": "queue_engine.pipeline.convert.rearchive",
+    "rearchive": "queue_engine.pipeline.rearchive.rearchive",
 }
 # As `python -m` does. Ctrl-C while modules are imported, which takes seconds, ends the process without a traceback; the
 # modules have their own way once they run.

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from queue_engine.pipeline.archive.archive_table import archive_path
-from queue_engine.pipeline.convert import rearchive
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.rearchive import rearchive
 from queue_engine.vocabulary.errors import ArchiveLostError
 from tests.pipeline.archive_reading import archive_of, archive_once, cursor_of, job, publish, switch_on
 from tests.pipeline.local_tasks import LocalTasks

@@ -1,6 +1,6 @@
 """Begins an archive again whose table is gone, or ends before a place that it had reached: `pipeline rearchive`.
 
-    python -m queue_engine.pipeline.convert.rearchive orders --from 2026-11-20T00:00:00Z --dry-run
+    python -m queue_engine.pipeline.rearchive.rearchive orders --from 2026-11-20T00:00:00Z --dry-run
 
 The archive's cursor is made anew where the archive is to begin, and the archive job, which finds the table lost, goes
 on there, each message once. The server runs meanwhile, its worker too. The command can be killed and run again.
