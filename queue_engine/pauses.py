@@ -301,7 +301,7 @@ def _check(asked: PauseAsked, now_ms: int) -> None:
         raise PauseError(f"a pause of {asked.for_ms} ms is not between 0 and {format_duration(PAUSE_MS_MAX)}")
     if asked.until_ms and not now_ms < asked.until_ms <= now_ms + PAUSE_MS_MAX:
         raise PauseError(
-            f"the end {asked.until_ms} is not within {format_duration(PAUSE_MS_MAX)} from now, which is {now_ms} "
+            f"the end {asked.until_ms} is not within {PAUSE_MS_MAX // 86_400_000} days from now, which is {now_ms} "
             "(Unix milliseconds)"
         )
 

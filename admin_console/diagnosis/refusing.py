@@ -51,7 +51,7 @@ def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
             _TITLES[is_full, comes_again],
             f"{words.sentence(reason)} "
             + (
-                "Consumers still receive messages. Free space; publishing resumes by itself."
+                "Consumers still receive messages. Free space on the disk."
                 if is_full
                 else "Publishing may be refused; the server's log has the details."
             ),

@@ -69,8 +69,8 @@ def span(vitals: Vitals) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital and a stop."""
-    return f"{text[:1].upper()}{text[1:]}."
+    """The text with a capital and a stop, which it may have."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def lower(text: str) -> str:

@@ -265,7 +265,7 @@ def test_a_channel_that_was_deleted_or_resumed_before_its_end_is_left_alone(tmp_
         ({"reason": "x" * 201}, "the reason has 201 characters and the most is 200"),
         ({"for_ms": PAUSE_MS_MAX + 1}, f"a pause of {PAUSE_MS_MAX + 1} ms is not between 0 and 8784h"),
         ({"for_ms": -1}, "a pause of -1 ms is not between 0 and 8784h"),
-        ({"until_ms": 5}, "the end 5 is not within 8784h from now, which is 1500000000000"),
+        ({"until_ms": 5}, "the end 5 is not within 366 days from now, which is 1500000000000"),
     ],
 )
 def test_a_pause_that_can_not_be_is_refused_and_changes_nothing(

@@ -71,7 +71,7 @@ async def test_nsqd_s_plain_calls_go_on_to_work(tmp_path: Path) -> None:
         ("pause?{}&for=15", "for=15 is not a duration such as 90s or 1h30m"),
         ("pause?{}&for=9000h", "for=9000h is longer than 8784h"),
         ("pause?{}&until=soon", f"until=soon is not a whole number from 0 to {TIME_MS_MOST}"),
-        ("pause?{}&until=1", "the end 1 is not within 8784h from now, which is 1500000000000 (Unix milliseconds)"),
+        ("pause?{}&until=1", "the end 1 is not within 366 days from now, which is 1500000000000 (Unix milliseconds)"),
         ("pause?{}&until=1&for=1m", "for and until are both given: they name two ends"),
         ("pause?{}&reason=" + "x" * 201, "reason has 201 characters and the most is 200"),
         ("unpause?{}&ramp=2h", "ramp=2h is longer than 1h"),
