@@ -73,8 +73,8 @@ class DiskWatch:
         """Look when it is time. now_ns: monotonic."""
         if self._is_looking or now_ns < self._look_at_ns:
             return
-        self._is_looking = True
         own_bytes = self._own_bytes()
+        self._is_looking = True
         BackgroundJob(lambda: self._look(own_bytes), then=self._looked).start(self._background)
 
     def _look(self, own_bytes: int | None) -> None:
