@@ -252,19 +252,21 @@ def _run_rollup(context: JobContext, _: str, once: bool) -> None:
 
 
 def _is_history_converted(context: JobContext, state: JobState, once: bool) -> bool:
-    """Waits for the job's end while the history is one of an earlier version: the command that converts it runs when no
-    worker does. Raises NotConvertedError instead with `once`."""
+    """Waits while the history is one of before there were tables. Returns False when the job has to end. Raises
+    NotConvertedError instead with `once`."""
     from queue_engine.pipeline.history.history_tables import HistoryTables
 
-    try:
-        HistoryTables(context.lake).check_converted()
-    except NotConvertedError as exc:
-        if once:
-            raise
-        context.report(replace(state, error=str(exc)))
-        context.stop.wait()
-        return False
-    return True
+    while not context.stop.is_set():
+        try:
+            HistoryTables(context.lake).check_converted()
+        except NotConvertedError as exc:
+            if once:
+                raise
+            context.report(replace(state, error=str(exc)))
+            context.stop.wait(ROLLUP_BEGINS_AFTER_S)
+        else:
+            return True
+    return False
 
 
 def _wait_for_batch(query: Any, clock: Clock) -> None:

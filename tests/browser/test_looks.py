@@ -192,7 +192,11 @@ def test_a_form_shows_the_fields_that_its_choice_needs(server: ServerProcess, op
         page = open_page("/topics/choices/one/", graphs=False)
         dialog = open_act(page, "Requeue in flight…")
         fields = dialog.get_by_label("Consumer", exact=True), dialog.get_by_label("Message id")
-        for choice, is_shown in (("All 0 messages", (0, 0)), ("What one consumer", (1, 0)), ("One message", (0, 1))):
+        for choice, is_shown in (
+            ("All 0 messages", (0, 0)),
+            ("All messages of one consumer", (1, 0)),
+            ("One message", (0, 1)),
+        ):
             dialog.get_by_label(choice).check()
             assert tuple(field.is_visible() for field in fields) == tuple(map(bool, is_shown)), choice
         dialog.get_by_role("link", name="Cancel").click()

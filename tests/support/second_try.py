@@ -69,6 +69,10 @@ def _may_be_tried(failed: dict[str, str]) -> bool:
 def _passes_alone(test: str, config: pytest.Config) -> bool:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
     try:
-        return subprocess.run(command, cwd=config.rootpath, timeout=SECONDS_MAX, check=False).returncode == 0
+        run = subprocess.run(
+            command, cwd=config.rootpath, timeout=SECONDS_MAX, check=False, stdout=subprocess.PIPE, text=True
+        )
     except subprocess.TimeoutExpired:
         return False
+    print(run.stdout)
+    return run.returncode == 0 and re.search(r"\b1 passed\b", run.stdout) is not None

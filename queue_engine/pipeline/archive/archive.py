@@ -76,7 +76,7 @@ class Archiver:
         step_bytes: int = STEP_BYTES,
     ) -> None:
         """include_replayed: topics whose replayed messages are archived again. step_rows, step_bytes: about the most of
-        one step. Raises NotConvertedError while archives of an earlier version wait for conversion; StoreError,
+        one step. Raises NotConvertedError for archives of before there were tables; StoreError,
         TableError, LakeDamagedError, EngineUnreachableError."""
         server, tables = context.engine.server(), context.open_tables()
         check_converted(context.lake, tables, server)

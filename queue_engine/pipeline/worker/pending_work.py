@@ -1,9 +1,10 @@
 """Finds out without Spark whether the pipeline has work: the server starts a worker only then."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
-from queue_engine.pipeline.history.levels import SUMMARY
+from queue_engine.pipeline.history.levels import OLD_MANIFEST, SUMMARY
 from queue_engine.pipeline.job.requests import has_requests
 from queue_engine.pipeline.job.state import PLAN_PREFIX, REPLAY_PREFIX, RUNNING, STOPPED, WAITING, read_states
 from queue_engine.pipeline.lake.lake import CONVERTING_COMMIT
@@ -58,8 +59,9 @@ class PendingWork:
         if "archive" not in stopped and self._archive_depth():
             return "messages wait to be archived"
         rollup = states.get("rollup")
-        # An earlier version's history waits for the operator once the job has said so.
-        waits_for_operator = rollup is not None and CONVERTING_COMMIT in rollup.error and not self._has_summary()
+        # A history of before there were tables waits for the operator once the job has said so.
+        is_said = rollup is not None and CONVERTING_COMMIT in rollup.error
+        waits_for_operator = is_said and os.path.lexists(self._lake_path / OLD_MANIFEST) and not self._has_summary()
         if "rollup" not in stopped and not waits_for_operator and self._is_history_late():
             return HISTORY_IS_BEHIND
         return ""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from admin_console.rings.rings import SECONDS
-from queue_engine.pipeline.history.levels import SUMMARY
+from queue_engine.pipeline.history.levels import OLD_MANIFEST, SUMMARY
 from queue_engine.pipeline.job.requests import put_request, take_requests
 from queue_engine.pipeline.job.state import JobState, write_state
 from queue_engine.pipeline.lake.lake import not_converted
@@ -117,8 +117,13 @@ def test_history_of_an_earlier_version_waits_for_the_operator_once_the_job_has_s
 ) -> None:
     clock.advance(ms=HISTORY_LAG_MAX_S * 2000)
     assert work.find() == "the history is behind"
+    (tmp_path / OLD_MANIFEST).parent.mkdir()
+    (tmp_path / OLD_MANIFEST).touch()
     write_state(tmp_path, JobState("rollup", "waiting", error=str(not_converted("the history", "manifest.json"))))
     assert work.find() == ""
+    (tmp_path / OLD_MANIFEST).unlink()
+    assert work.find() == "the history is behind", "it was moved away"
+    (tmp_path / OLD_MANIFEST).touch()
     write_history(tmp_path, seconds(clock) - HISTORY_LAG_MAX_S - 1)
     assert work.find() == "the history is behind", "it was converted"
 
