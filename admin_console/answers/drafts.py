@@ -8,6 +8,7 @@ requests. A form names its user, signed (`typed_by`): another user gets nothing 
 A form without that field, such as a password's, is never carried.
 """
 
+import time
 from dataclasses import dataclass
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -23,7 +24,12 @@ OWNER = "typed_by"
 ASK_ALONE = "ask_alone"
 _CARRIED = "draft."
 _KEY = "draft"
-_NOT_TYPED = frozenset({"csrfmiddlewaretoken", ASK_ALONE})
+# The name of what is lost is typed anew.
+_NOT_TYPED = frozenset({"csrfmiddlewaretoken", ASK_ALONE, "typed_name"})
+# A list's rows have boxes of the name "id" and buttons of the name "only": a row's own button is about that row alone.
+_SELECTED, _ONLY = "id", "only"
+# From the log-in to the question that it leads to. A later question is another one.
+LIFE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,9 @@ def draft_of(request: HttpRequest) -> Draft | None:
         if name.startswith(prefix) and name not in _NOT_TYPED
         for value in values
     ]
+    only = posted.get(f"{prefix}{_ONLY}")
+    if only:
+        fields = [(name, value) for name, value in fields if name not in (_SELECTED, _ONLY)] + [(_SELECTED, only)]
     url = next_page(request) if prefix else request.get_full_path()
     return Draft(owner, url, fields) if url else None
 
@@ -80,7 +89,7 @@ def keep(request: HttpRequest, draft: Draft | None) -> bool:
     user = request.user
     if draft is None or not isinstance(user, AbstractBaseUser) or user.get_username() != draft.owner:
         return False
-    request.session[_KEY] = [draft.url, urlencode(draft.fields)]
+    request.session[_KEY] = [draft.url, urlencode(draft.fields), time.time()]
     return True
 
 
@@ -90,11 +99,14 @@ def take(request: HttpRequest) -> None:
         if ASK_ALONE in request.POST:
             request.method = "GET"
         return
-    url, fields = request.session.get(_KEY, ("", ""))
+    if _KEY not in request.session:
+        return
+    url, fields, at_s = request.session[_KEY]
     # A dialog in another tab asks whether its question stands.
-    if url and unquote(urlsplit(url).path) == request.path and "still" not in request.GET:
+    if unquote(urlsplit(url).path) == request.path and "still" not in request.GET:
         del request.session[_KEY]
-        request.POST = QueryDict(fields)
+        if time.time() < at_s + LIFE_S:
+            request.POST = QueryDict(fields)
 
 
 def is_draft(request: HttpRequest) -> bool:

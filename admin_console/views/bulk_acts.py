@@ -316,9 +316,9 @@ class BulkAct(View):
         rows: list[RowResult] = []
         for first in range(0, len(targets), TOGETHER):
             rows += self._perform_together(targets[first : first + TOGETHER])
-            if any(row.result.code in ("ENGINE_BUSY", "EXITING") for row in rows[first:]):
+            if any(row.result.code in ("ENGINE_BUSY", "EXITING", "OUTCOME_UNKNOWN") for row in rows[first:]):
                 # Each further one would wait for its deadline.
-                sentence = "Not tried: the engine did not answer the one before."
+                sentence = "Not tried: the engine gave no answer to those before."
                 rows += [
                     RowResult(left, None, ActResult(FAILED, sentence, "ENGINE_BUSY")) for left in targets[len(rows) :]
                 ]

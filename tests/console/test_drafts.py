@@ -1,6 +1,7 @@
 """A session ends while a form is filled in: after the log-in the form is as it was, for the same user alone."""
 
 import re
+import time
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
+from admin_console.answers import drafts
 from admin_console.audit.models import AuditRow
 from queue_engine.service.runner import EngineRunner
 from tests.support.pages.console import PASSWORD, client_of, make_user, orders_engine
@@ -94,7 +96,7 @@ def test_each_kind_of_field_is_filled_in_again(ada: Client) -> None:
         "/topics/orders/billing/~rewind/": {"place": "offset", "offset": "3", "reason": "again"},
         "/topics/orders/billing/~messages/~publish-again/": {"id": "2 3", "to": "orders", "reason": "lost"},
         "/topics/orders/~archive-on/": {"start": "end"},
-        "/topics/orders/billing/~delete/": {"typed_name": "orders/bil", "reason": "unused"},
+        "/topics/orders/billing/~delete/": {"reason": "unused"},
         "/tokens/~create/": {"token_name": "shop", "allow": ["publish", "consume"], "topics": "a.*", "valid_days": "7"},
         "/topics/~selected/pause-channel/": {"on": ["orders/billing"], "for": "1h", "reason": "both"},
     }
@@ -109,6 +111,42 @@ def test_each_kind_of_field_is_filled_in_again(ada: Client) -> None:
         for name in {"storage", "for", "place", "start", "valid_days"} & typed.keys():
             assert typed[name] in chosen, (path, name)
     assert acts_done() == 0
+
+
+def test_the_name_of_what_is_lost_is_typed_anew(ada: Client) -> None:
+    path = "/topics/orders/billing/~delete/"
+    form = filled(ada, path, typed_name="orders/billing", reason="unused")
+    end_session(ada)
+    text = ada.get(log_in(ada, ada.post(path, form), "ada")["Location"]).content.decode()
+    assert FILLED_IN in text
+    assert 'value="orders/billing"' not in text
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["session over", "another log-in"])
+def test_a_row_s_own_button_is_about_that_message_whichever_boxes_are_ticked(ada: Client, *, is_over: bool) -> None:
+    path = "/topics/orders/billing/~messages/~finish/"
+    form = fields_of(ada.get(f"{path}?id=2")) | {"id": ["2"], "only": "3"}
+    if is_over:
+        end_session(ada)
+        question = ada.get(log_in(ada, ada.post(path, form), "ada")["Location"])
+    else:
+        question = ada.post(path, form | {"csrfmiddlewaretoken": "x" * 64}, follow=True)
+    text = question.content.decode()
+    assert FILLED_IN in text
+    assert re.findall(r'<textarea [^>]*name="id"[^>]*>\s*([^<]*)</textarea>', text) == ["3"]
+    assert acts_done() == 0
+
+
+def test_a_form_that_is_not_asked_soon_after_the_log_in_is_not_filled_in(
+    ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/topics/orders/~publish/"
+    form = filled(ada, path, body="hours ago")
+    end_session(ada)
+    log_in(ada, ada.post(path, form), "ada")
+    now_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: now_s + drafts.LIFE_S)
+    assert "hours ago" not in ada.get(path).content.decode()
 
 
 def test_another_user_who_logs_in_sees_nothing_of_it(ada: Client) -> None:

@@ -228,7 +228,7 @@ main()
         statuses.append(done.returncode)
         if done.returncode != -signal.SIGKILL:
             assert done.returncode == 0, done.stderr
-            assert done.stdout.endswith(f"All messages of {tmp_path} is imported\n")
+            assert done.stdout.endswith(f"All messages of {tmp_path} are imported\n")
             break
     assert statuses.count(-signal.SIGKILL) >= 2
     for channel, bodies in expected.items():

@@ -15,7 +15,6 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from admin_console.management.command import PlainCommand
-from admin_console.management.replay_command import ReplayCommand, table_lines
 from queue_engine.pipeline.job.state import JobState, read_states
 from queue_engine.pipeline.lake.lake_lock import holder_of
 from queue_engine.pipeline.spark.secret_variables import TOKEN_VARIABLE, without_secrets
@@ -62,6 +61,9 @@ class Command(PlainCommand):
             self._print_status(settings.DATA_PATH / "pipeline")
             return
         if given["what"] == "replay":
+            # Seconds, which `run` and `worker` need not wait for.
+            from admin_console.management.replay_command import ReplayCommand
+
             ReplayCommand(settings.DATA_PATH / "pipeline", self.stdout, self.stderr).run(given["rest"])
             return
         self.stdout.flush()
@@ -89,6 +91,8 @@ class Command(PlainCommand):
             self.stdout.write(f"The worker is {said.state}: pid {holder.pid} on {holder.host}")
         else:
             self.stdout.write(f"The lake is locked by {holder}")
+        from admin_console.management.replay_command import table_lines
+
         states = read_states(lake_path)
         rows = [_HEADINGS, *(_row(state) for _, state in sorted(states.by_name.items()))]
         for line in table_lines(rows) if states.by_name else ():
