@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from queue_engine.pipeline.tables.table_files import TableFile
 
 _IDENTIFYING = ("offset", "message_id", "server")
 _OFFSET_MAX = (1 << 62) - 1
+_FEW_ROWS = 16
 
 
 def files_of(
@@ -130,11 +132,22 @@ class ArchiveFile:
         """The topic's rows of a row group, by offset; with `offset` and these columns."""
         return self._own(self._file.read_row_group(group, columns=self._read(columns)), columns)
 
-    def first_rows(self, count: int, columns: Sequence[str]) -> pa.Table:
-        """Those of the file's first `count` rows that are the topic's, as `rows` returns them."""
+    def first_rows(self, count: int, body_bytes: int, columns: Sequence[str]) -> pa.Table:
+        """Those of the file's first `count` rows that are the topic's, as `rows` returns them, with `body`. Bodies of
+        body_bytes are enough; the last one of them may be longer."""
+        columns = (*columns, "body")
         read = self._read(columns)
-        first = next(self._file.iter_batches(batch_size=count, columns=read), None)
-        return self._own(self._file.read(read) if first is None else pa.Table.from_batches([first]), columns)
+        taken: list[pa.RecordBatch] = []
+        # Few at a time: each body may be of the greatest length.
+        for batch in self._file.iter_batches(batch_size=_FEW_ROWS, columns=read):
+            sizes = pc.fill_null(pc.binary_length(batch.column("body")), 0).to_numpy(zero_copy_only=False)
+            fitting = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), body_bytes)) + 1
+            taken.append(batch.slice(0, min(fitting, count)))
+            count -= len(batch)
+            body_bytes -= int(sizes.sum())
+            if count <= 0 or body_bytes <= 0:
+                break
+        return self._own(pa.Table.from_batches(taken) if taken else self._file.read(read), columns)
 
     def _read(self, columns: Sequence[str]) -> list[str]:
         """The columns to be read for these."""

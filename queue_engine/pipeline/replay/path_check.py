@@ -1,14 +1,13 @@
-"""Checks the paths of an expression against a sample of the archive: a path that can match nothing is refused.
+"""Checks the paths of an expression against a sample of the archive, once its search has found nothing.
 
-A path such as `lines.0.sku` is right by the grammar, and null for every message where `lines` is an array. So before
-the archive is searched, a path is refused at which every message of the sample that has its beginning has something
-else than the path needs. A name that no message of the sample has may still be in another one: it is refused once the
-search has found nothing. The error has the path that exists, of names that are in half of the sample or more, which
-makes them names of the format and not of somebody.
+A path such as `lines.0.sku` is right by the grammar, and null for every message where `lines` is an array; a plan of
+no message would not say so. A path that no message of the sample has is refused instead. A sample says nothing of the
+rest: where the search finds messages, paths are not looked at. The error has the path that exists, of names that are in
+half of the sample or more, which makes them names of the format and not of somebody.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -17,67 +16,67 @@ import orjson
 from queue_engine.pipeline.expression.nodes import JsonPath, path_text
 from queue_engine.vocabulary.errors import ExpressionError
 
-# A sample's size: JSON of a thousand small messages is parsed in some milliseconds.
+# A sample's size, whichever comes first: JSON of a thousand small messages is parsed in some milliseconds.
 SAMPLE_ROWS = 1_000
+SAMPLE_BYTES = 8 << 20
 NAMES_SHOWN_MAX = 12
 _KINDS = {list: "an array", dict: "an object", str: "a text", int: "a number", float: "a number", bool: "true or false"}
 _ABSENT = object()
 
 
 class PathCheck:
-    """The paths of one expression, and the messages that were looked at."""
+    """The paths of one expression, and the bodies that were looked at."""
 
-    def __init__(self, paths: Iterable[JsonPath], bodies: Iterable[bytes]) -> None:
+    def __init__(self, paths: Iterable[JsonPath], bodies: Sequence[bytes]) -> None:
         self._paths = tuple(paths)
-        self._count = 0
-        self._documents: list[Any] = []
-        for body in bodies:
-            self._count += 1
+        self._bodies = bodies
+
+    def refuse_unmatched(self) -> None:
+        """Raises ExpressionError for a path that no message of the sample has."""
+        for path in self._paths:
+            at, kinds = self._end(path)
+            if not kinds and self._bodies:
+                raise ExpressionError(f"{self._none_that('is')} JSON, which {path_text(path)} needs")
+            if not kinds or at == len(path):
+                continue
+            if _ABSENT in kinds:
+                self._refuse_name(path, at)
+            self._refuse_kind(path, at, kinds)
+
+    def _documents(self) -> Iterator[Any]:
+        """What the bodies are, one at a time: parsed, they take many times the memory."""
+        for body in self._bodies:
             try:
-                self._documents.append(orjson.loads(body))
+                yield orjson.loads(body)
             except orjson.JSONDecodeError:
                 continue
 
-    def refuse_impossible(self) -> None:
-        """Raises ExpressionError for a path that the messages have no room for."""
-        for path in self._paths:
-            if self._count and not self._documents:
-                raise ExpressionError(
-                    f"{path_text(path)} can match nothing: none of {_messages(self._count)} that were looked at is JSON"
-                )
-            at, values = self._end(path)
-            if values and at < len(path) and _ABSENT not in values:
-                self._refuse_kind(path, at, values)
-
-    def refuse_unseen(self) -> None:
-        """Raises ExpressionError for a path that no message of the sample has: the search has found nothing."""
-        for path in self._paths:
-            at, values = self._end(path)
-            if not values or at == len(path):
-                continue
-            if _ABSENT not in values:
-                self._refuse_kind(path, at, values)
-            self._refuse_name(path, at)
-
     def _end(self, path: JsonPath) -> tuple[int, list[Any]]:
-        """How many parts of a path the messages have that have most of it, and what is there in each: _ABSENT where an
-        object has no such name or an array no such element. All parts: then it is in a message."""
-        ends = [_walked(path, document) for document in self._documents]
-        furthest = max((at for at, _ in ends), default=0)
-        return furthest, [value for at, value in ends if at == furthest]
+        """How many parts of a path the messages have that have most of it, and the type that is there in each: _ABSENT
+        where an object has no such name or an array no such element. All parts: then it is in a message."""
+        furthest = 0
+        kinds: list[Any] = []
+        for document in self._documents():
+            at, value = _walked(path, document)
+            if at > furthest:
+                furthest, kinds = at, []
+            if at == furthest:
+                kinds.append(_ABSENT if value is _ABSENT else type(value))
+        return furthest, kinds
 
-    def _refuse_kind(self, path: JsonPath, at: int, values: Sequence[Any]) -> NoReturn:
-        kinds = " or ".join(sorted({_KINDS.get(type(value), "null") for value in values}))
+    def _none_that(self, verb: str) -> str:
+        return f"nothing matches, and none of {_messages(len(self._bodies))} that were looked at {verb}"
+
+    def _refuse_kind(self, path: JsonPath, at: int, kinds: Sequence[Any]) -> NoReturn:
+        words = " or ".join(sorted({_KINDS.get(kind, "null") for kind in kinds}))
         where = path_text(path[:at]) if at else "the body"
-        sentence = (
-            f"{path_text(path)} can match nothing: {where} is {kinds} in all {_messages(len(values))} that have it"
-        )
-        raise ExpressionError(f"{sentence}, of {self._count:,} that were looked at{self._instead(path, at, values)}")
+        sentence = f"{self._none_that('has')} {path_text(path)}: {where} is {words} in all {len(kinds):,} that have it"
+        raise ExpressionError(f"{sentence}{self._instead(path, at, kinds)}")
 
-    def _instead(self, path: JsonPath, at: int, values: Sequence[Any]) -> str:
+    def _instead(self, path: JsonPath, at: int, kinds: Sequence[Any]) -> str:
         """The path that exists, as the end of a sentence; "" for none."""
         part, rest = path[at], path[at + 1 :]
-        if not isinstance(values[0], list):
+        if kinds[0] is not list:
             return ""
         index = int(part) if isinstance(part, str) and part.isdecimal() else 0
         spelled = (*path[:at], index, *(rest if str(part).isdecimal() else path[at:]))
@@ -91,8 +90,7 @@ class PathCheck:
         names = self._common_names(where)
         close = get_close_matches(str(part), names, 1)
         spelled = (*where, *close, *path[at + 1 :])
-        sentence = f"nothing matches, and none of {_messages(self._count)} that were looked at has "
-        sentence += path_text(path[: at + 1])
+        sentence = f"{self._none_that('has')} {path_text(path[: at + 1])}"
         if close and self._end(spelled)[0] == len(spelled):
             raise ExpressionError(f"{sentence}; the path that exists is {path_text(spelled)}")
         have = self._names(where)
@@ -100,9 +98,13 @@ class PathCheck:
         raise ExpressionError(f"{sentence}; {there} has {have}" if have else sentence)
 
     def _common_names(self, where: JsonPath) -> list[str]:
-        found = [value for at, value in (_walked(where, one) for one in self._documents) if at == len(where)]
-        counts = Counter(name for value in found if isinstance(value, dict) for name in value)
-        return [name for name, count in counts.most_common() if 2 * count >= len(found)]
+        count, counts = 0, Counter[str]()
+        for document in self._documents():
+            at, value = _walked(where, document)
+            count += at == len(where)
+            if at == len(where) and isinstance(value, dict):
+                counts.update(value.keys())
+        return [name for name, times in counts.most_common() if 2 * times >= count]
 
     def _names(self, where: JsonPath) -> str:
         names = self._common_names(where)

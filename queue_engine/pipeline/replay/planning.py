@@ -70,7 +70,7 @@ _BATCH_ROWS = 4_096
 def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     """Write the plan of a replay. Nothing is published, and no topic is created.
 
-    Raises ExpressionError, also for a path that can match nothing, NotALogTopicError for a target that does not take
+    Raises ExpressionError, also for a path in place of an empty plan, NotALogTopicError for a target that does not take
     batch keys, PipelineError when there is no such archive, the replay has begun or context.stop is set, and Spark's
     errors.
     """
@@ -84,15 +84,9 @@ def plan_replay(context: JobContext, request: ReplayRequest) -> ReplayPlan:
     target_number, target_id_base, channels = _target(context, request.target)
     table = archive_table(tables, source.topic)
     table.refresh()
-    check = None
-    if expression is not None and expression.paths:
-        bodies, is_of_request = sampled_bodies(tables, source, request)
-        check = PathCheck(expression.paths, bodies)
-        if is_of_request:
-            check.refuse_impossible()
     found = _steps(context, tables, source, request, expression)
-    if check is not None and not found:
-        check.refuse_unseen()
+    if not found and expression is not None and expression.paths:
+        PathCheck(expression.paths, sampled_bodies(tables, source, request)).refuse_unmatched()
     _check_wanted(context)
     steps = tuple(step for step, _ in found)
     created_ms = context.clock.time_ns() // NS_PER_MS

@@ -12,7 +12,7 @@ from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.archive.old_manifest import check_converted
 from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.replay.path_check import SAMPLE_ROWS
+from queue_engine.pipeline.replay.path_check import SAMPLE_BYTES, SAMPLE_ROWS
 from queue_engine.pipeline.replay.request import ReplayRequest
 from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.table import LakeTable
@@ -60,9 +60,9 @@ def left_out_of(
     return newest_first({one: rows for one, rows in counts.items() if rows and one != source}, source.server)
 
 
-def sampled_bodies(tables: LakeTables, source: ArchivedIdentity, request: ReplayRequest) -> tuple[list[bytes], bool]:
-    """Bodies of messages from a few files, of the oldest to the newest: of those that time and key allow, and True; of
-    any where the sample has none of those. Raises StoreError, TableError."""
+def sampled_bodies(tables: LakeTables, source: ArchivedIdentity, request: ReplayRequest) -> list[bytes]:
+    """Bodies of messages from a few files, of the oldest to the newest, of SAMPLE_BYTES, and of one body more from each
+    file at most: of those that time and key allow, of any where the sample has none. Raises StoreError, TableError."""
     table = archive_table(tables, source.topic)
     files = files_of(table, source, start_time_ms=request.start_time_ms, end_time_ms=request.end_time_ms)
     count = min(len(files), SAMPLE_FILES)
@@ -73,14 +73,14 @@ def sampled_bodies(tables: LakeTables, source: ArchivedIdentity, request: Replay
         try:
             file = ArchiveFile(tables.storage, source, path)
             try:
-                rows = file.first_rows(SAMPLE_ROWS // count, ("published_at", "key", "body"))
+                rows = file.first_rows(SAMPLE_ROWS // count, SAMPLE_BYTES // count, ("published_at", "key"))
             finally:
                 file.close()
         except (OSError, pa.ArrowException) as exc:
             raise table_error(exc, table.at(files[at])) from exc
         bodies += chosen_rows(rows, request).column("body").to_pylist()
         others += [] if bodies else rows.column("body").to_pylist()
-    return (bodies, True) if bodies else (others, False)
+    return bodies or others
 
 
 def chosen_rows(rows: pa.Table, request: ReplayRequest) -> pa.Table:

@@ -1,5 +1,6 @@
 """An archive table for tests: commits of a minute each, and what a reader finds in it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -15,8 +16,10 @@ ID_BASE = 0xABC000
 APP_ID = f"{SERVER}/3-{ID_BASE:016x}"
 
 
-def data_file(tables: LakeTables, topic: str, first: int, after: int, at_ms: int) -> DataFile:
-    """A file with the messages first to after, published at at_ms."""
+def data_file(
+    tables: LakeTables, topic: str, first: int, after: int, at_ms: int, bodies: Sequence[bytes] = ()
+) -> DataFile:
+    """A file with the messages first to after, published at at_ms. bodies: `bodies_of` them without any."""
     offsets = range(first, after)
     rows = pa.table(
         {
@@ -24,7 +27,7 @@ def data_file(tables: LakeTables, topic: str, first: int, after: int, at_ms: int
             "published_at": pa.array([at_ms * 1000] * len(offsets), pa.int64()).cast(FILE_COLUMNS.field(1).type),
             "message_id": [f"{ID_BASE + offset:016x}" for offset in offsets],
             "key": pa.nulls(len(offsets), pa.binary()),
-            "body": [b"body %d" % offset for offset in offsets],
+            "body": bodies or bodies_of(first, after),
             "replayed": [False] * len(offsets),
             "server": [SERVER] * len(offsets),
         },
@@ -34,10 +37,12 @@ def data_file(tables: LakeTables, topic: str, first: int, after: int, at_ms: int
     return write_data_file(tables.storage, archive_path(topic), FILE_COLUMNS, {"date": date}, [rows])
 
 
-def commit(tables: LakeTables, topic: str, first: int, after: int, at_ms: int) -> None:
+def commit(tables: LakeTables, topic: str, first: int, after: int, at_ms: int, bodies: Sequence[bytes] = ()) -> None:
     """Archive messages, as the archive job does."""
     table = archive_table(tables, topic)
-    table.commit([data_file(tables, topic, first, after, at_ms)], APP_ID, after, after=table.transaction(APP_ID))
+    table.commit(
+        [data_file(tables, topic, first, after, at_ms, bodies)], APP_ID, after, after=table.transaction(APP_ID)
+    )
 
 
 def bodies(table: LakeTable) -> list[bytes]:
