@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from queue_engine.pipeline.job.state import (
     REPLAY_PREFIX,
     STATES,
     JobState,
+    read_state,
     read_states,
 )
 from queue_engine.pipeline.jobs import JOBS
@@ -203,6 +204,19 @@ class Pipeline:
                 self._read_at_s = time.monotonic()
             return self._view
 
+    def replay(self, replay_id: str) -> ReplayView | None:
+        """One replay as its files have it now; the view has the newest alone. Raises BrokenStatusFileError."""
+        if not job_requests.has_replay(self._lake_path, replay_id):
+            return None
+        names = (PLAN_PREFIX + replay_id, REPLAY_PREFIX + replay_id)
+        states = {name: read_state(self._lake_path, name) for name in names}
+        return self._replay(replay_id, states, [])
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a request waits for the worker, at this moment."""
+        return job_requests.has_requests(self._lake_path)
+
     def ask(self, kind: str, name: str, **details: Any) -> ActResult:
         """Write a request for the worker, durably; `name` is that of the job or replay."""
         already = self._already(kind, name)
@@ -225,7 +239,7 @@ class Pipeline:
         that has just taken an opposite one up has not changed the state yet."""
         view = self.view()
         known = view.jobs.get(name)
-        if known is None or job_requests.has_requests(self._lake_path):
+        if known is None or self.has_requests:
             return ""
         is_running = known.state == job_state.RUNNING and view.holder is not None
         is_so = {job_requests.STOP_JOB: known.state == job_state.STOPPED, job_requests.START_JOB: is_running}
@@ -312,7 +326,7 @@ class Pipeline:
             jobs=jobs,
             topics=tuple(topics),
             replays=self._replays(jobs, complaints),
-            requests_waiting=job_requests.has_requests(self._lake_path),
+            requests_waiting=self.has_requests,
             complaints=tuple(complaints),
             temporary_bytes=self._own_bytes[0],
             log_bytes=self._own_bytes[1],
@@ -325,27 +339,22 @@ class Pipeline:
             self._measured_s = now_s
             self._own_bytes = (temporary_bytes(self._lake_path), log_bytes(self._lake_path))
 
-    def _replays(self, jobs: dict[str, JobState], complaints: list[str]) -> tuple[ReplayView, ...]:
+    def _replays(self, jobs: Mapping[str, JobState], complaints: list[str]) -> tuple[ReplayView, ...]:
         # Their names begin with their times: the newest first.
-        views = []
-        for replay_id in job_requests.replay_ids(self._lake_path, REPLAYS_SHOWN_MAX):
-            asked: ReplayRequest | None = None
-            planned: ReplayPlanSummary | None = None
-            try:
-                asked = read_request(self._lake_path, replay_id)
-                planned = read_plan_summary(self._lake_path, replay_id)
-            except (PenstockError, OSError) as exc:
-                complaints.append(f"the replay {replay_id}: {exc}")
-            views.append(
-                ReplayView(
-                    replay_id,
-                    asked,
-                    planned,
-                    jobs.get(PLAN_PREFIX + replay_id),
-                    jobs.get(REPLAY_PREFIX + replay_id),
-                )
-            )
-        return tuple(views)
+        ids = job_requests.replay_ids(self._lake_path, REPLAYS_SHOWN_MAX)
+        return tuple(self._replay(one, jobs, complaints) for one in ids)
+
+    def _replay(self, replay_id: str, jobs: Mapping[str, JobState | None], complaints: list[str]) -> ReplayView:
+        asked: ReplayRequest | None = None
+        planned: ReplayPlanSummary | None = None
+        try:
+            asked = read_request(self._lake_path, replay_id)
+            planned = read_plan_summary(self._lake_path, replay_id)
+        except (PenstockError, OSError) as exc:
+            complaints.append(f"the replay {replay_id}: {exc}")
+        return ReplayView(
+            replay_id, asked, planned, jobs.get(PLAN_PREFIX + replay_id), jobs.get(REPLAY_PREFIX + replay_id)
+        )
 
 
 def complaint_about(expression: str) -> str:

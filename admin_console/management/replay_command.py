@@ -90,7 +90,7 @@ class ReplayCommand:
         if given.no_wait:
             self._output.write(request.replay_id)
             return
-        replay = self._followed(request.replay_id, lambda one: one.word != "being planned")
+        replay = self._followed(request.replay_id, lambda one, _: not _is_being_planned(one))
         if replay.planned is None:
             raise DamageFound(f"The replay {replay.replay_id} can't be planned. {_error_of(replay)}".strip())
         for line in _plan_lines(replay):
@@ -103,10 +103,13 @@ class ReplayCommand:
         self._ask("run_replay", given.id, replay.asked)
         if not given.no_wait:
             # Until the worker has taken the request, it is still a plan.
-            self._report(self._followed(given.id, lambda one: one.run_job is not None and _has_ended(one)))
+            self._report(self._followed(given.id, lambda one, _: one.run_job is not None and _has_ended(one)))
 
     def _watch(self, given: Namespace) -> None:
-        self._report(self._followed(given.id, _has_ended))
+        # A request that waits may be that of its run.
+        self._report(
+            self._followed(given.id, lambda one, waits: _has_ended(one) and (one.run_job is not None or not waits))
+        )
 
     def _report(self, replay: ReplayView) -> None:
         """Print a plan that waits to be run. Raises DamageFound for a replay that came to another end than done."""
@@ -177,20 +180,23 @@ class ReplayCommand:
         self._errors.write(sentences[-1])
 
     def _replay(self, replay_id: str) -> ReplayView:
-        found = self._pipeline.view().replay(replay_id)
+        found = self._pipeline.replay(replay_id)
         if found is None:
             raise CommandError(f"There is no replay {replay_id[:80]!r}.")
         return found
 
-    def _followed(self, replay_id: str, is_over: Callable[[ReplayView], bool]) -> ReplayView:
-        """Print a line for each state and each few seconds of progress, until is_over."""
+    def _followed(self, replay_id: str, is_over: Callable[[ReplayView, bool], bool]) -> ReplayView:
+        """Print a line for each state and each few seconds of progress, until is_over: of the replay, and whether a
+        request waits for the worker."""
         printed, printed_s = "", 0.0
         try:
             while True:
+                # Before the replay is read: a request ends once its effect is there.
+                waits = self._pipeline.has_requests
                 replay = self._replay(replay_id)
                 line, now_s = _progress_line(replay), time.monotonic()
                 is_new = line.partition(":")[0] != printed.partition(":")[0]
-                over = is_over(replay)
+                over = is_over(replay, waits)
                 if line != printed and (is_new or over or now_s - printed_s >= PRINT_EVERY_S):
                     self._errors.write(line)
                     printed, printed_s = line, now_s
@@ -213,8 +219,15 @@ def _has_ended(replay: ReplayView) -> bool:
     """Whether nothing more happens by itself: a job that failed may be tried again."""
     run = replay.run_job
     if run is None:
-        return replay.word != "being planned"
+        return not _is_being_planned(replay)
     return run.state in _ENDED or (run.state == "failed" and not run.next_try_ms)
+
+
+def _is_being_planned(replay: ReplayView) -> bool:
+    plan = replay.plan_job
+    return replay.word == "being planned" or (
+        replay.word == "not planned" and plan is not None and plan.next_try_ms > 0
+    )
 
 
 def _progress_line(replay: ReplayView) -> str:

@@ -105,6 +105,11 @@ def replay_ids(lake_path: Path, count_max: int) -> list[str]:
     return sorted((name for name in names if is_job_name(REPLAY_PREFIX + name)), reverse=True)[:count_max]
 
 
+def has_replay(lake_path: Path, replay_id: str) -> bool:
+    """Whether a replay of this id was requested; the id may be anything."""
+    return is_job_name(REPLAY_PREFIX + replay_id) and (lake_path / REPLAYS_DIRECTORY / replay_id).is_dir()
+
+
 def read_replay_request(lake_path: Path, replay_id: str) -> dict[str, Any]:
     """A replay's request. Raises PipelineError when there is none."""
     try:

@@ -8,15 +8,23 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from shutil import copyfile
+from typing import Any
 
 import pytest
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from admin_console.gateway.pipeline import REPLAYS_SHOWN_MAX
 from admin_console.management.damage_found import DamageFound
 from admin_console.management.replay_command import ReplayCommand
 from queue_engine.pipeline.archive.summary import ArchivedIncarnation
-from queue_engine.pipeline.job.requests import has_requests, read_replay_request, replay_ids, take_requests
+from queue_engine.pipeline.job.requests import (
+    ask_for_replay,
+    has_requests,
+    read_replay_request,
+    replay_ids,
+    take_requests,
+)
 from queue_engine.pipeline.job.state import JobState, write_state
 from tests.console.audit.test_chain import DATABASE, migrated
 from tests.support.lakes.pipeline_lake import archived_topic, planned_replay
@@ -97,6 +105,22 @@ def test_a_plan_is_asked_for_as_the_page_does_and_its_failure_is_the_command_s(c
         command(*arguments, steps=(failed,))
 
 
+def test_a_plan_that_is_tried_again_goes_on(command: Command) -> None:
+    lake = command.lake
+
+    def plan_is(state: str, **fields: Any) -> Callable[[], None]:
+        return lambda: write_state(lake, JobState(f"plan-{replay_ids(lake, 1)[0]}", state, **fields))
+
+    again, failed = plan_is("failed", error="Busy.", next_try_ms=1 << 41), plan_is("failed", error="No column.")
+    with pytest.raises(DamageFound, match=r"can't be planned\. No column\."):
+        command("plan", "orders", "--to", "again", steps=(again, plan_is("running"), failed))
+    list(take_requests(lake))
+    (replay_id,) = replay_ids(lake, 5)
+    again()
+    with pytest.raises(DamageFound, match=r"is not planned\. No column\."):
+        command("watch", replay_id, steps=(plan_is("running"), failed))
+
+
 def test_a_plan_names_what_it_would_publish_and_what_it_leaves_out(command: Command) -> None:
     planned(command.lake, count=10)
     command("watch", REPLAY)
@@ -147,6 +171,39 @@ def test_a_run_is_watched_to_its_end_whose_status_is_the_command_s(command: Comm
     with pytest.raises(CommandError, match="There is no replay 'nothing'"):
         command("watch", "nothing")
     assert not has_requests(lake)
+
+
+def test_a_run_that_was_asked_for_is_watched_before_the_worker_takes_it_up(command: Command) -> None:
+    lake = command.lake
+    planned(lake)
+    command("run", REPLAY, "--no-wait")
+
+    def taken() -> None:
+        for _ in take_requests(lake):
+            running(lake)()
+
+    command("watch", REPLAY, steps=(taken, running(lake, "done", done=1_200)))
+    assert (command.out, command.told[0], command.told[-1]) == (
+        [],
+        f"{REPLAY} planned",
+        f"{REPLAY} done: 1,200 of 1,200 messages",
+    )
+
+
+def test_a_replay_of_before_the_newest_ones_is_run_watched_and_stopped(command: Command) -> None:
+    lake = command.lake
+    planned(lake)
+    for number in range(REPLAYS_SHOWN_MAX):
+        ask_for_replay(lake, f"20260302-143000-{number:04x}", topic="orders", target="orders")
+    list(take_requests(lake))
+    command("watch", REPLAY)
+    assert command.out[0] == REPLAY
+    command("run", REPLAY, "--no-wait")
+    command("stop", REPLAY)
+    assert [one.kind for one in take_requests(lake)] == ["run_replay", "cancel_replay"]
+    for name in ("../replays/" + REPLAY, ".", "", REPLAY + "\0"):
+        with pytest.raises(CommandError, match="There is no replay"):
+            command("watch", name)
 
 
 def test_a_run_that_fails_for_good_or_is_cancelled_ends_the_watch_with_status_1(command: Command) -> None:
