@@ -62,7 +62,7 @@ class CursorActs:
             )
         _check_not_archive(store, cursor, maker)
         offset = _start_offset(store, start or Target(word=START))
-        _check_kept(store, cursor, offset, maker)
+        _check_kept(store, cursor, offset, maker, "is not created")
         ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset, maker)
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
@@ -111,14 +111,15 @@ class CursorActs:
     def restart(
         self, topic: str, *, cursor: str, start: Target | None = None, maker: Maker = ANY_MAKER
     ) -> tuple[Outcome, Ticket]:
-        """Make a cursor anew, also further back, as deleting and creating it does: its reader begins anew. start: as of
-        `create`. The outcome counts the messages from the cursor on. Raises as `delete`, and LimitError."""
+        """Make a cursor anew, also further back, as deleting and creating it does, and of the same maker: its reader
+        begins anew. start: as of `create`. The outcome counts the messages from the cursor on. Raises as `delete`, and
+        LimitError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "archive_again")
         found = _cursor(store, cursor)
         _check_owns(store, found, maker)
         offset = _start_offset(store, start or Target(word=START))
-        _check_kept(store, cursor, offset, maker)
+        _check_kept(store, cursor, offset, maker, "is not begun there")
         ticket = store.readers.cursors.restart(found, offset)
         return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
 
@@ -156,10 +157,10 @@ def _cursor(store: LogTopicStore, name: str) -> Cursor:
     return cursor
 
 
-def _check_kept(store: LogTopicStore, name: str, offset: int, maker: Maker) -> None:
+def _check_kept(store: LogTopicStore, name: str, offset: int, maker: Maker, refusal: str) -> None:
     if maker.is_limited and (kept := store.log_bytes_from(offset)) > CONSUMER_CURSOR_BYTES:
         raise LimitError(
-            f"cursor {store.name}/{name} is not created: at offset {offset} it would keep {kept} bytes of the log, "
+            f"cursor {store.name}/{name} {refusal}: at offset {offset} it would keep {kept} bytes of the log, "
             f"and the most for a token that may only consume is {CONSUMER_CURSOR_BYTES}. Start further on"
         )
 

@@ -160,17 +160,28 @@ class Cursors(ReaderRegistry[Cursor]):
     def move(self, cursor: Cursor, offset: int, lake: str = "") -> Ticket:
         """Pass everything before `offset`; a cursor never goes back. lake: the cursor's own, or its first; "" changes
         none. A cursor that expires lasts longer. The ticket is done when that is durable."""
-        expires_ms = self._expiry_clock_ms() + CONSUMER_CURSOR_MS if cursor.is_limited else NEVER_MS
-        moved = replace(cursor, offset=max(offset, cursor.offset), lake=cursor.lake or lake, expires_ms=expires_ms)
+        moved = replace(
+            cursor,
+            offset=max(offset, cursor.offset),
+            lake=cursor.lake or lake,
+            expires_ms=self._moved_expiry_ms(cursor),
+        )
         if moved == cursor:
             return self.saved()
         self._put(moved)
         return self._save_or(lambda: self._undo_put(cursor, moved))
 
     def restart(self, cursor: Cursor, offset: int) -> Ticket:
-        """Make the cursor anew at `offset`, also further back: without gaps, and of no lake yet. The ticket is done
-        when that is durable."""
-        restarted = replace(cursor, offset=offset, created_ms=self._now_ms(), gaps=(), lake="")
+        """Make the cursor anew at `offset`, also further back: without gaps, and of no lake yet. A cursor that expires
+        lasts longer. Its maker stays. The ticket is done when that is durable."""
+        restarted = replace(
+            cursor,
+            offset=offset,
+            created_ms=self._now_ms(),
+            gaps=(),
+            lake="",
+            expires_ms=self._moved_expiry_ms(cursor),
+        )
         self._put(restarted)
         return self._save_or(lambda: self._undo_put(cursor, restarted))
 
@@ -203,6 +214,10 @@ class Cursors(ReaderRegistry[Cursor]):
             now_ms = self._now_ms()
             self._end([EndedCursor(one, end_offset, TOPIC_DELETED, now_ms) for one in removed])
             self._file.save()
+
+    def _moved_expiry_ms(self, cursor: Cursor) -> int:
+        """When a cursor expires that its reader moves now."""
+        return self._expiry_clock_ms() + CONSUMER_CURSOR_MS if cursor.is_limited else NEVER_MS
 
     def _note_expired(self, reader: Cursor) -> None:
         self._end([EndedCursor(reader, None, EXPIRED, self._now_ms())])

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_engine import cursor_acts
 from queue_engine.engine import Engine
 from queue_engine.log_acts import Target, log_store_of
+from queue_engine.readers.reader_registry import Maker
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,
@@ -179,6 +181,20 @@ def test_what_is_not_synced_is_not_passed(tmp_path: Path, clock: ManualClock) ->
     clock.advance(ms=61_000)
     engine.tick()
     assert engine.cursors.move("orders", cursor="archive", number=number, offset=3)[0].offset == 3
+
+
+def test_where_a_token_to_consume_would_keep_too_much_the_refusal_names_the_act(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = Maker("token copier", is_limited=True)
+    publish(engine, 5)
+    engine.cursors.create("orders", cursor="copy", start=Target(word="end"), maker=maker)
+    monkeypatch.setattr(cursor_acts, "CONSUMER_CURSOR_BYTES", 1_000)
+    with pytest.raises(LimitError, match="cursor orders/copy is not begun there: at offset 0 it would keep"):
+        engine.cursors.restart("orders", cursor="copy", maker=maker)
+    with pytest.raises(LimitError, match="cursor orders/more is not created: at offset 0 it would keep"):
+        engine.cursors.create("orders", cursor="more", maker=maker)
+    assert [(one.cursor, one.offset) for one in engine.cursors.all().cursors] == [("copy", 5)]
 
 
 def test_a_cursor_outlives_a_restart(engine: Engine, tmp_path: Path, clock: ManualClock) -> None:

@@ -237,6 +237,20 @@ def test_the_maker_of_a_cursor_and_its_end_are_in_the_file(tmp_path: Path) -> No
     assert [(one.cursor.maker, one.next_offset) for one in bench.cursors.ended] == [("token copier", None)]
 
 
+def test_a_cursor_that_begins_again_lasts_as_long_as_a_new_one_and_keeps_its_maker(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.cursors.create("t1", 1, 1 << 40, "copy", 7, Maker("token copier", is_limited=True))
+    created = bench.get(1, "copy")
+    bench.clock.advance(ms=CONSUMER_CURSOR_MS - 10_000)
+    bench.cursors.restart(created, 3)
+    again = bench.get(1, "copy")
+    assert (again.offset, again.maker) == (3, "token copier")
+    assert again.expires_ms - again.created_ms == created.expires_ms - created.created_ms
+    bench.clock.advance(ms=10_000)
+    bench.cursors.tick()
+    assert bench.cursors.get(1, "copy") == again
+
+
 # In every state that the end of the process or of the power can leave.
 
 SEGMENT_BYTES = 4_096

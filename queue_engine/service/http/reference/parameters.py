@@ -219,7 +219,8 @@ CURSOR_START_PLACE = Place(
 )
 CURSOR_ANEW = Word(
     "anew",
-    "make one that exists anew at this place, also further back, as deleting and creating it does, but in one act",
+    "make one that exists anew at this place, also further back, as deleting and creating it does, but in one act, and "
+    "its maker stays",
     words=("true", "false"),
     default="false",
 )
