@@ -149,9 +149,17 @@ class LogClient:
 
     def cursor_begin_anew(self, topic: str, cursor: str, *, offset: int) -> None:
         """Create a cursor at an offset that the log has; one that exists begins there again, of no lake. Raises
-        NotALogTopicError and OffsetBeyondEndError."""
+        NotALogTopicError and OffsetBeyondEndError; EngineRefusedError where the engine is too old for that."""
         query = {"topic": topic, "cursor": cursor, "start_offset": offset, "anew": "true"}
-        self._ask("POST", "/cursor/create", query)
+        found = orjson.loads(self._ask("POST", "/cursor/create", query)[1])
+        if not found["created"]:
+            raise EngineRefusedError(
+                f"{self.url} did not begin the cursor {topic}/{cursor} again at offset {offset}, and left it at "
+                f"{found['offset']}: the server does not know anew=true, it is too old. Start it with this version, "
+                "and try again",
+                200,
+                "",
+            )
 
     def cursor_list(self) -> tuple[CursorStats, ...]:
         return read_cursor_list(self._ask("GET", "/cursor/list", {})[1])

@@ -11,6 +11,7 @@ import pytest
 from queue_engine.pipeline.archive.archive_table import archive_path
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.rearchive import rearchive
+from queue_engine.pipeline.source.log_client import LogClient
 from queue_engine.vocabulary.errors import ArchiveLostError
 from tests.pipeline.archive_reading import archive_of, archive_once, cursor_of, job, publish, switch_on
 from tests.pipeline.local_tasks import LocalTasks
@@ -89,6 +90,22 @@ def test_a_place_that_is_none_is_refused(
     assert sentence in capsys.readouterr().err
     assert run(engine, tmp_path, "--from", "2026-11-20T00:00:00Z", "--dry-run") == 0
     assert "from offset 0 up to 30" in capsys.readouterr().out
+
+
+def test_a_server_that_does_not_know_the_act_is_named(
+    engine: EngineProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = LogClient._ask
+
+    def as_before(client: LogClient, method: str, path: str, query: dict[str, Any], body: bytes | None = None) -> Any:
+        return ask(client, method, path, {name: value for name, value in query.items() if name != "anew"}, body)
+
+    monkeypatch.setattr(LogClient, "_ask", as_before)
+    assert run(engine, tmp_path) == 2
+    said = capsys.readouterr()
+    assert "did not begin the cursor orders/archive again at offset 0, and left it at 20" in said.err
+    assert "the server does not know anew=true" in said.err
+    assert said.out == ""
 
 
 def test_a_table_of_gaps_that_is_gone_is_made_anew_from_the_summary(tmp_path: Path) -> None:
