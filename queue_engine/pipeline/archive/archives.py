@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from queue_engine.pipeline.archive.archive_files import newest_first, row_counts
+from queue_engine.pipeline.archive.archive_files import files_of, newest_first, offset_bounds, row_counts
 from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
-from queue_engine.pipeline.archive.gaps import Gaps, lost_gaps
+from queue_engine.pipeline.archive.gaps import GapRows, Gaps, lost_gaps
 from queue_engine.pipeline.archive.lake_identity import NAME as LAKE_FILE
 from queue_engine.pipeline.archive.lake_identity import lake_identity
 from queue_engine.pipeline.archive.summary import (
@@ -89,7 +89,7 @@ class Archives:
         self.summary = ArchiveSummary(lake, clock)
         if self.summary.is_new:
             self._sum_up_all()
-        elif not self._gaps.exists():
+        else:
             self._write_gaps_anew()
 
     def is_lake_readable(self) -> bool:
@@ -292,18 +292,48 @@ class Archives:
             self._sum_up_anew(identity, 0)
 
     def _write_gaps_anew(self) -> None:
-        """Of a table of the gaps that is gone: what the summary has of it, the newest of each topic. Raises StoreError,
-        TableError."""
-        gaps: dict[ArchivedIdentity, list[ArchiveGap]] = {}
-        for one in self.summary.topics.values():
-            if one.table_version >= 0:
-                begin = ArchiveGap(one.first_offset, one.first_offset, BEGIN, one.committed_ms)
-                gaps[_identity_of(one)] = [begin, *one.gaps]
-        if gaps:
-            ends = {identity: self.next_offset(identity) for identity in gaps}
-            self._gaps.commit(gaps, {identity: (end, end or 0) for identity, end in ends.items()})
+        """Write what the summary has of this server's archives that `archive_gaps` lacks, since the table was gone: the
+        begin of each, and of the newest topic of a name its newest gaps. Each server of a lake does so; until then,
+        rows with the begins of its archives stand in for its own. Raises StoreError, TableError."""
+        archived = [(known, one) for known in self.summary.topics.values() for one in _identities_of(known)]
+        own = [one for _, one in archived if one.server == self._server]
+        # The first commit of an archive has its begin. The table itself may be there, and empty: it is made before.
+        is_there = dict(zip(own, (at is not None for at in self._gaps.next_offsets(own)), strict=True))
+        if all(is_there.values()):
+            return
+        found = self._gaps.read()
+        gaps: GapRows = {}
+        ranges: dict[ArchivedIdentity, tuple[int | None, int]] = {}
+        for known, one in archived:
+            if is_there.get(one, one in found):
+                continue
+            is_newest = one == _identity_of(known)
+            try:
+                table = archive_table(self._tables, one.topic)
+                end = table.transaction(one.app_id)
+                if end is None:
+                    continue  # lost, or the summary is of another lake
+                first = known.first_offset if is_newest else _first_in_files(table, one)
+            except StoreUnreachableError:
+                raise
+            except PipelineError as exc:
+                # The next start tries again.
+                logger.warning("archive_gaps lacks topic=%s number=%d error=%s", one.topic, one.number, exc)
+                if not known.is_lost:
+                    self.note_error(one, exc)
+                continue
+            rows = [] if one in found else [ArchiveGap(first, first, BEGIN, known.committed_ms)]
+            rows += known.gaps if is_newest and one in is_there else ()
+            if rows:
+                gaps[one] = rows
+            if rows and one in is_there:
+                # Where the table was put back to an earlier state, the next commit replaces the gaps behind its end.
+                ranges[one] = (end, max(end, known.next_offset if is_newest else 0))
+        if ranges:
+            self._gaps.commit(gaps, ranges)
             logger.warning(
-                "the table archive_gaps was gone and is made anew topics=%d: it has the %d newest gaps of each at most",
+                "the table archive_gaps was gone and is made anew archives=%d: it has the %d newest gaps of each topic "
+                "at most",
                 len(gaps),
                 GAPS_MAX,
             )
@@ -319,6 +349,17 @@ class Archives:
 
 def _identity_of(one: ArchivedTopic) -> ArchivedIdentity:
     return ArchivedIdentity(one.topic, one.server, one.number, one.id_base)
+
+
+def _identities_of(known: ArchivedTopic) -> list[ArchivedIdentity]:
+    """All topics of a name of which something is archived."""
+    others = (ArchivedIdentity(known.topic, one.server, one.number, one.id_base) for one in known.incarnations)
+    return [*dict.fromkeys((_identity_of(known), *others))] if known.table_version >= 0 else []
+
+
+def _first_in_files(table: LakeTable, identity: ArchivedIdentity) -> int:
+    """The least offset of the files that may have a topic's rows."""
+    return min((offset_bounds(file)[0] for file in files_of(table, identity)), default=0)
 
 
 def _is_of(one: ArchivedIncarnation, identity: ArchivedIdentity) -> bool:

@@ -20,7 +20,7 @@ What is lost is the sum of count without the reasons absent, off and replayed; `
 Of each topic, rows in its table + counts here = next offset - first offset. Gaps are committed before the messages
 beside them, with the same app id and version. So a step that was killed in between leaves gaps behind the end of its
 topic's table: the topic's next commit replaces them, and nothing is counted twice. A table that is gone is made anew
-from the summary when the job starts, with the newest gaps of each topic (summary.py).
+from the summary when the job starts, with the begin of each archive and the newest gaps of each topic (summary.py).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -75,10 +75,6 @@ class Gaps:
         self._table.create()
         return self._table.identity
 
-    def exists(self) -> bool:
-        """Whether there is a table. Raises StoreError."""
-        return self._table.exists()
-
     def next_offsets(self, identities: Sequence[ArchivedIdentity]) -> list[int | None]:
         """Up to where gaps of each were committed; None for one without any. Raises StoreError, TableError."""
         return self._table.transactions([one.app_id for one in identities])
@@ -99,8 +95,8 @@ class Gaps:
     ) -> None:
         """Commit gaps, durably, and of each topic once, in the place of those that a killed step has left.
 
-        gaps: of each topic of `ranges`. ranges: the next offset of its table, None for none, and that of the step.
-        Raises StoreError, TableError."""
+        gaps: of each topic of `ranges`; those of others are committed beside. ranges: the next offset of its table,
+        None for none, and that of the step. Raises StoreError, TableError."""
         known = dict(zip(ranges, self.next_offsets(list(ranges)), strict=True))
         ends = {one: -1 if archived is None else archived for one, (archived, _) in ranges.items()}
         left = {one: ends[one] for one, at in known.items() if at is not None and at > ends[one]}

@@ -1,5 +1,6 @@
 """The commits of a step: killed between both, done again, refused or lost, each message and each gap counts once."""
 
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from queue_engine.pipeline.archive import archives as archives_module
 from queue_engine.pipeline.archive.archive_gap import BEGIN, DAMAGED, GONE, REPLAYED, ArchiveGap
 from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
 from queue_engine.pipeline.archive.archives import Archives, Commit
-from queue_engine.pipeline.archive.gaps import ABSENT, Gaps, gaps_to
+from queue_engine.pipeline.archive.gaps import ABSENT, GAPS, Gaps, gaps_to
 from queue_engine.pipeline.archive.lake_identity import NAME
 from queue_engine.pipeline.archive.summary import SUMMARY_NAME, read_summary
 from queue_engine.pipeline.lake.lake import Lake
@@ -281,6 +282,114 @@ def test_where_the_store_fails_nothing_counts_and_the_next_try_goes_on(
     assert archives_in(lake) == []
     commit(archives, Commit(ORDERS, 0, 5, True, one.files, one.gaps))
     assert archive_of(lake, "orders").reasons == [(3, 5, "absent")]
+
+
+def gaps_in(lake: Lake, topic: str = "orders") -> dict[ArchivedIdentity, list[tuple[int, int, str]]]:
+    found = Gaps(LakeTables(TableStorage(lake.path))).read(topic)
+    return {
+        one: [(gap.first_offset, gap.next_offset, gap.reason) for gap in gaps if gap.reason != ABSENT]
+        for one, gaps in found.items()
+    }
+
+
+def lose_gaps(lake: Lake, archives: Archives) -> None:
+    archives.summary.write(is_last=True)
+    shutil.rmtree(lake.within(GAPS))
+
+
+def test_gaps_made_anew_have_each_topic_that_had_the_name(lake: Lake, tmp_path: Path) -> None:
+    archives = opened(lake)
+    anew = ArchivedIdentity("orders", SERVER, 7, 0xF00)
+    other = ArchivedIdentity("orders", "0000", 9, 0xABC)
+    other_lake = Lake(str(tmp_path / "other"), clock=ManualClock())
+
+    def other_opened() -> Archives:
+        return Archives(other_lake, LakeTables(TableStorage(lake.path)), other.server, ManualClock())
+
+    damaged = ArchiveGap(15, 20, DAMAGED, 5)
+    with other_lake.lock():
+        other_archives = other_opened()
+        commit(other_archives, Commit(other, 2, 20, True, [file(lake, 2, 15, other)], [damaged]))
+        other_archives.summary.write(is_last=True)
+    commit(archives, Commit(ORDERS, 5, 30, True, [file(lake, 5, 30)]))
+    commit(archives, Commit(anew, 0, 4, True, [file(lake, 0, 3, anew)], [ArchiveGap(3, 4, DAMAGED, 5)]))
+    table = archive_table(LakeTables(TableStorage(lake.path)), "orders")
+    table.refresh()
+    listed = archives.summary.topics["orders"].incarnations
+    assert [one.rows for one in listed] == [3, 25, 13]
+    lose_gaps(lake, archives)
+    own = {ORDERS: [(5, 5, BEGIN)], anew: [(0, 0, BEGIN), (3, 4, DAMAGED)]}
+    archives = opened(lake)
+    assert gaps_in(lake) == {**own, other: [(2, 2, BEGIN)]}, "what this server knows of the other one"
+    merge(table, table.files())
+    archives.sum_up_again(["orders"])
+    assert archives.summary.topics["orders"].incarnations == listed
+    for _ in range(2):
+        with other_lake.lock():
+            other_opened()
+        opened(lake)
+        assert gaps_in(lake) == {**own, other: [(2, 2, BEGIN), (15, 20, DAMAGED)]}, "each once"
+
+
+def test_gaps_made_anew_behind_a_table_that_was_put_back_count_once(lake: Lake, tmp_path: Path) -> None:
+    archives = opened(lake)
+    commit(archives, Commit(ORDERS, 0, 10, True, [file(lake, 0, 10)]))
+    place = lake.within(archive_path("orders"))
+    shutil.copytree(place, tmp_path / "backup")
+    step = Commit(ORDERS, 10, 20, False, [file(lake, 10, 15)], [ArchiveGap(15, 20, DAMAGED, 5)])
+    commit(archives, step)
+    lose_gaps(lake, archives)
+    shutil.rmtree(place)
+    shutil.copytree(tmp_path / "backup", place)
+    archives = opened(lake)
+    assert archives.begin_again(ORDERS, 20, 10) == 10
+    commit(archives, Commit(ORDERS, 10, 20, False, [file(lake, 10, 15)], step.gaps))
+    # `archive_of` checks that rows and gaps add up.
+    assert reasons(archive_of(lake, "orders")) == [(15, 20, "damaged", 5)]
+
+
+@pytest.mark.parametrize("is_identity_gone", [False, True])
+def test_gaps_are_made_anew_where_their_table_is_there_and_empty(lake: Lake, is_identity_gone: bool) -> None:
+    archives = opened(lake)
+    commit(archives, Commit(ORDERS, 5, 20, True, [file(lake, 5, 15)], [ArchiveGap(15, 20, DAMAGED, 5)]))
+    lose_gaps(lake, archives)
+    if is_identity_gone:
+        Path(lake.within(NAME)).unlink()
+    else:
+        # Killed between the table and its first commit.
+        assert Gaps(LakeTables(TableStorage(lake.path))).table_id
+    for _ in range(2):
+        opened(lake)
+        assert gaps_in(lake) == {ORDERS: [(5, 5, BEGIN), (15, 20, DAMAGED)]}
+
+
+def test_a_damaged_table_stops_no_other_when_the_gaps_are_made_anew(lake: Lake) -> None:
+    archives = opened(lake)
+    clicks = ArchivedIdentity("clicks", SERVER, 4, 0xDEF)
+    clicks_anew = ArchivedIdentity("clicks", SERVER, 5, 0xFFF)
+    for one in (ORDERS, clicks, clicks_anew):
+        commit(archives, Commit(one, 5, 20, True, [file(lake, 5, 20, one)]))
+    lose_gaps(lake, archives)
+    first = Path(lake.within(archive_path("clicks"))) / "_delta_log" / f"{0:020}.json"
+    data = first.read_bytes()
+    first.write_bytes(b"{}\n")
+    archives = opened(lake)
+    assert gaps_in(lake, "") == {ORDERS: [(5, 5, BEGIN)]}
+    assert archives.next_offset(ORDERS) == 20
+    errors = {topic: bool(one.error) for topic, one in archives.summary.topics.items()}
+    assert errors == {"orders": False, "clicks": True}
+    first.write_bytes(data)
+    opened(lake)
+    assert gaps_in(lake, "") == {one: [(5, 5, BEGIN)] for one in (ORDERS, clicks, clicks_anew)}
+
+
+def test_no_gaps_are_written_to_a_lake_that_the_summary_is_not_of(lake: Lake, tmp_path: Path) -> None:
+    archives = opened(lake)
+    commit(archives, Commit(ORDERS, 5, 20, True, [file(lake, 5, 15)], [ArchiveGap(15, 20, DAMAGED, 5)]))
+    archives.summary.write(is_last=True)
+    elsewhere = LakeTables(TableStorage(str(tmp_path / "elsewhere")))
+    Archives(lake, elsewhere, SERVER, ManualClock())
+    assert Gaps(elsewhere).read() == {}
 
 
 def cursor(*, offset: int, gaps: list[tuple[int, int, str]]) -> CursorStats:
