@@ -4,7 +4,8 @@
 
     topic string · server string · number long · id_base long: the topic · first_offset long · next_offset long: the
     range, its end excluded · count long: of the offsets in it that are not in the archive · reason string · at
-    timestamp (UTC, microseconds): when it was found
+    timestamp (UTC, microseconds): when it was found · lost long · left_out long · unused long: what of count are lost
+    messages, messages that were left out on purpose, and offsets that no message ever had
 
     damaged     the log had the message, and not intact
     absent      no such message was ever published: offsets that an unclean stop of the server left unused
@@ -15,7 +16,9 @@
     replayed    replayed messages, which are left out; others lie between them, so count is less than the range
     begin       where the archive begins: nothing is missing there, count is 0
 
-What is lost is the sum of count without the reasons absent, off and replayed; `penstock sql` has columns for each.
+The last three columns came later, and say what count and reason say: the first commit to an older table adds them, and
+its rows have null there; `penstock sql` computes them for all rows. An older version refuses a table that has them
+("the column lost is new"): its archive rests, loses nothing, and goes on once a version that has these columns runs.
 
 Of each topic, rows in its table + counts here = next offset - first offset. Gaps are committed before the messages
 beside them, with the same app id and version. So a step that was killed in between leaves gaps behind the end of its
@@ -37,7 +40,7 @@ from queue_engine.pipeline.source.arrow_schemas import TIMESTAMP
 from queue_engine.pipeline.source.record_columns import ABSENT
 from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
 from queue_engine.pipeline.tables.store_errors import table_error
-from queue_engine.pipeline.tables.table import Move
+from queue_engine.pipeline.tables.table import LakeTable, Move
 from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import DataFileMissingError
@@ -55,8 +58,19 @@ COLUMNS = pa.schema(
         pa.field("count", pa.int64(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
         pa.field("at", TIMESTAMP, nullable=False),
+        pa.field("lost", pa.int64()),
+        pa.field("left_out", pa.int64()),
+        pa.field("unused", pa.int64()),
     ]
 )
+LATER = ("lost", "left_out", "unused")
+# Of the other reasons all is lost; the view of `penstock sql` has the same (query/views.py).
+_KINDS = {OFF: "left_out", REPLAYED: "left_out", ABSENT: "unused"}
+
+
+def gaps_table(tables: LakeTables) -> LakeTable:
+    """The table of the gaps, there or not."""
+    return tables.open(GAPS, COLUMNS, (), later=LATER)
 
 
 GapRow = tuple[ArchivedIdentity, ArchiveGap]
@@ -67,7 +81,7 @@ class Gaps:
     """The table of the gaps in one lake."""
 
     def __init__(self, tables: LakeTables) -> None:
-        self._table = tables.open(GAPS, COLUMNS, ())
+        self._table = gaps_table(tables)
 
     @property
     def table_id(self) -> str:
@@ -151,6 +165,9 @@ class Gaps:
             for name in ("first_offset", "next_offset", "count", "reason"):
                 columns[name].append(getattr(gap, name))
             columns["at"].append(gap.at_ms * 1000)
+            kind = _KINDS.get(gap.reason, "lost")
+            for name in LATER:
+                columns[name].append(gap.count if name == kind else 0)
         columns["at"] = pa.array(columns["at"], pa.int64()).cast(TIMESTAMP)
         table = pa.table(columns, schema=COLUMNS)
         try:

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_engine.pipeline.archive.archive_table import ARCHIVE, DICTIONARY, PARTITION, archive_table
-from queue_engine.pipeline.archive.gaps import COLUMNS as GAPS_COLUMNS
-from queue_engine.pipeline.archive.gaps import GAPS
+from queue_engine.pipeline.archive.gaps import GAPS, gaps_table
 from queue_engine.pipeline.housekeeping.choices import CLOSED_AFTER_MS, ArchivedFile, merges, outdated
 from queue_engine.pipeline.housekeeping.lease import HousekeepingLease
 from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits
@@ -151,7 +150,7 @@ class Housekeeping:
 
     def _keep_gaps(self, run: HousekeepingRun) -> None:
         """The table of the gaps has a file for each step with gaps: many become one, and none is dropped."""
-        table = self._tables.open(GAPS, GAPS_COLUMNS, ())
+        table = gaps_table(self._tables)
         if not table.exists():
             return
         table.refresh()

@@ -26,7 +26,7 @@ import posixpath
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,17 +122,22 @@ class LakeTable:
         schema: pa.Schema,
         partition_by: Sequence[str] = ("date",),
         *,
+        later: Collection[str] = (),
         is_holder: bool = True,
         clock: Clock | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         """path: of the table, in the storage. schema: all columns, those of the partition last; of types that Delta
-        has. is_holder: whether this process holds the lake: then it mends what a power cut
-        left (log_mending.py). wait: sleeps so many seconds."""
+        has. later: nullable columns that tables of earlier versions lack, and that the next commit adds. is_holder:
+        whether this process holds the lake: then it mends what a power cut left (log_mending.py). wait: sleeps so many
+        seconds."""
         self.storage = storage
         self.path = path
         self.schema = schema
         self.partition_by = tuple(partition_by)
+        self.later = frozenset(later)
+        # Those of them that the opened table lacks.
+        self._lacking: list[str] = []
         self._delta_schema = Schema.from_arrow(schema)
         self._is_holder = is_holder
         self.clock = clock or SystemClock()
@@ -331,6 +336,8 @@ class LakeTable:
                     if self._is_known(moves):
                         self._sync_log()
                         return CommitResult.KNOWN
+                    if self._lacking:
+                        self._add_columns()
                     if not is_prepared:
                         self._tried(lambda: self._prepare(added))
                         is_prepared = True
@@ -383,6 +390,18 @@ class LakeTable:
                     f" {move.version}: another writer commits for it; see that only one server archives here"
                 )
         return False
+
+    def _add_columns(self) -> None:
+        """Give the table the columns that a later version has: a commit of its own, whose rows come with the next."""
+        table = self._opened()
+        table.alter.add_columns(
+            [one for one in self._delta_schema.fields if one.name in self._lacking],
+            # Of the table's metadata alone.
+            commit_properties=CommitProperties(custom_metadata={ACTIONS_KEY: 1}, max_commit_retries=0),
+            post_commithook_properties=_NO_HOOKS,
+        )
+        logger.info("table gets columns table=%s columns=%s", self.place, ",".join(self._lacking))
+        self._check(table)
 
     def _commit_once(
         self, added: list[DataFile], removed: list[str], moves: Sequence[Move], changes_data: bool
@@ -562,7 +581,9 @@ class LakeTable:
             return
         found = pa.schema(delta.schema().to_arrow())
         parts = tuple(delta.metadata().partition_columns)
-        if {one.name: one.type for one in found} != {one.name: one.type for one in self.schema} or (
+        has = {one.name: one.type for one in found}
+        self._lacking = [one.name for one in self.schema if one.name in self.later - has.keys()]
+        if has != {one.name: one.type for one in self.schema if one.name not in self._lacking} or (
             parts != self.partition_by
         ):
             self._delta = None
@@ -576,7 +597,7 @@ class LakeTable:
         """What is other in a table with these columns and partitions."""
         wanted = {one.name: one.type for one in self.schema}
         has = {one.name: one.type for one in found}
-        said = [f"the column {name} is missing" for name in wanted if name not in has]
+        said = [f"the column {name} is missing" for name in wanted if name not in has.keys() | self.later]
         said += [f"the column {name} is new" for name in has if name not in wanted]
         said += [
             f"the column {name} is {has[name]}, not {kind}"

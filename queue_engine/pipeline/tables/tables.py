@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
@@ -49,8 +49,16 @@ class LakeTables:
         self._tables: dict[str, LakeTable] = {}
         self._calls = 0
 
-    def open(self, path: str, schema: pa.Schema, partition_by: Sequence[str] = ("date",)) -> LakeTable:
-        """The table at `path` in the storage, there or not: its first commit creates it. schema: as of `LakeTable`.
+    def open(
+        self,
+        path: str,
+        schema: pa.Schema,
+        partition_by: Sequence[str] = ("date",),
+        *,
+        later: Collection[str] = (),
+    ) -> LakeTable:
+        """The table at `path` in the storage, there or not: its first commit creates it. schema, later: as of
+        `LakeTable`.
 
         Asks nothing of the store yet."""
         with self._lock:
@@ -58,12 +66,17 @@ class LakeTables:
             if self._calls % COUNTED_EACH == 0:
                 self._make_room()
             table = self._tables.get(path)
-            if table is None or table.schema != schema or table.partition_by != tuple(partition_by):
+            if table is None or (table.schema, table.partition_by, table.later) != (
+                schema,
+                tuple(partition_by),
+                frozenset(later),
+            ):
                 table = LakeTable(
                     self.storage,
                     path,
                     schema,
                     partition_by,
+                    later=later,
                     is_holder=self._is_holder,
                     clock=self._clock,
                     wait=self._wait,

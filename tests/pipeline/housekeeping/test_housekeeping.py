@@ -11,7 +11,7 @@ import pytest
 
 from queue_engine.pipeline.archive.archive_gap import ArchiveGap
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
-from queue_engine.pipeline.archive.gaps import ABSENT, COLUMNS, GAPS, Gaps
+from queue_engine.pipeline.archive.gaps import ABSENT, Gaps, gaps_table
 from queue_engine.pipeline.housekeeping.choices import DAY_MS
 from queue_engine.pipeline.housekeeping.housekeeping import GAPS_FILES_MAX, Housekeeping
 from queue_engine.pipeline.housekeeping.limits import FILE_NAME, ArchiveLimits, write_limits
@@ -111,7 +111,7 @@ def test_the_files_of_the_gaps_become_one_with_the_same_gaps(house: House):
     one = ArchivedIdentity("orders", "5f1c", 1, 0x100)
     for number in range(GAPS_FILES_MAX):
         gaps.commit({one: [ArchiveGap(number, number + 1, ABSENT, NOON_MS)]}, {one: (number, number + 1)})
-    table = house.tables.open(GAPS, COLUMNS, ())
+    table = gaps_table(house.tables)
     assert len(table.files()) == GAPS_FILES_MAX
     before = gaps.read("orders")
 

@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from queue_engine.pipeline.archive.archive_table import COLUMNS, FILE_COLUMNS
+from queue_engine.pipeline.query.child import Task, checked_relation, locked_database
 from queue_engine.pipeline.query.limits import QueryLimits
 from queue_engine.pipeline.query.query import Query
 from queue_engine.pipeline.query.views import View, views_of
@@ -53,3 +55,11 @@ def ask(sql: str, known: list[View], limits: QueryLimits | None = None) -> list[
     """The rows of a query that runs in its own process."""
     with Query(sql, known, limits or QueryLimits()) as query:
         return [row for batch in query.batches() for row in batch.to_pylist()]
+
+
+def rows_of(lake: Path, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, without a process of its own."""
+    known = [one for one in views(str(lake)) if one.is_named_in(sql)]
+    task = Task(sql, 0, 256 << 20, 1_000, 2, known)
+    connection = locked_database(task)
+    return list(checked_relation(connection, sql).fetchall())

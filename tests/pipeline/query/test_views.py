@@ -4,7 +4,6 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,20 +12,12 @@ from queue_engine.pipeline.archive.archive_gap import ArchiveGap
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
 from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.history.schema import HISTORY_ROWS, TABLE_ROWS
-from queue_engine.pipeline.query.child import Task, checked_relation, locked_database, outcome_of
+from queue_engine.pipeline.query.child import Task, outcome_of
 from queue_engine.pipeline.query.views import names_of
 from queue_engine.pipeline.tables.parquet_files import write_data_file
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.tables import LakeTables
-from tests.pipeline.query.archived_topic import archive_days, views
-
-
-def rows_of(lake: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Without a process of its own."""
-    known = [one for one in views(str(lake)) if one.is_named_in(sql)]
-    task = Task(sql, 0, 256 << 20, 1_000, 2, known)
-    connection = locked_database(task)
-    return list(checked_relation(connection, sql).fetchall())
+from tests.pipeline.query.archived_topic import archive_days, rows_of, views
 
 
 def test_a_view_has_the_name_of_its_topic_and_each_name_is_there_once() -> None:
