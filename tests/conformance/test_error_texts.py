@@ -164,9 +164,10 @@ def test_a_message_of_another_client_is_not_settled(nsq: NsqServer, topic: str) 
 
 
 def test_bad_magic(nsq: NsqServer) -> None:
-    client = nsq.client(magic=b"  V1")
-    client.send(b"NOP\n")
-    assert ends_with(client, "E_BAD_PROTOCOL")
+    for magic in (b"  V1", b"  V3", b"GET ", b"\0\0\0\0"):
+        client = nsq.client(magic=magic)
+        client.send(b"NOP\n")
+        assert ends_with(client, "E_BAD_PROTOCOL"), magic
 
 
 def test_a_consumer_without_heartbeats(nsq: NsqServer, topic: str) -> None:

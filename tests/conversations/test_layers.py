@@ -103,13 +103,6 @@ def test_without_feature_negotiation_nothing_is_put_on(secured: RunningEngine) -
     client.expect_open()
 
 
-def test_both_compressions_at_once_are_refused(engine: RunningEngine) -> None:
-    client = engine.client()
-    client.send(b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"snappy":true,"deflate":true}'))
-    assert client.read_error() == "E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
-    client.expect_closed()
-
-
 @pytest.mark.parametrize(("asked", "level"), [(9, 4), (3, 3), (0, 4), (-1, 4)])
 def test_the_deflate_level_is_at_most_the_servers(start_engine: StartEngine, asked: int, level: int) -> None:
     client = start_engine(max_deflate_level=4).layered()
