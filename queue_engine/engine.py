@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from operator import attrgetter
 
 from queue_engine.aside_files import AsideFiles
 from queue_engine.backups import Backups
@@ -137,14 +136,14 @@ class Engine:
         self.topics = self.catalog.topics
         self.pauses = Pauses(self.catalog, clock)
         self.quarantine = QuarantineActs(self.catalog, clock, self._steady)
-        self.acts = TopicActs(self.catalog, self._workload, self.pauses, self.quarantine, self._pieces)
+        self.acts = TopicActs(self.catalog, self._workload, self.pauses, self._pieces)
         self.log = LogActs(self.catalog, self._stores, self._sampler)
         self.cursors = CursorActs(self.catalog, self._stores)
         self.messages = MessageReads(self.catalog, self.clients, clock)
         self.message_acts = MessageActs(options, self.catalog, self.messages)
         self.message_search = MessageSearch(self.catalog, clock, backgrounds.disk)
         self.trash = TrashActs(self.catalog, self._stores, self.pauses, options, clock, self._pieces)
-        self.recent_acts = RecentActs(self.catalog, clock, lambda name: attrgetter(name)(self))
+        self.recent_acts = RecentActs(self.catalog, clock)
         self.stats = EngineStats(
             self.catalog,
             self._stores,

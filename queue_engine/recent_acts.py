@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from heapq import merge
 from itertools import chain, islice, takewhile
-from typing import Any
+from typing import TypeVar
 
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.stats import ActRecord, Outcome
@@ -40,6 +40,7 @@ _ROUTINE = frozenset(
         "redrive_messages",
     }
 )
+_Result = TypeVar("_Result")
 _DELETIONS = frozenset({"delete_topic", "delete_channel"})
 
 
@@ -121,12 +122,11 @@ class StateChangedError(RequestError):
 
 
 class RecentActs:
-    """The acts of one engine. Belongs to its thread. method: an act of the engine by its name, `acts.pause_topic`."""
+    """The acts of one engine. Belongs to its thread."""
 
-    def __init__(self, catalog: Catalog, clock: Clock, method: Callable[[str], Callable[..., Any]]) -> None:
+    def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog = catalog
         self._clock = clock
-        self._method = method
         self._start = secrets.token_hex(4)
         self._under_way: dict[RecentAct, None] = {}
         self._acts: deque[RecentAct] = deque()  # that were done, by number
@@ -215,21 +215,20 @@ class RecentActs:
         behind = takewhile(lambda act: act.number > since, reversed(self._acts))
         return list(islice((act for act in behind if act.record.action in actions), SAID_MAX))
 
-    def do(self, order: Order, method: str, *args: Any, **details: Any) -> Any:
+    def do(self, order: Order, act: Callable[[], tuple[_Result, Ticket] | Ticket]) -> tuple[_Result | None, Ticket]:
         """Do an act of the engine; returns what it returns. Raises StateChangedError, also as the ticket's error, and
         what the act raises."""
         note = self.begin(order)
         try:
             with self._catalog.guarding(partial(self.check, order, note)):
-                result = self._method(method)(*args, **details)
+                done = act()
         except BaseException:
             if note is not None:
                 self._under_way.pop(note, None)
             raise
-        outcome, ticket = result if isinstance(result, tuple) else (None, result)
-        assert isinstance(ticket, Ticket), method
-        ticket.when_done(partial(self._settled, note, outcome))
-        return result
+        result, ticket = done if isinstance(done, tuple) else (None, done)
+        ticket.when_done(partial(self._settled, note, result if isinstance(result, Outcome) else None))
+        return result, ticket
 
     def begin(self, order: Order) -> RecentAct | None:
         """Compare and note an act that is not the engine's own; `end` follows. None where it is not noted. Raises

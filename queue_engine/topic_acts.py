@@ -17,7 +17,6 @@ from queue_engine.log_acts import Target, channel_log, log_store_of, resolved
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.pauses import PauseAsked, Pauses
-from queue_engine.quarantine_acts import QuarantineActs
 from queue_engine.vocabulary.errors import CountsChangedError, InvalidStorageError
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.pieces import WorkInPieces
@@ -35,16 +34,11 @@ class TopicActs:
         catalog: Catalog,
         workload: Workload,
         pauses: Pauses,
-        quarantine: QuarantineActs,
         pieces: WorkInPieces,
     ) -> None:
         self.topics = catalog.topics
         self._catalog = catalog
         self._pauses = pauses
-        # Acts on the quarantine of a channel, at the same door as the others.
-        self.set_max_attempts = quarantine.set_max_attempts
-        self.redrive_channel = quarantine.redrive_channel
-        self.cancel_redrive = quarantine.cancel_redrive
         self._workload = workload
         self._pieces = pieces
 

@@ -1,4 +1,4 @@
-"""Every act, once: its name, who may do it, which method of the engine does it, and the sentence for what it did.
+"""Every act, once: its name, who may do it, and the sentence for what it did.
 
 The permissions, the gateway, the audit list and the engine's HTTP API name an act as this table does. An act over HTTP
 alone has no role here: a client with the API's token may do it (`queue_engine/service/http/rules.py`).
@@ -61,13 +61,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """least: the role that may do it on a page; None: no page offers it. method: of the engine; "" where the pipeline's
-    worker does it, HTTP alone asks for it, or it is about tokens or nsqlookupds. unchanged: what must not have changed
-    since its question showed it."""
+    """least: the role that may do it on a page; None: no page offers it. The engine does those of
+    `queue_engine/engine_calls.py`, the pipeline's worker, the console or an nsqlookupd the others. unchanged: what must
+    not have changed since its question showed it."""
 
     name: str
     least: Role | None
-    method: str = ""
     sentence: Callable[[Done], str] | None = None
     unchanged: tuple[State, ...] = field(kw_only=True, default=())
 
@@ -280,67 +279,55 @@ def _published_again(done: Done) -> str:
 
 
 _TABLE = (
-    Act("create_topic", Role.OPERATOR, "acts.create_topic", _created),
-    Act("create_channel", Role.OPERATOR, "acts.create_channel", _created, unchanged=(State.TOPIC, State.CHANNELS)),
-    Act("publish", Role.OPERATOR, "publish", _published, unchanged=(State.TOPIC,)),
-    Act("pause_topic", Role.OPERATOR, "acts.pause_topic", _paused_topic, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
-    Act("unpause_topic", Role.OPERATOR, "acts.unpause_topic", _resumed, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
+    Act("create_topic", Role.OPERATOR, _created),
+    Act("create_channel", Role.OPERATOR, _created, unchanged=(State.TOPIC, State.CHANNELS)),
+    Act("publish", Role.OPERATOR, _published, unchanged=(State.TOPIC,)),
+    Act("pause_topic", Role.OPERATOR, _paused_topic, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
+    Act("unpause_topic", Role.OPERATOR, _resumed, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
     Act(
         "pause_channel",
         Role.OPERATOR,
-        "acts.pause_channel",
         _paused_channel,
         unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
     ),
     Act(
         "unpause_channel",
         Role.OPERATOR,
-        "acts.unpause_channel",
         _resumed,
         unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
     ),
-    Act("retry_topic", Role.OPERATOR, "acts.retry_topic", _retried_topic, unchanged=(State.TOPIC, State.TOPIC_FENCE)),
+    Act("retry_topic", Role.OPERATOR, _retried_topic, unchanged=(State.TOPIC, State.TOPIC_FENCE)),
     Act(
         "retry_channel",
         Role.OPERATOR,
-        "acts.retry_channel",
         _retried_channel,
         unchanged=(State.CHANNEL, State.CHANNEL_FENCE),
     ),
-    Act(
-        "requeue_channel", Role.OPERATOR, "acts.requeue_channel", _requeued, unchanged=(State.CHANNEL, State.IN_FLIGHT)
-    ),
-    Act(
-        "release_deferred", Role.OPERATOR, "acts.release_deferred", _released, unchanged=(State.CHANNEL, State.DEFERRED)
-    ),
-    Act("requeue_messages", Role.OPERATOR, "message_acts.requeue_messages", _requeued_messages, unchanged=OF_MESSAGES),
-    Act("release_messages", Role.OPERATOR, "message_acts.release_messages", _released_messages, unchanged=OF_MESSAGES),
+    Act("requeue_channel", Role.OPERATOR, _requeued, unchanged=(State.CHANNEL, State.IN_FLIGHT)),
+    Act("release_deferred", Role.OPERATOR, _released, unchanged=(State.CHANNEL, State.DEFERRED)),
+    Act("requeue_messages", Role.OPERATOR, _requeued_messages, unchanged=OF_MESSAGES),
+    Act("release_messages", Role.OPERATOR, _released_messages, unchanged=OF_MESSAGES),
     Act(
         "publish_again",
         Role.OPERATOR,
-        "message_acts.publish_again",
         _published_again,
         unchanged=(*OF_MESSAGES, State.COPIES),
     ),
     Act(
         "set_max_attempts",
         Role.OPERATOR,
-        "acts.set_max_attempts",
         _max_attempts_set,
         unchanged=(State.CHANNEL, State.MAX_ATTEMPTS),
     ),
-    Act(
-        "redrive_channel", Role.OPERATOR, "acts.redrive_channel", _redriven, unchanged=(State.CHANNEL, State.QUARANTINE)
-    ),
+    Act("redrive_channel", Role.OPERATOR, _redriven, unchanged=(State.CHANNEL, State.QUARANTINE)),
     Act(
         "cancel_redrive",
         Role.OPERATOR,
-        "acts.cancel_redrive",
         _redrive_cancelled,
         unchanged=(State.CHANNEL, State.QUARANTINE),
     ),
     # The archive of a topic is the cursor of that name.
-    Act("archive_on", Role.OPERATOR, "cursors.create", _switched_on, unchanged=(State.TOPIC, State.CURSOR)),
+    Act("archive_on", Role.OPERATOR, _switched_on, unchanged=(State.TOPIC, State.CURSOR)),
     Act("stop_job", Role.OPERATOR, unchanged=(State.JOB,)),
     Act("start_job", Role.OPERATOR, unchanged=(State.JOB,)),
     # A replay publishes, as an operator may: what is planned and read is in the archive, not in the answer.
@@ -353,73 +340,64 @@ _TABLE = (
     # Whoever makes a token can give its rights to any program.
     Act("create_token", Role.ADMIN),
     Act("revoke_token", Role.ADMIN, unchanged=(State.PROGRAM,)),
-    Act("finish_messages", Role.ADMIN, "message_acts.finish_messages", _finished_messages, unchanged=OF_MESSAGES),
-    Act("rewind_channel", Role.ADMIN, "acts.rewind_channel", _rewound, unchanged=(State.CHANNEL, *IN_CHANNEL)),
+    Act("finish_messages", Role.ADMIN, _finished_messages, unchanged=OF_MESSAGES),
+    Act("rewind_channel", Role.ADMIN, _rewound, unchanged=(State.CHANNEL, *IN_CHANNEL)),
     Act(
         "empty_topic",
         Role.ADMIN,
-        "acts.empty_topic",
         _emptied,
         unchanged=(State.TOPIC, State.TOPIC_BACKLOG, *IN_CHANNEL, State.COUNTS),
     ),
     Act(
         "empty_channel",
         Role.ADMIN,
-        "acts.empty_channel",
         _emptied,
         unchanged=(State.CHANNEL, *IN_CHANNEL, State.COUNTS),
     ),
     Act(
         "delete_topic",
         Role.ADMIN,
-        "acts.delete_topic",
         _deleted_topic,
         unchanged=(State.TOPIC, *OF_TOPIC, State.COUNTS),
     ),
     Act(
         "delete_channel",
         Role.ADMIN,
-        "acts.delete_channel",
         _deleted_channel,
         unchanged=(State.CHANNEL, *OF_CHANNEL, State.COUNTS),
     ),
     Act(
         "restore_trash",
         Role.ADMIN,
-        "trash.restore_trash",
         _restored,
         unchanged=(State.TOPIC, State.TRASH, State.TOPIC_BACKLOG, *IN_CHANNEL),
     ),
-    Act("delete_trash", Role.ADMIN, "trash.delete_trash", _deleted_trash, unchanged=(State.TRASH,)),
+    Act("delete_trash", Role.ADMIN, _deleted_trash, unchanged=(State.TRASH,)),
     Act(
         "delete_cursor",
         Role.ADMIN,
-        "cursors.delete",
         _deleted_cursor,
         unchanged=(State.TOPIC, State.CURSOR, State.COUNTS),
     ),
-    Act(
-        "archive_off", Role.ADMIN, "cursors.delete", _switched_off, unchanged=(State.TOPIC, State.CURSOR, State.COUNTS)
-    ),
-    Act("archive_again", Role.ADMIN, "cursors.restart", _begun_again, unchanged=(State.TOPIC, State.CURSOR)),
+    Act("archive_off", Role.ADMIN, _switched_off, unchanged=(State.TOPIC, State.CURSOR, State.COUNTS)),
+    Act("archive_again", Role.ADMIN, _begun_again, unchanged=(State.TOPIC, State.CURSOR)),
     Act("set_archive_limits", Role.ADMIN, unchanged=(State.LIMITS,)),
     Act(
         "quarantine_messages",
         Role.OPERATOR,
-        "message_acts.quarantine_messages",
         _quarantined_messages,
         unchanged=OF_MESSAGES,
     ),
-    Act("redrive_messages", Role.OPERATOR, "message_acts.redrive_messages", _redriven_messages, unchanged=OF_MESSAGES),
+    Act("redrive_messages", Role.OPERATOR, _redriven_messages, unchanged=OF_MESSAGES),
     # The server by itself.
-    Act("expire_trash", None, "", _expired_trash, unchanged=(State.TRASH,)),
-    Act("give_up_trash", None, "", _gave_up_trash, unchanged=(State.TRASH,)),
+    Act("expire_trash", None, _expired_trash, unchanged=(State.TRASH,)),
+    Act("give_up_trash", None, _gave_up_trash, unchanged=(State.TRASH,)),
     # Over HTTP alone; a look on a page is a page, and audited.
-    Act("read_messages", None, "", _looked),
-    Act("create_cursor", None, "", _created_cursor, unchanged=(State.CURSOR,)),
-    Act("move_cursor", None, "", _moved_cursor),
-    Act("release_lease", None, "", _released_lease),
-    Act("change_option", None, "", _changed_option),
+    Act("read_messages", None, _looked),
+    Act("create_cursor", None, _created_cursor, unchanged=(State.CURSOR,)),
+    Act("move_cursor", None, _moved_cursor),
+    Act("release_lease", None, _released_lease),
+    Act("change_option", None, _changed_option),
 )
 ACTS = {act.name: act for act in _TABLE}
 

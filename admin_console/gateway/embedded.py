@@ -1,11 +1,11 @@
 """The engine in this process: commands go to its thread with a deadline, figures come as snapshots."""
 
-import concurrent.futures
 import logging
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from concurrent.futures import CancelledError, Future
+from typing import Any, TypeVar
 
 from admin_console.gateway.act_table import ACTS, rivals_of, sentence_of
 from admin_console.gateway.changed import changed, code_of, deletion, order_of, told
@@ -40,13 +40,15 @@ from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.act_kinds import ACT_KINDS
 from queue_engine.delivery.stats import Outcome
-from queue_engine.recent_acts import RecentAct, StateChangedError
+from queue_engine.recent_acts import StateChangedError
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
 from queue_engine.vocabulary.options.options import Options
 
 logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
 
 # Longer than the engine needs for one command on a working disk; shorter than users wait.
 DEADLINE_S = 5.0
@@ -59,6 +61,7 @@ class EmbeddedGateway:
 
     def __init__(self, runner: EngineRunner, options: Options, *, deadline_s: float = DEADLINE_S) -> None:
         self._runner = runner
+        self._calls = runner.calls
         self._options = options
         self._deadline_s = deadline_s
         self._history = LakeHistory(os.path.join(options.data_path, "pipeline"))
@@ -70,57 +73,50 @@ class EmbeddedGateway:
         return self._runner.snapshot
 
     def exact(self, topic: str, channel: str = "") -> EngineSnapshot:
-        found: EngineSnapshot = self._ask("stats.now", topic=topic, channel=channel, include_clients=bool(channel))
-        return found
+        return self._ask(self._calls.stats(topic=topic, channel=channel, include_clients=bool(channel)))
 
     def watch(self, topic: str, channel: str) -> None:
         self._runner.watch(topic, channel)
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
         try:
-            return tuple(self._ask("stats.in_flight", topic, channel, limit=limit))
+            found = self._ask(self._calls.in_flight(topic, channel, limit=limit))
         except RequestError:
             return ()
+        return tuple(found)
 
     def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
-        found: TrashPage = self._ask("trash.page", count_max, before=before)
-        return found
+        return self._ask(self._calls.trash_page(count_max, before=before))
 
     def freed_by(
         self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
     ) -> FreedBytes:
-        scope = {"own_too": own_too, "channels_too": channels_too, "readers_too": readers_too}
-        found: FreedBytes = self._ask("trash.freed_by", emptied, **scope)
-        return found
+        return self._ask(
+            self._calls.freed_by(emptied, own_too=own_too, channels_too=channels_too, readers_too=readers_too)
+        )
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
         try:
-            found: TrashStats = self._ask("trash.one", trash, topic)
+            return self._ask(self._calls.trash_entry(trash, topic))
         except RequestError:
             return None
-        return found
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
         try:
             if target is None:
-                page: MessagePage = self._ask("log.peek_channel", topic, channel, count_max)
-            else:
-                page = self._ask("log.read_messages", topic, target, count_max)
+                return self._ask(self._calls.peek_channel(topic, channel, count_max))
+            return self._ask(self._calls.read_messages(topic, target, count_max))
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, topic, "read of")) from exc
-        return page
 
     def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
-        found: KeyPage = self._read("log.find_key", topic, key, count_max, before=before)
-        return found
+        return self._read(topic, self._calls.find_key(topic, key, count_max, before=before))
 
     def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
-        rows: MessageRows = self._read("messages.list", topic, channel, query)
-        return rows
+        return self._read(topic, self._calls.message_rows(topic, channel, query))
 
     def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
-        found: OneMessage = self._read("messages.one", topic, channel, message_id=message_id, offset=offset)
-        return found
+        return self._read(topic, self._calls.message(topic, channel, message_id=message_id, offset=offset))
 
     def start_search(
         self,
@@ -134,24 +130,23 @@ class EmbeddedGateway:
         user: str = "",
     ) -> SearchState:
         client = ClientKey((f"user {user}",)) if user else None
-        details = {"state": state, "first_offset": first_offset, "end_offset": end_offset, "client": client}
-        started: SearchState = self._read("message_search.start", topic, channel, text, **details)
-        return started
+        start = self._calls.start_search
+        started = start(
+            topic, channel, text, state=state, first_offset=first_offset, end_offset=end_offset, client=client
+        )
+        return self._read(topic, started)
 
     def search_state(self, search_id: str) -> SearchState:
-        found: SearchState = self._read("message_search.state", search_id)
-        return found
+        return self._read(search_id, self._calls.search_state(search_id))
 
     def cancel_search(self, search_id: str) -> SearchState:
-        ended: SearchState = self._read("message_search.cancel", search_id)
-        return ended
+        return self._read(search_id, self._calls.cancel_search(search_id))
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         try:
-            preview: SeekPreview = self._ask("log.seek_preview", topic, channel, target)
+            return self._ask(self._calls.seek_preview(topic, channel, target))
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, topic)) from exc
-        return preview
 
     def node(self) -> NodeInfo:
         snapshot = self._runner.snapshot
@@ -168,19 +163,18 @@ class EmbeddedGateway:
         )
 
     def mark(self, topic: str, channel: str = "") -> str:
-        found: str = self._ask("recent_acts.mark", topic, channel)
-        return found
+        return self._ask(self._calls.mark(topic, channel))
 
     def changed_since(self, action: str, topic: str, channel: str, asker: Asker, name: str = "") -> str:
         try:
-            self._ask("recent_acts.check", order_of(action, topic, channel, asker))
+            self._ask(self._calls.check(order_of(action, topic, channel, asker)))
         except StateChangedError as exc:
             return changed(exc, f"{topic}/{channel}" if channel else topic or asker.part or name, asker)
         return ""
 
     def changes_since(self, action: str, asker: Asker) -> Mapping[str, str]:
         try:
-            acts: list[RecentAct] = self._ask("recent_acts.done_since", asker.shown, rivals_of(action))
+            acts = self._ask(self._calls.done_since(asker.shown, rivals_of(action)))
         except StateChangedError as exc:
             return {"": changed(exc, "Something of it", asker)}
         return {
@@ -188,13 +182,13 @@ class EmbeddedGateway:
         }
 
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:
-        found: RecentAct | None = self._ask("recent_acts.deletion_of", topic, channel)
+        found = self._ask(self._calls.deletion_of(topic, channel))
         return None if found is None else deletion(found)
 
     def act_beside(self, action: str, topic: str, channel: str, asker: Asker, do: Callable[[], ActResult]) -> ActResult:
         name = topic or asker.part
         try:
-            note = self._ask("recent_acts.begin", order_of(action, topic, channel, asker))
+            note = self._ask(self._calls.begin(order_of(action, topic, channel, asker)))
         except StateChangedError as exc:
             return ActResult(FAILED, f"{changed(exc, name, asker)} Nothing was done.", code_of(exc, channel))
         except EngineUnavailableError as exc:
@@ -204,7 +198,7 @@ class EmbeddedGateway:
             result = do()
         finally:
             is_done = result is not None and result.verdict != FAILED and not result.already
-            self._runner.submit("recent_acts.end", note, result.message if result is not None and is_done else "")
+            self._calls.end(note, result.message if result is not None and is_done else "")
         return result
 
     def act(self, action: str, topic: str, channel: str = "", asker: Asker = NOBODY, **details: Any) -> ActResult:
@@ -216,12 +210,12 @@ class EmbeddedGateway:
         gives_up_s = time.monotonic() + self._deadline_s
         return [self._result_of(order, future, gives_up_s) for order, future in zip(orders, futures, strict=True)]
 
-    def _submitted(self, order: ActOrder) -> "concurrent.futures.Future[Any]":
+    def _submitted(self, order: ActOrder) -> "Future[Any]":
         places = (order.topic, order.channel) if order.channel else (order.topic,)
         compared = order_of(order.action, order.topic, order.channel, order.asker, order.details)
-        return self._runner.submit("recent_acts.do", compared, ACTS[order.action].method, *places, **order.details)
+        return self._calls.act(compared, places, order.details)
 
-    def _result_of(self, order: ActOrder, future: "concurrent.futures.Future[Any]", gives_up_s: float) -> ActResult:
+    def _result_of(self, order: ActOrder, future: "Future[Any]", gives_up_s: float) -> ActResult:
         action, topic, channel, asker, details = order.action, order.topic, order.channel, order.asker, order.details
         name = f"{topic}/{channel}" if channel else topic
         try:
@@ -270,30 +264,30 @@ class EmbeddedGateway:
             trash=outcome.trash,
         )
 
-    def _read(self, method: str, topic: str, *args: Any, **kwargs: Any) -> Any:
+    def _read(self, name: str, future: "Future[_Result]") -> _Result:
         try:
-            return self._ask(method, topic, *args, **kwargs)
+            return self._ask(future)
         except RequestError as exc:
-            raise ReadRefusedError(_sentence(exc, topic, "read of")) from exc
+            raise ReadRefusedError(_sentence(exc, name, "read of")) from exc
         except StorageError as exc:
-            raise ReadRefusedError(f"The disk refused it for {topic}: {exc}.") from exc
+            raise ReadRefusedError(f"The disk refused it for {name}: {exc}.") from exc
 
-    def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    def _ask(self, future: "Future[_Result]") -> _Result:
         try:
-            return self._wait(self._runner.submit(method, *args, **kwargs))
+            return self._wait(future)
         except (_DroppedError, _BegunError) as exc:
             raise EngineUnavailableError(f"The engine did not answer within {self._deadline_s:g} seconds.") from exc
         except ClosedError as exc:
             raise EngineUnavailableError("The engine is stopping.") from exc
 
-    def _wait(self, future: "concurrent.futures.Future[Any]", timeout_s: float | None = None) -> Any:
+    def _wait(self, future: "Future[_Result]", timeout_s: float | None = None) -> _Result:
         """timeout_s: the deadline, unless another is given."""
         try:
             if future.done():
                 return future.result()
             with PACE.away():
                 return future.result(self._deadline_s if timeout_s is None else max(timeout_s, 0))
-        except concurrent.futures.CancelledError as exc:
+        except CancelledError as exc:
             raise _DroppedError from exc
         except TimeoutError as exc:
             if future.done():

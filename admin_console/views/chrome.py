@@ -32,7 +32,7 @@ _UNDER = {
     ),
     **dict.fromkeys(BULK_ACTS, "topics"),
     "replay": "pipeline",
-    **{act.name: "topics" if act.method else "pipeline" for act in ACTS.values() if act.least is not None},
+    **{act.name: "topics" if act.sentence else "pipeline" for act in ACTS.values() if act.least is not None},
     # The worker does them, and their pages are below those of a topic; nsqlookupds do the last.
     "set_archive_limits": "topics",
     "tombstone_producer": "lookup",

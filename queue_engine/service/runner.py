@@ -1,4 +1,4 @@
-"""The engine's thread: its loop, its sockets, and the two ways in from other threads, `submit` and `snapshot`."""
+"""The engine's thread: its loop, its sockets, and the two ways in from other threads, `calls` and `snapshot`."""
 
 import asyncio
 import concurrent.futures
@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +26,7 @@ from queue_engine.disk.dirlock import DirectoryLock
 from queue_engine.disk.files import Files
 from queue_engine.disk_queue.closing import Closing, Job, run_in_turn
 from queue_engine.engine import Engine
+from queue_engine.engine_calls import EngineCalls
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
@@ -82,6 +82,7 @@ class EngineRunner:
         """has_console: whether connections are left for one; without one the HTTP API takes any Host as nsqd does
         (`http/access.py`). given: as of RunningConfig."""
         self.options = options
+        self.calls = EngineCalls(self._submit)
         self._given = given
         self._has_console = has_console
         self.own_token = secrets.token_hex(32)  # of the server's own processes; lets do everything, in this run
@@ -199,12 +200,8 @@ class EngineRunner:
         if self.error is not None:
             raise self.error
 
-    def submit(self, act: str, *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Any]":
-        """Run `Engine.<act>`, such as "acts.pause_topic", on the engine's thread and wait for its ticket.
-
-        The future's result is the act's Outcome, or another value that it returned; its exception is the act's.
-        Cancelling the future before the act begins drops the act.
-        """
+    def _submit(self, call: Callable[[Engine], object]) -> "concurrent.futures.Future[Any]":
+        """For `calls`: run this on the engine's thread and wait for its ticket."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._unanswered.add(future)
         future.add_done_callback(self._unanswered.discard)
@@ -212,7 +209,7 @@ class EngineRunner:
         try:
             if loop is None:
                 raise RuntimeError
-            loop.call_soon_threadsafe(self._act, future, act, args, kwargs)
+            loop.call_soon_threadsafe(self._call, future, call)
         except RuntimeError:
             future.set_exception(ClosedError("the engine is not running"))
         return future
@@ -247,14 +244,12 @@ class EngineRunner:
         elif self._own_acts is not None:
             self._own_acts.tell(record)
 
-    def _act(
-        self, future: "concurrent.futures.Future[Any]", act: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _call(self, future: "concurrent.futures.Future[Any]", call: Callable[[Engine], object]) -> None:
         if not future.set_running_or_notify_cancel():
             return
         assert self._engine is not None
         try:
-            result = attrgetter(act)(self._engine)(*args, **kwargs)
+            result = call(self._engine)
         except Exception as exc:
             future.set_exception(exc)
             return

@@ -16,6 +16,7 @@ from admin_console.audit.models import AuditRow
 from admin_console.gateway import embedded
 from admin_console.gateway.gateway import EngineUnavailableError, get_gateway, set_gateway
 from queue_engine.delivery.stats import ChannelStats, TopicStats
+from queue_engine.engine_calls import EngineCalls
 from queue_engine.service.runner import EngineRunner
 from queue_engine.topic_acts import COUNTS_TOLERANCE
 from queue_engine.vocabulary.errors import ClosedError
@@ -40,7 +41,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def topic_stats(engine: EngineRunner, topic: str = "orders") -> TopicStats | None:
-    found = engine.submit("stats.now", topic=topic).result(30).topics
+    found = engine.calls.stats(topic=topic).result(30).topics
     return found[0] if found else None
 
 
@@ -117,7 +118,7 @@ def test_bad_name_is_named_with_the_rule_and_not_audited(client: Client, name: s
 
 
 def test_publish_goes_to_the_channel_byte_for_byte(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.empty_channel", "orders", "billing").result(30)
+    engine.calls.empty_channel("orders", "billing").result(30)
     answer = post(client, "/topics/orders/~publish/", body="grüße\r\nzweite Zeile")
     assert answer["message"] == "Published 1 message of 20 bytes to orders."
     with subscribed(engine, 1) as consumer:
@@ -134,16 +135,16 @@ def test_publish_with_a_delay_is_deferred(client: Client, engine: EngineRunner) 
 
 
 def test_publish_with_a_key_is_found_by_it(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_topic", "kept", storage="log").result(30)
+    engine.calls.create_topic("kept", storage="log").result(30)
     answer = post(client, "/topics/kept/~publish/", body="shipped", key=" grüße ")
     assert answer["message"] == "Published 1 message of 7 bytes with key grüße to kept."
-    found = engine.submit("log.find_key", "kept", "grüße".encode(), 10).result(30)
+    found = engine.calls.find_key("kept", "grüße".encode(), 10).result(30)
     assert [one.body for one in found.page.messages] == [b"shipped"]
 
 
 def test_a_disk_queue_offers_no_key(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_topic", "old", storage="diskqueue").result(30)
-    engine.submit("acts.create_topic", "kept", storage="log").result(30)
+    engine.calls.create_topic("old", storage="diskqueue").result(30)
+    engine.calls.create_topic("kept", storage="log").result(30)
     assert 'name="key"' in client.get("/topics/kept/~publish/").content.decode()
     assert 'name="key"' not in client.get("/topics/old/~publish/").content.decode()
     answer = post(client, "/topics/old/~publish/", body="x", key="k")
@@ -186,7 +187,7 @@ def test_pause_keeps_the_reason_and_offers_undo(client: Client, engine: EngineRu
 
 
 def test_the_form_of_an_act_on_an_ephemeral_channel_leads_to_it(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_channel", "orders", "short#ephemeral").result(30)
+    engine.calls.create_channel("orders", "short#ephemeral").result(30)
     path = "/topics/orders/short%23ephemeral/~pause/"
     assert f'action="{path}"' in client.get(path).content.decode()
     assert post(client, path)["undo"] == "/topics/orders/short%23ephemeral/~unpause/"
@@ -194,8 +195,8 @@ def test_the_form_of_an_act_on_an_ephemeral_channel_leads_to_it(client: Client, 
 
 
 def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.pause_topic", "orders").result(30)
-    engine.submit("publish", "orders", [b"x", b"y"]).result(30)
+    engine.calls.pause_topic("orders").result(30)
+    engine.calls.publish("orders", [b"x", b"y"]).result(30)
     page = client.get("/topics/orders/~empty/").content.decode()
     assert "Only messages at the topic: 2 messages<" in page
     assert "Its channels too: 5 messages<" in page
@@ -214,10 +215,10 @@ def test_empty_topic_leaves_its_channels_unless_they_are_chosen(client: Client, 
 
 def test_emptying_a_topic_alone_is_checked_against_its_own_count(client: Client, engine: EngineRunner) -> None:
     """Many messages in its channels are no leave to drop many of its own."""
-    engine.submit("acts.pause_topic", "orders").result(30)
+    engine.calls.pause_topic("orders").result(30)
     page = client.get("/topics/orders/~empty/").content.decode()
     assert re.findall(r'name="(expected\w*)" value="(\d+)"', page) == [("expected", "0"), ("expected_in_all", "5")]
-    engine.submit("publish", "orders", [b"x"] * (COUNTS_TOLERANCE + 1)).result(30)
+    engine.calls.publish("orders", [b"x"] * (COUNTS_TOLERANCE + 1)).result(30)
     told = {"typed_name": "orders", "expected": "0", "expected_in_all": "1000000"}
     answer = client.post("/topics/orders/~empty/", told, headers=JSON).json()
     assert f"{COUNTS_TOLERANCE + 1:,} messages now, and 0 were expected; nothing was changed" in answer["message"]
@@ -225,7 +226,7 @@ def test_emptying_a_topic_alone_is_checked_against_its_own_count(client: Client,
 
 
 def test_empty_channel_counts_what_waits_is_in_flight_and_deferred(client: Client, engine: EngineRunner) -> None:
-    engine.submit("publish", "orders", [b"later"], defer_ms=60_000).result(30)
+    engine.calls.publish("orders", [b"later"], defer_ms=60_000).result(30)
     with consume(engine, 2):
         page = client.get("/topics/orders/billing/~empty/").content.decode()
         assert "6 messages (depth 3, 2 in flight, 1 deferred) will be removed." in page
@@ -244,9 +245,9 @@ def test_the_question_of_emptying_is_true_for_the_storage_kind(
     client: Client, engine: EngineRunner, storage: str
 ) -> None:
     """What it says of a log topic is done: Rewind brings all back."""
-    engine.submit("acts.create_topic", "kept", storage=storage).result(30)
-    engine.submit("acts.create_channel", "kept", "reader").result(30)
-    engine.submit("publish", "kept", [b"a", b"b", b"c"]).result(30)
+    engine.calls.create_topic("kept", storage=storage).result(30)
+    engine.calls.create_channel("kept", "reader").result(30)
+    engine.calls.publish("kept", [b"a", b"b", b"c"]).result(30)
     is_logged = storage == "log"
     for path in ("/topics/kept/", "/topics/kept/reader/"):
         page = client.get(f"{path}~empty/").content.decode()
@@ -298,12 +299,12 @@ def test_wrong_name_does_nothing(client: Client, engine: EngineRunner, act: str,
 def test_requeue_all_one_clients_and_one_message(client: Client, engine: EngineRunner) -> None:
     path = "/topics/orders/billing/~requeue/"
     with consume(engine, 2), consume(engine, 3):
-        held = engine.submit("stats.in_flight", "orders", "billing").result(30)
+        held = engine.calls.in_flight("orders", "billing").result(30)
         page = client.get(path).content.decode()
         assert "A requeued message may be processed twice" in page
         assert page.count("<option") == 2
         one = held[0]
-        engine.submit("acts.pause_channel", "orders", "billing").result(30)
+        engine.calls.pause_channel("orders", "billing").result(30)
         answer = post(client, path, scope="message", message=one.message_id)
         assert answer["message"] == "Requeued 1 message of orders/billing."
         gone = post(client, path, scope="message", message=one.message_id)
@@ -335,7 +336,7 @@ def test_requeue_refuses_what_it_can_not_read(client: Client, form: dict[str, st
 
 
 def test_release_deferred(client: Client, engine: EngineRunner) -> None:
-    engine.submit("publish", "orders", [b"a", b"b"], defer_ms=60_000).result(30)
+    engine.calls.publish("orders", [b"a", b"b"], defer_ms=60_000).result(30)
     path = "/topics/orders/billing/~release-deferred/"
     assert "2 deferred messages will be due now." in client.get(path).content.decode()
     assert post(client, path)["message"] == "Released 2 deferred messages of orders/billing."
@@ -444,9 +445,10 @@ class _SlowRunner:
 
     def __init__(self, *, begun: bool) -> None:
         self.begun = begun
+        self.calls = EngineCalls(self._run)
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
-    def submit(self, *_: Any, **__: Any) -> "concurrent.futures.Future[Any]":
+    def _run(self, call: object) -> "concurrent.futures.Future[Any]":
         if self.begun:
             self.future.set_running_or_notify_cancel()
         return self.future
@@ -489,30 +491,24 @@ def test_acts_from_many_threads_are_all_done(engine: EngineRunner) -> None:
     for thread in threads:
         thread.join()
     assert {result.verdict for result in results} == {"done"}
-    assert len(engine.submit("stats.now").result(30).topics) == 9
+    assert len(engine.calls.stats().result(30).topics) == 9
 
 
-class _StoppingRunner:
-    """The real one, that stops once an act was done."""
+class _StoppingCalls(EngineCalls):
+    """Those of a real engine, that stops once an act was done."""
 
-    def __init__(self, runner: EngineRunner) -> None:
-        self._runner = runner
-        self.snapshot = runner.snapshot
-
-    def submit(self, act: str, *args: Any, **details: Any) -> "concurrent.futures.Future[Any]":
-        if act != "recent_acts.mark":
-            return self._runner.submit(act, *args, **details)
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    def mark(self, topic: str, channel: str = "") -> "concurrent.futures.Future[str]":
+        future: concurrent.futures.Future[str] = concurrent.futures.Future()
         future.set_exception(ClosedError("the engine is not running"))
         return future
 
 
 def test_an_act_that_was_done_says_so_though_the_engine_does_not_answer_about_its_undo(
-    client: Client, engine: EngineRunner
+    client: Client, engine: EngineRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = get_gateway()
-    runner: Any = _StoppingRunner(engine)
-    set_gateway(embedded.EmbeddedGateway(runner, Options()))
+    monkeypatch.setattr(engine, "calls", _StoppingCalls(engine.calls.run))
+    set_gateway(embedded.EmbeddedGateway(engine, Options()))
     try:
         several = client.post("/topics/~selected/pause-channel/", {"of": "orders", "on": ["billing"]})
         client.post("/topics/orders/~pause/")

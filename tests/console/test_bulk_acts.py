@@ -32,10 +32,10 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     with console_engine(tmp_path) as runner:
         for name in ALL:
             topic, channel = name.split("/")
-            runner.submit("acts.create_topic", topic).result(30)
-            runner.submit("acts.create_channel", topic, channel).result(30)
+            runner.calls.create_topic(topic).result(30)
+            runner.calls.create_channel(topic, channel).result(30)
         for topic in ("orders", "clicks"):
-            runner.submit("publish", topic, [b"one", b"two", b"three"]).result(30)
+            runner.calls.publish(topic, [b"one", b"two", b"three"]).result(30)
         yield runner
 
 
@@ -45,7 +45,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def topics_of(engine: EngineRunner) -> dict[str, TopicStats]:
-    return {topic.topic_name: topic for topic in engine.submit("stats.now").result(30).topics}
+    return {topic.topic_name: topic for topic in engine.calls.stats().result(30).topics}
 
 
 def channels_of(engine: EngineRunner) -> dict[str, ChannelStats]:
@@ -148,8 +148,8 @@ def test_the_engine_counts_again_what_a_bulk_act_removes_and_each_can_be_undone(
     assert asked_about(html) == ["orders/billing 3", "orders/mail 3"]
     form = {"on": "\r\n".join(asked_about(html)), "typed_name": "2 channels"}
     # Far more than the user was told of, in one of them.
-    engine.submit("publish", "orders", [b"m"] * 2_000).result(10)
-    engine.submit("acts.empty_channel", "orders", "mail").result(30)
+    engine.calls.publish("orders", [b"m"] * 2_000).result(10)
+    engine.calls.empty_channel("orders", "mail").result(30)
     told = client.post(path_of("empty-channel"), form, headers=JSON).json()
     assert [(row["name"], row["ok"], row["code"]) for row in told["results"]] == [
         ("orders/billing", False, "COUNTS_CHANGED"),
@@ -167,10 +167,10 @@ def test_all_that_pass_the_filter_are_named_by_the_question_and_exactly_these_ar
 ) -> None:
     many = [f"many/c{number:02}" for number in range(TOGETHER + SHOWN_MAX)]
     for name in ("many/c00", "clicks/counts"):
-        engine.submit("acts.create_topic", name.split("/")[0]).result(30)
-    for future in [engine.submit("acts.create_channel", *name.split("/")) for name in many]:
+        engine.calls.create_topic(name.split("/")[0]).result(30)
+    for future in [engine.calls.create_channel(*name.split("/")) for name in many]:
         future.result(30)
-    engine.submit("publish", "many", [b"m"]).result(30)
+    engine.calls.publish("many", [b"m"]).result(30)
     see(engine)
     html = client.get("/?show=all&q=many/").content.decode()
     assert '<input type="hidden" name="show" value="all"><input type="hidden" name="q" value="many/">' in html
@@ -186,7 +186,7 @@ def test_all_that_pass_the_filter_are_named_by_the_question_and_exactly_these_ar
     named = asked_about(asked.content.decode())
     assert sorted(named) == many
     # One that comes after the question is not in the answer.
-    engine.submit("acts.create_channel", "many", "late").result(30)
+    engine.calls.create_channel("many", "late").result(30)
     see(engine)
     shown = re.search(r'name="shown" value="([^"]+)"', asked.content.decode())
     assert shown is not None
@@ -232,7 +232,7 @@ def test_the_question_says_what_all_of_it_frees_together(engine: EngineRunner, c
     assert re.search(r"The disk gets [\d.]+ \w+ back once", asked("delete-topic", "orders", "clicks"))
     assert "back once" not in asked("empty-topic", "orders", "clicks"), "their channels keep it"
     # A single topic's question says it for both of its choices.
-    engine.submit("acts.delete_topic", "clicks").result(30)
+    engine.calls.delete_topic("clicks").result(30)
     one = words(client.get("/topics/orders/~empty/").content.decode())
     assert re.search(r"This frees no disk space.* With its channels too: the disk gets [\d.]+ \w+ back once", one)
 
@@ -242,7 +242,7 @@ def test_topics_are_paused_emptied_and_deleted(engine: EngineRunner, client: Cli
     client.post(path_of("pause-topic"), {"on": both}, headers=JSON)
     assert all(topic.paused for topic in topics_of(engine).values())
     for name in both:
-        engine.submit("publish", name, [b"at the topic"]).result(30)
+        engine.calls.publish(name, [b"at the topic"]).result(30)
     told = client.post(path_of("empty-topic"), {"on": both, "typed_name": "2 topics"}, headers=JSON).json()
     assert [row["counts"]["depth"] for row in told["results"]] == [1, 1]
     assert {channel.depth for channel in channels_of(engine).values()} == {3}, "what channels took stays there"

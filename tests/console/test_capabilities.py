@@ -8,11 +8,12 @@ import pytest
 from admin_console.gateway.act_table import ACTS
 from admin_console.gateway.gateway import get_gateway
 from queue_engine.act_kinds import ACT_KINDS
+from queue_engine.engine_calls import ENGINE_ACTS
 from tests.support.pages.console import client_of, console_engine, make_user, see
 
 
 def test_every_act_of_the_engine_has_a_row_in_the_table_of_kinds() -> None:
-    assert {act.name for act in ACTS.values() if act.method} <= set(ACT_KINDS)
+    assert ENGINE_ACTS.keys() <= set(ACT_KINDS)
 
 
 def test_an_engine_in_this_process_has_every_act_and_read(tmp_path: Path) -> None:
@@ -24,8 +25,8 @@ def test_an_engine_in_this_process_has_every_act_and_read(tmp_path: Path) -> Non
 def test_what_a_kind_can_not_do_is_a_disabled_button_with_the_engines_reason(tmp_path: Path) -> None:
     with console_engine(tmp_path) as engine:
         for kind in ("log", "diskqueue"):
-            engine.submit("acts.create_topic", kind, storage=kind).result(30)
-            engine.submit("acts.create_channel", kind, "reader").result(30)
+            engine.calls.create_topic(kind, storage=kind).result(30)
+            engine.calls.create_channel(kind, "reader").result(30)
         see(engine)
         browser = client_of(make_user())
         for path, label, reason in (

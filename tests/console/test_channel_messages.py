@@ -25,11 +25,11 @@ PAGE = "/topics/orders/billing/~messages/"
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channels billing and audit, 4 messages, one of them deferred for an hour."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
+        runner.calls.create_topic("orders").result(30)
         for channel in ("billing", "audit"):
-            runner.submit("acts.create_channel", "orders", channel).result(30)
-        runner.submit("publish", "orders", [b'{"order": %d}' % number for number in range(3)]).result(30)
-        runner.submit("publish", "orders", [b"later"], defer_ms=3_600_000).result(30)
+            runner.calls.create_channel("orders", channel).result(30)
+        runner.calls.publish("orders", [b'{"order": %d}' % number for number in range(3)]).result(30)
+        runner.calls.publish("orders", [b"later"], defer_ms=3_600_000).result(30)
         yield runner
 
 
@@ -66,7 +66,7 @@ def get(client: Client, **query: str) -> str:
 
 
 def stats(engine: EngineRunner, channel: str = "billing") -> tuple[int, int, int]:
-    found = engine.submit("stats.now", topic="orders", channel=channel).result(30).topics[0].channels[0]
+    found = engine.calls.stats(topic="orders", channel=channel).result(30).topics[0].channels[0]
     return found.depth, found.in_flight_count, found.deferred_count
 
 
@@ -192,7 +192,7 @@ def test_filters_narrow_the_list_and_an_empty_one_says_so(client: Client) -> Non
 
 
 def test_pages_follow_each_other_by_cursor(engine: EngineRunner, client: Client) -> None:
-    engine.submit("publish", "orders", [b"%d" % number for number in range(40)]).result(30)
+    engine.calls.publish("orders", [b"%d" % number for number in range(40)]).result(30)
     seen: list[str] = []
     path = PAGE
     while path:
@@ -211,7 +211,7 @@ def test_there_is_no_page_of_a_channel_that_is_not_there(client: Client) -> None
 
 
 def test_a_selection_is_a_file_of_a_json_object_a_line(engine: EngineRunner, client: Client) -> None:
-    engine.submit("publish", "orders", [b"\xff\x00"]).result(30)
+    engine.calls.publish("orders", [b"\xff\x00"]).result(30)
     ids = ids_on(get(client))
     answer = client.post(f"{PAGE}~file/", {"id": ids})
     assert answer["Content-Disposition"] == 'attachment; filename="orders-billing-messages.ndjson"'
@@ -228,7 +228,7 @@ def test_a_selection_is_a_file_of_a_json_object_a_line(engine: EngineRunner, cli
 
 
 def test_a_body_larger_than_the_list_shows_unfolds_on_its_own_page(engine: EngineRunner, client: Client) -> None:
-    engine.submit("publish", "orders", [b"x" * 300_000]).result(30)
+    engine.calls.publish("orders", [b"x" * 300_000]).result(30)
     [*_, large] = ids_on(get(client))
     assert "the first 1,024 of 300,000 bytes" in get(client)
     one = client.get(f"{PAGE}{large}/").content.decode()
@@ -265,7 +265,7 @@ def test_a_viewer_sees_no_key_and_finds_none(engine: EngineRunner, client: Clien
     if 'name="key"' not in get(client):
         return  # a disk queue has no keys
     before = set(ids_on(get(client)))
-    engine.submit("log.publish_keyed", "orders", b"x", b"anna@example.org").result(30)
+    engine.calls.publish("orders", [b"x"], key=b"anna@example.org").result(30)
     viewer = client_of(make_user("vera", Role.VIEWER))
     page = get(viewer)
     assert "anna@example.org" not in page
@@ -299,7 +299,7 @@ def test_messages_of_a_state_are_found_by_their_key(engine: EngineRunner, client
         assert "Offsets from" not in get(client)  # a disk queue has neither keys nor offsets
         return
     for number in range(30):
-        engine.submit("log.publish_keyed", "orders", b"%d" % number, b"<b>&7").result(30)
+        engine.calls.publish("orders", [b"%d" % number], key=b"<b>&7").result(30)
     first = get(client, key="<b>&7", sort="age")
     assert len(ids_on(first)) == 25
     assert 'name="key" value="&lt;b&gt;&amp;7"' in first

@@ -43,7 +43,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def cursors(engine: EngineRunner) -> dict[str, CursorStats]:
-    return {one.cursor: one for one in engine.submit("cursors.all").result(30).cursors}
+    return {one.cursor: one for one in engine.calls.cursors().result(30).cursors}
 
 
 def text_of(answer: Any) -> str:
@@ -116,8 +116,8 @@ def test_who_says_nothing_gets_everything_there_is(client: Client, engine: Engin
 
 def test_switching_off_tells_exactly_what_is_given_up_first(client: Client, engine: EngineRunner) -> None:
     assert client.get(OFF).status_code == 404
-    engine.submit("cursors.create", "orders", cursor="archive").result(30)
-    engine.submit("cursors.move", "orders", cursor="archive", number=1, offset=2).result(30)
+    engine.calls.create_cursor("orders", cursor="archive").result(30)
+    engine.calls.move_cursor("orders", cursor="archive", number=1, offset=2).result(30)
     question = text_of(client.get(OFF))
     assert "This gives up 3 messages that are not archived." in question
     refused = client.post(OFF, {"typed_name": "orders"}, headers=JSON)
@@ -136,8 +136,8 @@ def test_switching_off_tells_exactly_what_is_given_up_first(client: Client, engi
 
 def test_an_archive_whose_table_is_lost_begins_again_also_further_back(client: Client, engine: EngineRunner) -> None:
     assert client.get(AGAIN).status_code == 404
-    engine.submit("cursors.create", "orders", cursor="archive").result(30)
-    engine.submit("cursors.move", "orders", cursor="archive", number=1, offset=4, lake="0b7f").result(30)
+    engine.calls.create_cursor("orders", cursor="archive").result(30)
+    engine.calls.move_cursor("orders", cursor="archive", number=1, offset=4, lake="0b7f").result(30)
     question = text_of(client.get(AGAIN))
     assert "all messages still in the log are archived again, each once" in question
     refused = client.post(AGAIN, {"typed_name": "orders", "start": "start"}, headers=JSON)
@@ -153,7 +153,7 @@ def test_an_archive_whose_table_is_lost_begins_again_also_further_back(client: C
 
 def test_any_cursor_can_be_deleted(client: Client, engine: EngineRunner) -> None:
     assert client.get(DELETE).status_code == 404
-    engine.submit("cursors.create", "orders", cursor="copy", start=Target(offset=4)).result(30)
+    engine.calls.create_cursor("orders", cursor="copy", start=Target(offset=4)).result(30)
     assert "This gives up 1 message that is not read." in text_of(client.get(DELETE))
     answer = client.post(DELETE, {"typed_name": "orders/copy"})
     assert (answer.status_code, answer["Location"]) == (302, "/topics/orders/")
@@ -165,7 +165,7 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
     page = client.get("/topics/orders/").content.decode()
     assert 'data-when="has_cursors" hidden' in page
     assert (shown(page, "Archive…"), shown(page, "Stop archiving…")) == (True, False)
-    engine.submit("cursors.create", "orders", cursor="archive", start=Target(offset=1)).result(30)
+    engine.calls.create_cursor("orders", cursor="archive", start=Target(offset=1)).result(30)
     page = client.get("/topics/orders/").content.decode()
     assert 'data-when="has_cursors">' in page
     assert (shown(page, "Archive…"), shown(page, "Stop archiving…")) == (False, True)
@@ -175,8 +175,8 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
 
 
 def test_the_live_page_gets_them_every_second(engine: EngineRunner) -> None:
-    engine.submit("cursors.create", "orders", cursor="archive").result(30)
-    live = LiveState(engine.submit("stats.now", topic="orders").result(30), {})
+    engine.calls.create_cursor("orders", cursor="archive").result(30)
+    live = LiveState(engine.calls.stats(topic="orders").result(30), {})
     update = orjson.loads(build_screen(Request("topic", Role.ADMIN, topic="orders"), live).update_json())
     assert update["tables"]["cursors"]["keys"] == ["archive"]
     assert update["tables"]["cursors"]["columns"]["depth"] == ["5"]
@@ -186,15 +186,15 @@ def test_the_live_page_gets_them_every_second(engine: EngineRunner) -> None:
 
 def test_deleting_a_topic_tells_what_its_cursors_give_up(client: Client, engine: EngineRunner) -> None:
     assert "pipeline cursor" not in text_of(client.get("/topics/orders/~delete/"))
-    engine.submit("cursors.create", "orders", cursor="archive", start=Target(offset=2)).result(30)
-    engine.submit("cursors.create", "orders", cursor="done", start=Target(word="end")).result(30)
+    engine.calls.create_cursor("orders", cursor="archive", start=Target(offset=2)).result(30)
+    engine.calls.create_cursor("orders", cursor="done", start=Target(word="end")).result(30)
     asked = text_of(client.get("/topics/orders/~delete/"))
     assert "Its pipeline cursor archive gives up 3 messages that are not archived." in asked
     assert "pipeline cursor done" not in asked
 
 
 def test_a_topic_of_another_storage_has_a_disabled_switch_that_says_why(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_topic", "old", storage="diskqueue").result(30)
+    engine.calls.create_topic("old", storage="diskqueue").result(30)
     page = client.get("/topics/old/").content.decode()
     assert re.search(r"aria-disabled=\"true\" title=\"topic old has storage kind diskqueue: [^>]*>Archive…<", page)
     assert not shown(page, "Stop archiving…")

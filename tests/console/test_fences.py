@@ -24,14 +24,14 @@ REASON = "delivering failed unexpectedly: AssertionError at failing_calls.py"
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing and 5 messages."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
+        runner.calls.create_topic("orders").result(30)
+        runner.calls.create_channel("orders", "billing").result(30)
+        runner.calls.publish("orders", [b"m%d" % number for number in range(5)]).result(30)
         yield runner
 
 
 def fenced_of(engine: EngineRunner) -> str:
-    (topic,) = engine.submit("stats.now", topic="orders").result(30).topics
+    (topic,) = engine.calls.stats(topic="orders").result(30).topics
     return topic.fenced or topic.channels[0].fenced
 
 
@@ -77,7 +77,7 @@ def test_a_retry_that_fails_is_told_with_the_new_reason(engine: EngineRunner) ->
     fault = FailingCall(topic.store, "append", AssertionError("a batch has no end"))
     start = FailingCall(topic.store, "start_over", AssertionError("still not"))
     admin = client_of(make_user())
-    error = engine.submit("publish", "orders", [b"x"]).exception(5)
+    error = engine.calls.publish("orders", [b"x"]).exception(5)
     assert "topic orders is fenced" in str(error)
     see(engine)
     text = page(admin, "/topics/orders/")
@@ -90,7 +90,7 @@ def test_a_retry_that_fails_is_told_with_the_new_reason(engine: EngineRunner) ->
     start.heal()
     answer = admin.post("/topics/orders/~retry/", headers=JSON)
     assert answer.json()["message"] == "orders works again: it is accepting messages, and its own depth is 0."
-    engine.submit("publish", "orders", [b"x"]).result(30)
+    engine.calls.publish("orders", [b"x"]).result(30)
 
 
 def test_a_retry_of_what_nothing_stops_changes_nothing(engine: EngineRunner) -> None:

@@ -468,8 +468,8 @@ def test_a_topic_has_its_own_row(lake: HistoryLake, source: LakeHistory) -> None
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", *ORDERS).result(30)
+        runner.calls.create_topic("orders").result(30)
+        runner.calls.create_channel(*ORDERS).result(30)
         see(runner)
         yield runner
 

@@ -35,8 +35,8 @@ def engine(lookup: RunningLookup, tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing, registered."""
     given = {"lookupd_tcp_address": (lookup.tcp_address,), "broadcast_address": "127.0.0.1"}
     with console_engine(tmp_path, **given) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
+        runner.calls.create_topic("orders").result(30)
+        runner.calls.create_channel("orders", "billing").result(30)
         wait_for("its registration", lambda: lookup.channels("orders") == ["billing"])
         wait_for("a snapshot that knows", lambda: knows(runner))
         yield runner
@@ -90,7 +90,7 @@ def test_a_producer_without_pings_is_inactive(tmp_path: Path) -> None:
     with RunningLookup(inactive_producer_timeout_ms=1) as lookup:
         given = {"lookupd_tcp_address": (lookup.tcp_address,), "broadcast_address": "127.0.0.1"}
         with console_engine(tmp_path, **given) as runner:
-            runner.submit("acts.create_topic", "orders").result(30)
+            runner.calls.create_topic("orders").result(30)
             wait_for("its registration", lambda: "topic:orders:" in lookup.get("/debug"))
 
             def producers() -> list[tuple[str, bool]]:

@@ -23,10 +23,10 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing and 3 messages, a deferred fourth one, and the topic elsewhere."""
     with console_engine(tmp_path) as runner:
         for topic in ("orders", "elsewhere"):
-            runner.submit("acts.create_topic", topic).result(30)
-            runner.submit("acts.create_channel", topic, "billing").result(30)
-        runner.submit("publish", "orders", [b"one", b"two", b"three"]).result(30)
-        runner.submit("publish", "orders", [b"later"], defer_ms=3_600_000).result(30)
+            runner.calls.create_topic(topic).result(30)
+            runner.calls.create_channel(topic, "billing").result(30)
+        runner.calls.publish("orders", [b"one", b"two", b"three"]).result(30)
+        runner.calls.publish("orders", [b"later"], defer_ms=3_600_000).result(30)
         yield runner
 
 
@@ -40,7 +40,7 @@ def ids(client: Client, state: str = "waiting") -> list[str]:
 
 
 def stats(engine: EngineRunner, topic: str = "orders") -> tuple[int, int, int]:
-    found = engine.submit("stats.now", topic=topic, channel="billing").result(30).topics[0].channels[0]
+    found = engine.calls.stats(topic=topic, channel="billing").result(30).topics[0].channels[0]
     return found.depth, found.in_flight_count, found.deferred_count
 
 
@@ -65,7 +65,7 @@ def last_row() -> AuditRow:
 
 
 def test_finishing_one_message_loses_it_to_this_channel_alone(engine: EngineRunner, client: Client) -> None:
-    engine.submit("acts.create_channel", "orders", "audit").result(30)
+    engine.calls.create_channel("orders", "audit").result(30)
     first, *_ = ids(client)
     page = act(client, "finish", first)
     assert said(page) == "Finished 1 message of orders/billing."

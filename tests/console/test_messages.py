@@ -29,10 +29,10 @@ REWIND = "/topics/orders/billing/~rewind/"
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing and 50 messages, and a disk queue."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
-        runner.submit("publish", "orders", [b'{"order": %d}' % number for number in range(50)]).result(30)
-        runner.submit("acts.create_topic", "old", storage="diskqueue").result(30)
+        runner.calls.create_topic("orders").result(30)
+        runner.calls.create_channel("orders", "billing").result(30)
+        runner.calls.publish("orders", [b'{"order": %d}' % number for number in range(50)]).result(30)
+        runner.calls.create_topic("old", storage="diskqueue").result(30)
         yield runner
 
 
@@ -42,7 +42,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def stats(engine: EngineRunner) -> ChannelStats:
-    found: ChannelStats = engine.submit("stats.now", topic="orders", channel="billing").result(30).topics[0].channels[0]
+    found: ChannelStats = engine.calls.stats(topic="orders", channel="billing").result(30).topics[0].channels[0]
     return found
 
 
@@ -76,7 +76,7 @@ def test_the_newest_messages_are_shown_and_stay(engine: EngineRunner, client: Cl
 
 def test_messages_are_found_by_their_key(engine: EngineRunner, client: Client) -> None:
     for number in range(25):
-        engine.submit("log.publish_keyed", "orders", b'{"order": %d}' % (100 + number), b"<b>&7").result(30)
+        engine.calls.publish("orders", [b'{"order": %d}' % (100 + number)], key=b"<b>&7").result(30)
     first = client.get(PAGE, {"key": "<b>&7"}).content.decode()
     assert orders_on(first) == list(range(124, 104, -1))
     assert 'value="&lt;b&gt;&amp;7"' in first
@@ -119,7 +119,7 @@ def test_pages_count_messages_across_offsets_that_a_kill_left_unused(engine: Eng
     shutil.copytree(engine.options.data_path, killed)  # what a kill would leave at this moment
     engine.stop()
     with console_engine(killed) as runner:
-        runner.submit("publish", "orders", [b'{"order": %d}' % number for number in range(50, 55)]).result(30)
+        runner.calls.publish("orders", [b'{"order": %d}' % number for number in range(50, 55)]).result(30)
         client = client_of(make_user())
         shown, newer = [], PAGE
         for _ in range(3):
@@ -131,11 +131,11 @@ def test_pages_count_messages_across_offsets_that_a_kill_left_unused(engine: Eng
 
 
 def test_a_released_message_is_not_shown_as_deferred_any_more(engine: EngineRunner, client: Client) -> None:
-    engine.submit("acts.empty_channel", "orders", "billing").result(30)
-    engine.submit("publish", "orders", [b"later"], defer_ms=3_600_000).result(30)
+    engine.calls.empty_channel("orders", "billing").result(30)
+    engine.calls.publish("orders", [b"later"], defer_ms=3_600_000).result(30)
     channel = "/topics/orders/billing/~messages/"
     assert "later" not in client.get(channel).content.decode(), "it is not next"
-    engine.submit("acts.release_deferred", "orders", "billing").result(30)
+    engine.calls.release_deferred("orders", "billing").result(30)
     shown = client.get(channel).content.decode()
     assert "later" in shown
     assert "published to be deferred" not in shown
@@ -197,7 +197,7 @@ def previewed(client: Client, **choice: str) -> dict[str, str]:
 
 
 def publish(engine: EngineRunner, count: int) -> None:
-    engine.submit("publish", "orders", [b"{}"] * count).result(30)
+    engine.calls.publish("orders", [b"{}"] * count).result(30)
 
 
 def last_row() -> AuditRow:
@@ -290,20 +290,20 @@ def test_a_rewind_that_is_not_what_was_previewed_says_why(
 def test_a_rewind_back_to_what_the_log_has_removed_since_the_preview_says_so(tmp_path: Path) -> None:
     with console_engine(tmp_path, log_segment_bytes=1 << 20) as engine:
         for act in ("create_topic", "create_channel"):
-            engine.submit(f"acts.{act}", *("orders", "billing")[: 1 + (act == "create_channel")]).result(30)
+            getattr(engine.calls, act)(*("orders", "billing")[: 1 + (act == "create_channel")]).result(30)
         client = client_of(make_user())
         with NsqSocket(engine.tcp_address[1]) as consumer:
             consumer.subscribe("orders", "billing", rdy=1)
-            engine.submit("publish", "orders", [b"x" * 300_000]).result(30)
+            engine.calls.publish("orders", [b"x" * 300_000]).result(30)
             consumer.finish(consumer.read_message())
             wait_for("the last FIN", lambda: in_flight(engine) == 0)
             form = previewed(client, place="start")
             assert form["confirmed"] == "0"
 
             def is_removed() -> bool:
-                engine.submit("publish", "orders", [b"x" * 300_000]).result(30)
+                engine.calls.publish("orders", [b"x" * 300_000]).result(30)
                 consumer.finish(consumer.read_message())
-                preview = engine.submit("log.seek_preview", "orders", "billing", Target(word="start")).result(30)
+                preview = engine.calls.seek_preview("orders", "billing", Target(word="start")).result(30)
                 return bool(preview.oldest_offset > 0)
 
             wait_for("a segment to be removed", is_removed)
@@ -342,7 +342,7 @@ def test_a_rewind_of_before_has_the_same_name_in_the_audit_list(client: Client) 
 
 
 def test_one_message_is_shown_in_whole_and_sent_as_a_file(engine: EngineRunner, client: Client) -> None:
-    engine.submit("publish", "orders", [b"x" * 5_000]).result(30)
+    engine.calls.publish("orders", [b"x" * 5_000]).result(30)
     assert "the first 4,096 of 5,000 bytes" in client.get(PAGE).content.decode()
     whole = client.get(PAGE, {"offset": "50", "whole": "1"}).content.decode()
     assert "x" * 5_000 in whole
@@ -360,7 +360,7 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
 def test_a_topic_is_created_with_the_storage_chosen(engine: EngineRunner, client: Client) -> None:
     assert 'value="log" checked' in client.get("/topics/~create/").content.decode()
     client.post("/topics/~create/", {"topic": "fast", "storage": "diskqueue"})
-    assert engine.submit("stats.now", topic="fast").result(30).topics[0].storage == "diskqueue"
+    assert engine.calls.stats(topic="fast").result(30).topics[0].storage == "diskqueue"
     refused = client.post("/topics/~create/", {"topic": "other", "storage": "cloud"})
     assert refused.status_code == 400
 

@@ -114,9 +114,7 @@ def test_engine_is_busy_for_a_second_after_it_has_computed_a_twentieth_of_the_ti
 def test_runner_tells_what_the_engine_computes(tmp_path: Path) -> None:
     with console_engine(tmp_path) as runner:
         before_s = runner.cpu_s()
-        wait_for(
-            "the engine to compute", lambda: bool(runner.submit("stats.now").result(10)) and runner.cpu_s() > before_s
-        )
+        wait_for("the engine to compute", lambda: bool(runner.calls.stats().result(10)) and runner.cpu_s() > before_s)
     assert runner.cpu_s() == 0.0
 
 

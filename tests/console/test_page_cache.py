@@ -24,8 +24,8 @@ TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[EngineRunner]:
     with console_engine(tmp_path) as running:
-        running.submit("acts.create_topic", "orders").result(10)
-        running.submit("acts.create_channel", "orders", "billing").result(10)
+        running.calls.create_topic("orders").result(10)
+        running.calls.create_channel("orders", "billing").result(10)
         take(0)
         yield running
 

@@ -36,8 +36,8 @@ def browser() -> Client:
 
 def do(engine: EngineRunner, act: str, *args: object, **details: object) -> None:
     if act == "create_channel":
-        engine.submit("acts.create_topic", args[0]).result(10)
-    engine.submit(act if act == "publish" else f"acts.{act}", *args, **details).result(10)
+        engine.calls.create_topic(args[0]).result(10)
+    getattr(engine.calls, act)(*args, **details).result(10)
 
 
 def words(text: str) -> str:
@@ -70,7 +70,7 @@ def test_a_message_that_is_requeued_again_and_again_is_told_of_on_every_page(
         consumer.subscribe("orders", "billing", rdy=1)
         for second in range(25):
             consumer.send(b"REQ " + consumer.read_message().id + b" 0\n")
-            taken = engine.submit("stats.now").result(30)
+            taken = engine.calls.stats().result(30)
             get_hub().write(replace(taken, taken_at_ns=(START_S + second) * NS_PER_S))
         text = words(page(browser, "/"))
         assert re.search(
@@ -97,12 +97,12 @@ def test_only_what_acts_do_to_a_depth_is_no_flow(impatient: EngineRunner) -> Non
     jumps = []
 
     def counts() -> ChannelStats:
-        (found,) = engine.submit("stats.now").result(30).topics[0].channels
+        (found,) = engine.calls.stats().result(30).topics[0].channels
         assert isinstance(found, ChannelStats)
         return found
 
     def look() -> None:
-        taken = engine.submit("stats.now").result(30)
+        taken = engine.calls.stats().result(30)
         get_hub().write(replace(taken, taken_at_ns=(START_S + len(jumps)) * NS_PER_S))
         rings = get_hub().rings["orders", "billing"]
         jumps.append(rings.change("depth_jumps", 1)[0] if jumps else 0.0)
@@ -295,8 +295,8 @@ def test_series_are_columns_of_fifteen_minutes(engine: EngineRunner, browser: Cl
 def test_the_header_names_the_place_that_a_page_lies_below(
     engine: EngineRunner, browser: Client, path: str, place: str
 ) -> None:
-    engine.submit("acts.create_topic", "orders", storage="log").result(30)
-    engine.submit("acts.create_channel", "orders", "billing").result(30)
+    engine.calls.create_topic("orders", storage="log").result(30)
+    engine.calls.create_channel("orders", "billing").result(30)
     page = browser.get(path).content.decode()
     # In the row of places, and behind "More" where the row is too short for it.
     assert re.findall(r'aria-current="page">([A-Z][a-z]+)</a>', page.partition("</nav>")[0]) == [place] * 2

@@ -71,7 +71,7 @@ def test_a_pause_with_a_reason_and_an_end_is_on_every_page(client: Client, engin
 
 
 def test_the_form_and_the_sentence_count_what_is_deferred_too(client: Client, engine: EngineRunner) -> None:
-    engine.submit("publish", "orders", [b"later"], defer_ms=MINUTE_MS).result(30)
+    engine.calls.publish("orders", [b"later"], defer_ms=MINUTE_MS).result(30)
     see(engine)
     held = "It holds 6 messages (depth 5, 1 deferred) now."
     assert held in words(page(client, PAUSE))

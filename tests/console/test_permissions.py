@@ -1,7 +1,6 @@
 """One table covers every URL and socket: a view without a rule fails here, and every role meets every URL."""
 
 from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,6 +14,7 @@ from admin_console.live.routing import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
 from admin_console.vocabulary.roles import Role
+from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.rules import PATHS, Rule
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
@@ -36,10 +36,10 @@ def test_every_socket_has_a_rule_and_every_rule_a_socket() -> None:
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[None]:
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", TOPIC).result(30)
-        runner.submit("acts.create_channel", TOPIC, CHANNEL).result(30)
-        runner.submit("cursors.create", TOPIC, cursor=CURSOR).result(30)
-        runner.submit("publish", TOPIC, [b"the message of the paths"]).result(30)
+        runner.calls.create_topic(TOPIC).result(30)
+        runner.calls.create_channel(TOPIC, CHANNEL).result(30)
+        runner.calls.create_cursor(TOPIC, cursor=CURSOR).result(30)
+        runner.calls.publish(TOPIC, [b"the message of the paths"]).result(30)
         planned_replay(tmp_path / "pipeline", REPLAY, topic=TOPIC)
         yield
 
@@ -169,11 +169,11 @@ def test_no_name_stands_for_a_path_of_ours(name: str) -> None:
 
 def test_each_act_of_the_table_has_its_method_and_each_act_over_http_its_row(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, ManualClock())
-    for act in act_table.ACTS.values():
-        assert not act.method or callable(attrgetter(act.method)(engine)), act.name
+    for name, call in ENGINE_ACTS.items():
+        assert callable(call.on(engine)), name
     changes = {entry.action for entry in PATHS.values() if entry.rule is Rule.CHANGES and entry.action}
-    methods = {act.method.rpartition(".")[2] for act in act_table.ACTS.values()}
-    assert changes - {"list_trash", "change_option"} <= methods
+    assert changes - {"list_trash", "change_option"} <= ENGINE_ACTS.keys()
+    assert ENGINE_ACTS.keys() <= act_table.ACTS.keys()
     # A list of cursors is not audited, unless it is refused.
     assert {entry.action for entry in PATHS.values() if entry.action} - act_table.ACTS.keys() == {
         "list_cursors",

@@ -102,8 +102,8 @@ def test_an_archive_that_rests_after_a_failure_is_behind_by_the_same_in_all_plac
     engine: EngineRunner, browser: Client, lake: Path
 ) -> None:
     switch_on(lake)
-    engine.submit("publish", "orders", [b"x"] * 5).result(30)
-    engine.submit("cursors.create", "orders", cursor="archive").result(30)
+    engine.calls.publish("orders", [b"x"] * 5).result(30)
+    engine.calls.create_cursor("orders", cursor="archive").result(30)
     # It had caught up when it failed; then five came.
     write_state(lake, JobState("archive", "failed", done=9, total=9, lag=0, error="The disk is full."))
     write_state(lake, JobState("rollup", "failed", lag=0, error="The disk is full."))
@@ -305,8 +305,8 @@ def test_an_archive_whose_table_is_lost_says_so_and_offers_a_new_one(
     engine: EngineRunner, browser: Client, lake: Path
 ) -> None:
     switch_on(lake)
-    engine.submit("publish", "orders", [b"x"] * 5).result(30)
-    engine.submit("cursors.create", "orders", cursor="archive").result(30)
+    engine.calls.publish("orders", [b"x"] * 5).result(30)
+    engine.calls.create_cursor("orders", cursor="archive").result(30)
     cursor = see(engine).topics[0].cursors[0]
     archived_topic(lake, "orders", cursor.number, cursor.id_base, is_lost=True, error="Its table is gone.")
     html = shown(browser)
@@ -327,8 +327,8 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     engine: EngineRunner, browser: Client, lake: Path
 ) -> None:
     switch_on(lake)
-    engine.submit("publish", "orders", [b"x"] * 5).result(30)
-    engine.submit("cursors.create", "orders", cursor="archive").result(30)
+    engine.calls.publish("orders", [b"x"] * 5).result(30)
+    engine.calls.create_cursor("orders", cursor="archive").result(30)
     cursor = see(engine).topics[0].cursors[0]
     archived_topic(lake, "orders", cursor.number, cursor.id_base)
     archived_topic(lake, "gone", 9, 255, gaps=())
@@ -363,8 +363,8 @@ def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browse
 
 def test_a_topic_of_which_nothing_is_archived_yet_counts(engine: EngineRunner, browser: Client, lake: Path) -> None:
     switch_on(lake)
-    engine.submit("publish", "orders", [b"x"] * 5).result(30)
-    engine.submit("cursors.create", "orders", cursor="archive").result(30)
+    engine.calls.publish("orders", [b"x"] * 5).result(30)
+    engine.calls.create_cursor("orders", cursor="archive").result(30)
     see(engine)
     stats = shown(browser).split("data-stats")[1].split("</dl>")[0]
     assert "messages of 1 topic" in words(stats)

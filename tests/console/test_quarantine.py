@@ -26,12 +26,12 @@ JSON = {"Accept": "application/json"}
 def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders of the log with the channel billing, and 5 messages, the first three of them quarantined."""
     with console_engine(tmp_path) as runner:
-        runner.submit("acts.create_topic", "orders", storage="log").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
-        runner.submit("acts.create_topic", "files", storage="diskqueue").result(30)
-        runner.submit("acts.create_channel", "files", "billing").result(30)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
-        runner.submit("message_acts.quarantine_messages", "orders", "billing", offsets=[0, 1, 2]).result(30)
+        runner.calls.create_topic("orders", storage="log").result(30)
+        runner.calls.create_channel("orders", "billing").result(30)
+        runner.calls.create_topic("files", storage="diskqueue").result(30)
+        runner.calls.create_channel("files", "billing").result(30)
+        runner.calls.publish("orders", [b"m%d" % number for number in range(5)]).result(30)
+        runner.calls.quarantine_messages("orders", "billing", offsets=[0, 1, 2]).result(30)
         yield runner
 
 
@@ -41,7 +41,7 @@ def client(engine: EngineRunner) -> Client:
 
 
 def stats_of(engine: EngineRunner) -> ChannelStats:
-    (topic,) = engine.submit("stats.now", topic="orders").result(30).topics
+    (topic,) = engine.calls.stats(topic="orders").result(30).topics
     channel: ChannelStats = topic.channels[0]
     return channel
 
@@ -137,8 +137,8 @@ def test_a_rewind_says_what_becomes_of_what_is_quarantined(engine: EngineRunner,
     assert "It skips 2 messages that it has not finished" in on
     assert "has 3 quarantined messages, not counted here: those before that offset are skipped, too" in on
     skipped = {"target": Target(offset=5), "keep_finished": True}
-    engine.submit("acts.rewind_channel", "orders", "billing", **skipped).result(30)
-    engine.submit("publish", "orders", [b"m5"]).result(30)
-    engine.submit("message_acts.quarantine_messages", "orders", "billing", offsets=[5]).result(30)
+    engine.calls.rewind_channel("orders", "billing", **skipped).result(30)
+    engine.calls.publish("orders", [b"m5"]).result(30)
+    engine.calls.quarantine_messages("orders", "billing", offsets=[5]).result(30)
     back = client.post(f"{PAGE}~rewind/", {"place": "start"}).content.decode()
     assert "has 1 quarantined message, not counted here: none stays quarantined." in back

@@ -37,7 +37,7 @@ def post(client: Client, path: str, /, **form: Any) -> dict[str, Any]:
 
 
 def depth(engine: EngineRunner, topic: str = "orders") -> int:
-    (found,) = engine.submit("stats.now", topic=topic).result(30).topics
+    (found,) = engine.calls.stats(topic=topic).result(30).topics
     return found.depth + sum(channel.depth for channel in found.channels)
 
 
@@ -83,7 +83,7 @@ def test_a_channel_that_a_client_makes_anew_at_once_is_joined(client: Client, en
         consumer.send(b"SUB orders billing\n")
         consumer.expect_ok()
         consumer.send(b"RDY 10\n")
-        engine.submit("publish", "orders", [b"new"]).result(30)
+        engine.calls.publish("orders", [b"new"]).result(30)
         assert consumer.read_message().body == b"new"
         assert post(client, undo)["message"] == "Restored orders/billing from the trash: 5 messages came back."
         assert {consumer.read_message().body for _ in range(5)} == {b"m%d" % number for number in range(5)}
@@ -94,8 +94,8 @@ def test_a_topic_whose_name_lives_again_is_asked_about(
     client: Client, engine: EngineRunner, swap: str, left: dict[str, int]
 ) -> None:
     undo = post(client, "/topics/orders/~delete/", typed_name="orders")["undo"]
-    engine.submit("acts.create_topic", "orders").result(30)
-    engine.submit("publish", "orders", [b"new"]).result(30)
+    engine.calls.create_topic("orders").result(30)
+    engine.calls.publish("orders", [b"new"]).result(30)
     question = client.get(undo).content.decode()
     assert "Restore it beside that one, as orders.restored" in question
     assert post(client, undo, swap=swap)["ok"]
@@ -131,8 +131,8 @@ def linked(page: str, label: str) -> str:
 def test_a_long_trash_is_read_in_pages(client: Client, engine: EngineRunner) -> None:
     names = [f"orders/c{number:03}" for number in range(120)]
     for name in names:
-        engine.submit("acts.create_channel", "orders", name.partition("/")[2]).result(30)
-        engine.submit("acts.delete_channel", "orders", name.partition("/")[2]).result(30)
+        engine.calls.create_channel("orders", name.partition("/")[2]).result(30)
+        engine.calls.delete_channel("orders", name.partition("/")[2]).result(30)
     first = client.get("/trash/").content.decode()
     assert names_on(first) == names[:69:-1]
     assert "120 entries" in first
@@ -166,7 +166,7 @@ def test_a_long_trash_is_read_in_pages(client: Client, engine: EngineRunner) -> 
 def test_the_engine_counts_again(client: Client, engine: EngineRunner) -> None:
     page = client.get("/topics/orders/billing/~empty/").content.decode()
     assert '<input type="hidden" name="expected" value="5">' in page
-    engine.submit("publish", "orders", [b"x"] * 1_100).result(30)
+    engine.calls.publish("orders", [b"x"] * 1_100).result(30)
     answer = post(client, "/topics/orders/billing/~empty/", typed_name="orders/billing", expected="5")
     assert (answer["status"], answer["code"]) == (409, "COUNTS_CHANGED")
     assert "1,105 messages now, and 5 were expected" in answer["message"]
@@ -175,7 +175,7 @@ def test_the_engine_counts_again(client: Client, engine: EngineRunner) -> None:
 
 
 def test_what_can_t_be_restored_offers_no_undo(client: Client, engine: EngineRunner) -> None:
-    engine.submit("acts.create_topic", "old", storage="diskqueue").result(30)
-    engine.submit("acts.create_channel", "old", "billing").result(30)
-    engine.submit("publish", "old", [b"x"]).result(30)
+    engine.calls.create_topic("old", storage="diskqueue").result(30)
+    engine.calls.create_channel("old", "billing").result(30)
+    engine.calls.publish("old", [b"x"]).result(30)
     assert post(client, "/topics/old/billing/~empty/", typed_name="old/billing")["undo"] == ""

@@ -16,6 +16,7 @@ from django.test import Client
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.act_table import ACTS, rivals_of
 from admin_console.gateway.gateway import DONE, ActResult, Asker, get_gateway
+from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
@@ -50,26 +51,26 @@ class Place:
         self.engine = engine
         self.topic = next(_TOPICS)
         self.trash = 0
-        self.do("acts.create_topic", self.topic)
-        self.do("acts.create_channel", self.topic, "c")
+        self.do("create_topic", self.topic)
+        self.do("create_channel", self.topic, "c")
         self.do("publish", self.topic, [b"a", b"b", b"c", b"d"])
-        self.do("message_acts.quarantine_messages", self.topic, "c", offsets=[0, 1])
+        self.do("quarantine_messages", self.topic, "c", offsets=[0, 1])
         self.do("publish", self.topic, [b"later"], defer_ms=60_000)
 
     def do(self, act: str, *args: Any, **details: Any) -> Any:
-        return self.engine.submit(act, *args, **details).result(30)
+        return getattr(self.engine.calls, act)(*args, **details).result(30)
 
     def pause(self, *names: str) -> None:
-        self.do(f"acts.pause_{'channel' if names else 'topic'}", self.topic, *names, by="root")
+        self.do(f"pause_{'channel' if names else 'topic'}", self.topic, *names, by="root")
 
     def redrive(self) -> None:
-        self.do("acts.redrive_channel", self.topic, "c", rate=1)
+        self.do("redrive_channel", self.topic, "c", rate=1)
 
     def archive(self) -> None:
-        self.do("cursors.create", self.topic, cursor="archive", start=Target(word="start"))
+        self.do("create_cursor", self.topic, cursor="archive", start=Target(word="start"))
 
     def empty(self) -> None:
-        self.trash = self.trash or self.do("acts.empty_channel", self.topic, "c").trash
+        self.trash = self.trash or self.do("empty_channel", self.topic, "c").trash
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,8 @@ CASES = {
     "quarantine_messages": Case("c/~messages/~quarantine/", form={"id": "2"}),
     "redrive_messages": Case("c/~messages/~redrive/", form={"id": "0"}),
 }
-OF_ENGINE = [name for name, act in ACTS.items() if act.least is not None and act.method and act.unchanged]
-BESIDE = [name for name, act in ACTS.items() if act.least is not None and not act.method and act.unchanged]
+OF_ENGINE = [name for name, act in ACTS.items() if act.least is not None and act.name in ENGINE_ACTS and act.unchanged]
+BESIDE = [name for name, act in ACTS.items() if act.least is not None and act.name not in ENGINE_ACTS and act.unchanged]
 # While a channel is being redriven, it can't be redriven; of an emptied one there is nothing to redrive.
 IMPOSSIBLE = {("cancel_redrive", "redrive_channel"), ("restore_trash", "redrive_channel")}
 
@@ -144,7 +145,7 @@ class Asked:
 
 def state_of(place: Place) -> Any:
     """What acts change of the topic, without the times and rates of its figures."""
-    topics = place.do("stats.now", topic=place.topic, include_clients=False).topics
+    topics = place.do("stats", topic=place.topic, include_clients=False).topics
     return [
         (topic.number, topic.paused, topic.pause, topic.depth, [cursor.cursor for cursor in topic.cursors])
         + tuple(
@@ -214,9 +215,9 @@ def test_an_act_on_another_incarnation_is_not_done(engine: EngineRunner, ada: Cl
         place = Place(engine)
         CASES[act].ready(place)
         late = Asked(ada, act, place)
-        place.do("acts.delete_topic", place.topic)
-        place.do("acts.create_topic", place.topic)
-        place.do("acts.create_channel", place.topic, "c")
+        place.do("delete_topic", place.topic)
+        place.do("create_topic", place.topic)
+        place.do("create_channel", place.topic, "c")
         place.archive()
         before = state_of(place)
         told = late.confirm()
@@ -267,7 +268,7 @@ def test_of_two_at_the_same_instant_one_is_done(engine: EngineRunner) -> None:
         for thread in threads:
             thread.join(30)
         assert sorted(result.verdict for result in results) == ["done", "failed"]
-        pause_now = place.do("stats.now", topic=place.topic, include_clients=False).topics[0].channels[0].pause
+        pause_now = place.do("stats", topic=place.topic, include_clients=False).topics[0].channels[0].pause
         assert pause_now.changed_by == ""
 
 
@@ -462,12 +463,12 @@ def test_an_open_dialog_reads_nothing_but_the_mark_while_its_question_stands(
     place.pause("c")
     late = Asked(ada, "unpause_channel", place)
     asked: list[str] = []
-    submit = engine.submit
+    calls = engine.calls
 
-    def counted(method: str, *args: Any, **details: Any) -> Any:
-        asked.append(method)
-        return submit(method, *args, **details)
+    def counted(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: asked.append(what) or call(*args)
 
-    monkeypatch.setattr(engine, "submit", counted)
+    monkeypatch.setattr(calls, "run", counted("a call", calls.run))
+    monkeypatch.setattr(calls, "check", counted("check", calls.check))
     answer = ada.get(late.url, {"still": "1", "shown": late.form["shown"]}, headers={"X-Fragment": "1"})
-    assert (answer.status_code, asked) == (204, ["recent_acts.check"])
+    assert (answer.status_code, asked) == (204, ["check", "a call"])

@@ -1,6 +1,7 @@
 """The latest acts: an act that was decided on an older state is refused in the step in which it would begin."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def order(engine: Engine, action: str, by: str, *, channel: str = "billing", sho
 def do(engine: Engine, asked: Order, **details: Any) -> Ticket:
     record = asked.record
     names = (record.topic, record.channel) if record.channel else (record.topic,)
-    _, ticket = engine.recent_acts.do(asked, f"acts.{record.action}", *names, **details)
+    _, ticket = engine.recent_acts.do(asked, partial(getattr(engine.acts, record.action), *names, **details))
     return ticket
 
 
@@ -94,8 +95,9 @@ def test_an_act_that_failed_or_changed_nothing_hinders_nothing(engine: Engine, d
     asked = order(engine, "unpause_channel", "ada")
     do(engine, order(engine, "unpause_channel", "grace"))
     settle_all(engine, disk)
+    pause = partial(engine.acts.pause_channel, "nothing", "billing")
     with pytest.raises(TopicNotFoundError):
-        engine.recent_acts.do(order(engine, "pause_channel", "grace"), "acts.pause_channel", "nothing", "billing")
+        engine.recent_acts.do(order(engine, "pause_channel", "grace"), pause)
     settle_all(engine, disk)
     engine.recent_acts.end(engine.recent_acts.begin(order(engine, "pause_channel", "grace")), "")
     ticket = do(engine, asked)

@@ -105,11 +105,11 @@ def test_a_channel_that_fails_stops_alone_and_an_operator_lets_it_go_on(
             audit.finish(audit.read_message())
             assert tracebacks_with(caplog, "billing is fenced") == 1
             # Its backlog is sound, so that it is let go on: and then it fails again.
-            runner.submit("acts.retry_channel", "orders", "billing").result(30)
+            runner.calls.retry_channel("orders", "billing").result(30)
             wait_for("the fence again", lambda: "fenced" in http_get(runner, "/ping")[1])
             assert tracebacks_with(caplog, "billing is fenced") == 2
             is_broken = False
-            runner.submit("acts.retry_channel", "orders", "billing").result(30)
+            runner.calls.retry_channel("orders", "billing").result(30)
             assert {billing.read_message().body for _ in range(3)} == {b"one", b"two", b"three"}
             assert http_get(runner, "/ping") == (200, "OK")
     finally:
@@ -202,9 +202,9 @@ def test_a_connection_or_request_that_fails_ends_alone(tmp_path: Path, monkeypat
 def test_an_act_whose_turn_never_came_is_answered(tmp_path: Path) -> None:
     runner = runner_on(tmp_path)
     runner.start()
-    futures: list[Future[Any]] = [runner.submit("acts.create_topic", f"t{number}") for number in range(50)]
+    futures: list[Future[Any]] = [runner.calls.create_topic(f"t{number}") for number in range(50)]
     runner.stop()
-    futures += [runner.submit("acts.create_topic", "late")]
+    futures += [runner.calls.create_topic("late")]
     for future in futures:
         error = future.exception(30)
         assert error is None or isinstance(error, PenstockError)

@@ -11,6 +11,7 @@ from typing import Any
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
+from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.act_queries import (
     QUARANTINE_ACTS,
@@ -135,7 +136,7 @@ class ActRoutes:
 
         def act(act_id: str) -> None:
             try:
-                outcome, ticket = getattr(self._engine.acts, action)(*names, **details)
+                outcome, ticket = ENGINE_ACTS[action].on(self._engine)(*names, **details)
             except PenstockError as exc:
                 self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
                 return

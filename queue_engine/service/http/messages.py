@@ -16,6 +16,7 @@ import orjson
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine import Engine
+from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.messages.rows import MessageQuery, MessageRow, SearchState
 from queue_engine.service.http.act_queries import keeps_attempts
 from queue_engine.service.http.audit import HttpAudit
@@ -164,7 +165,7 @@ class MessageRoutes:
 
         def act(act_id: str) -> None:
             try:
-                outcome, ticket = getattr(self._engine.message_acts, action)(topic, channel, **details)
+                outcome, ticket = ENGINE_ACTS[action].on(self._engine)(topic, channel, **details)
             except PenstockError as exc:
                 refuse(act_refusal(exc), act_id)
                 return

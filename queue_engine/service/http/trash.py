@@ -14,6 +14,7 @@ import orjson
 
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
+from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
@@ -68,7 +69,7 @@ class TrashRoutes:
 
         def act(act_id: str) -> None:
             try:
-                outcome, ticket = getattr(self._engine.trash, action)(topic, trash=number, **options)
+                outcome, ticket = ENGINE_ACTS[action].on(self._engine)(topic, trash=number, **options)
             except PenstockError as exc:
                 self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
                 return

@@ -166,7 +166,7 @@ def test_a_loop_that_hangs_beats_no_more(tmp_path: Path) -> None:
     runner.start()
     try:
         assert hangs.wait(60)
-        act = runner.submit("stats.now", include_clients=False)
+        act = runner.calls.stats(include_clients=False)
         with pytest.raises(TimeoutError):
             act.result(0.05)
         assert len(beats) == 3

@@ -228,7 +228,7 @@ def test_emptied_twice_and_restored_in_any_order(engine: Engine, clock: ManualCl
 def test_a_channel_deleted_while_paused_is_restored_paused(engine: Engine, clock: ManualClock) -> None:
     fill(engine, clock)
     engine.acts.pause_channel("orders", "billing")
-    engine.acts.set_max_attempts("orders", "billing", max_attempts=7)
+    engine.quarantine.set_max_attempts("orders", "billing", max_attempts=7)
     engine.acts.delete_channel("orders", "billing")
     settle(engine)
     restore(engine)

@@ -264,7 +264,7 @@ def test_a_running_server_sends_its_stats_at_intervals(tmp_path: Path) -> None:
         runner = EngineRunner(options)
         runner.start()
         try:
-            runner.submit("acts.create_topic", "orders").result(timeout=30)
+            runner.calls.create_topic("orders").result(timeout=30)
             prefix = f"nsq.queue_example_{runner.listeners.http[1]}."
             wait_for("the topic's figures", lambda: f"{prefix}topic.orders.depth" in receiver.values(), timeout_s=60)
             began_s = time.monotonic()

@@ -56,15 +56,15 @@ def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
 def orders_engine(data_path: Path) -> Iterator[EngineRunner]:
     """`console_engine` with the topic orders, its channel billing, and 5 messages published."""
     with console_engine(data_path) as runner:
-        runner.submit("acts.create_topic", "orders").result(30)
-        runner.submit("acts.create_channel", "orders", "billing").result(30)
-        runner.submit("publish", "orders", [b"m%d" % number for number in range(5)]).result(30)
+        runner.calls.create_topic("orders").result(30)
+        runner.calls.create_channel("orders", "billing").result(30)
+        runner.calls.publish("orders", [b"m%d" % number for number in range(5)]).result(30)
         yield runner
 
 
 def see(engine: EngineRunner, *, for_s: int = 0) -> EngineSnapshot:
     """Have the hub take the engine's figures of this moment, as if they stayed for so many seconds."""
-    taken: EngineSnapshot = engine.submit("stats.now", include_clients=False).result(10)
+    taken: EngineSnapshot = engine.calls.stats(include_clients=False).result(10)
     for later_s in range(for_s + 1):
         get_hub().write(replace(taken, taken_at_ns=taken.taken_at_ns + later_s * NS_PER_S))
     return taken

@@ -55,7 +55,7 @@ class RunningEngine(EngineApi):
 
     def in_flight(self, topic: str, channel: str) -> list[InFlightStats]:
         """The messages in flight of a channel, with their deadlines."""
-        found: list[InFlightStats] = self._runner.submit("stats.in_flight", topic, channel).result(10)
+        found: list[InFlightStats] = self._runner.calls.in_flight(topic, channel).result(10)
         return found
 
     def copy_as_killed(self, target: Path) -> None:
