@@ -56,15 +56,14 @@ def test_the_help_lists_nothing_of_the_pipeline_that_the_daemon_has_not() -> Non
     assert "log-retention" in names
 
 
-@pytest.mark.parametrize("flag", FLAGS_OF_NSQD, ids=lambda flag: flag.name)
-def test_a_flag_acts_or_a_sentence_says_that_it_does_not(flag: "object") -> None:
-    assert isinstance(flag, type(FLAGS_OF_NSQD[0]))
+def test_a_flag_acts_or_a_sentence_says_that_it_does_not() -> None:
     value = {Kind.DURATION: "30s", Kind.INT: "3", Kind.FLOATS: "0.99", Kind.BOOL: "true", Kind.SWITCH: "true"}
-    options = read(f"--{flag.name}={value.get(flag.kind, 'text')}")
-    told = [one for one in options.notes if one.startswith(f"--{flag.name} has no effect: ")]
-    acts = field_of(flag.name) is not None or flag.name == LOG_PREFIX
-    assert len(told) == (0 if acts else 1)
-    assert bool(flag.note) != acts
+    for flag in FLAGS_OF_NSQD:
+        options = read(f"--{flag.name}={value.get(flag.kind, 'text')}")
+        told = [one for one in options.notes if one.startswith(f"--{flag.name} has no effect: ")]
+        acts = field_of(flag.name) is not None or flag.name == LOG_PREFIX
+        assert len(told) == (0 if acts else 1), flag.name
+        assert bool(flag.note) != acts, flag.name
 
 
 def test_values_reach_the_engine() -> None:

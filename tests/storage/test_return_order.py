@@ -1,15 +1,17 @@
 """When a message that came back has its turn, against a list that is put in order message by message."""
 
 import random
-
-import pytest
+from itertools import product
 
 from queue_engine.storage.return_order import ReturnOrder
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("ahead_max", [0, 1, 3, 1_000])
-def test_it_is_the_order_of_a_list_into_which_each_is_put_in_its_place(seed: int, ahead_max: int) -> None:
+def test_it_is_the_order_of_a_list_into_which_each_is_put_in_its_place() -> None:
+    for seed, ahead_max in product(range(20), (0, 1, 3, 1_000)):
+        _compare_with_a_list(seed, ahead_max)
+
+
+def _compare_with_a_list(seed: int, ahead_max: int) -> None:
     rng = random.Random(seed)
     order = ReturnOrder(ahead_max)
     line: list[str] = []  # "w" waits, "r" came back

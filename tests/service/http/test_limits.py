@@ -204,42 +204,39 @@ async def test_a_long_head_is_refused(tmp_path: Path) -> None:
         await client.expect_closed()
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"nonsense\r\n\r\n",
-        b"GET /ping\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\nHost: localhost\r\nbad header\r\n\r\n",
-        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        b"GET /ping HTTP/1.1\nHost: localhost\n\n",
-        b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: y\n\r\n",
-        b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\n",
-        b"POST /pub?topic=t HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
-        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\n",
-        b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
-        b"  V2" + b"SUB t c\n" * 5000,
-    ],
+NO_HTTP = (
+    b"nonsense\r\n\r\n",
+    b"GET /ping\r\n\r\n",
+    b"GET /ping HTTP/1.1\r\n\r\n",
+    b"GET /ping HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+    b"GET /ping HTTP/1.1\r\nHost: localhost\r\nbad header\r\n\r\n",
+    b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    b"GET /ping HTTP/1.1\nHost: localhost\n\n",
+    b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: y\n\r\n",
+    b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\n",
+    b"POST /pub?topic=t HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+    b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\n",
+    b"POST /pub?topic=t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+    b"  V2" + b"SUB t c\n" * 5000,
 )
-def test_what_is_no_http_is_refused_and_closed(tmp_path: Path, sent: bytes) -> None:
-    async def scenario() -> None:
-        async with http_server(tmp_path) as server:
+
+
+async def test_what_is_no_http_is_refused_and_closed(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        for sent in NO_HTTP:
             client = await server.connect()
             await client.send(sent)
             answer = await client.read_answer()
-            assert (answer.status, answer.body) == (400, b"400 Bad Request")
-            assert answer.detail
+            assert (answer.status, answer.body) == (400, b"400 Bad Request"), sent
+            assert answer.detail, sent
             assert "bytearray" not in answer.detail
             await client.expect_closed()
             assert (await server.request("GET", "/ping")).status == 200
-            assert server.engine.topics == {}
-
-    asyncio.run(scenario())
+            assert server.engine.topics == {}, sent
 
 
 @on_both_loops

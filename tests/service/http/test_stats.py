@@ -228,31 +228,6 @@ async def test_filters(tmp_path: Path) -> None:
         assert await ask("topic=none") == ({}, [])
 
 
-async def test_what_is_not_wanted_is_left_out(tmp_path: Path) -> None:
-    async with http_server(tmp_path) as server:
-        populate(server.engine)
-        for no in ("false", "0"):
-            answer = (await server.request("GET", f"/stats?format=json&include_clients={no}&include_mem={no}")).json
-            assert "memory" not in answer
-            channel = answer["topics"][1]["channels"][0]
-            assert (channel["clients"], channel["client_count"]) == (None, 1)
-            assert answer["producers"] is None
-        answer = (await server.request("GET", "/stats?format=json&include_clients=maybe&include_mem=1")).json
-        assert "memory" in answer
-        assert len(answer["topics"][1]["channels"][0]["clients"]) == 1
-        assert (await server.request("GET", "/stats?topic=%zz")).status == 400
-
-
-async def test_many_channels_are_told_in_slices(tmp_path: Path) -> None:
-    async with http_server(tmp_path) as server:
-        for number in range(450):
-            server.engine.acts.create_topic(f"t{number:03d}#ephemeral")
-        answer = (await server.request("GET", "/stats?format=json")).json
-        assert [topic["topic_name"] for topic in answer["topics"]] == [
-            f"t{number:03d}#ephemeral" for number in range(450)
-        ]
-
-
 async def test_reads_at_once_are_made_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two slices of any of them other work has its turn: ten readers cost it no more than one."""
     async with http_server(tmp_path) as server:

@@ -2,8 +2,6 @@
 
 from random import Random
 
-import pytest
-
 from queue_engine.log_store.offset_lines import OFFSET_COST_BYTES, DueOffsets, OffsetLine
 from queue_engine.vocabulary.byte_budget import ByteBudget
 
@@ -19,8 +17,12 @@ def ranges_in_any_order(rng: Random) -> list[tuple[int, int]]:
     return ranges
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_what_is_removed_from_a_line_is_told_with_its_places(seed: int) -> None:
+def test_what_is_removed_from_a_line_is_told_with_its_places() -> None:
+    for seed in range(30):
+        _remove_from_a_line(seed)
+
+
+def _remove_from_a_line(seed: int) -> None:
     rng = Random(seed)
     line = OffsetLine()
     model: list[int] = []
@@ -40,8 +42,12 @@ def test_what_is_removed_from_a_line_is_told_with_its_places(seed: int) -> None:
             del model[:dropped]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_what_is_due_comes_by_its_time_however_it_was_put(seed: int) -> None:
+def test_what_is_due_comes_by_its_time_however_it_was_put() -> None:
+    for seed in range(30):
+        _put_what_is_due(seed)
+
+
+def _put_what_is_due(seed: int) -> None:
     rng = Random(seed)
     budget = ByteBudget(1 << 30)
     due = DueOffsets(budget)
