@@ -1,7 +1,185 @@
 #!/usr/bin/env python3
-"""The command `penstock` of a checkout: `python manage.py serve` starts everything, `help` lists the rest."""
+"""The command `penstock` of a checkout: `python3 manage.py serve` starts everything, `help` lists the rest.
 
-from admin_console.management.entry import main
+Run by a Python that has no Penstock, `serve` and `test` first make the environment `.venv` beside this file, and every
+command goes on inside it. An environment that somebody else made stays as it is. Only the standard library is here
+before that, and the syntax is old enough for a Python that is refused.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+ENVIRONMENT = os.path.join(ROOT, ".venv")
+PYTHON = os.path.join(ENVIRONMENT, "bin", "python")
+MINOR_MIN = 11  # requires-python of pyproject.toml; tests/test_manage.py compares them
+MISTAKE = 2
+
+# What pip installs, each with all before it: the requirement, in words, and the room on disk in GB.
+INSTALLATIONS = {
+    "core": (".", "Penstock without its data pipeline", 0.4),
+    "run": (".[pipeline]", "Penstock and its data pipeline", 1.4),
+    "test": (".[test]", "Penstock and what its tests need", 2.0),
+}
+# The programs that the tests run, each with Debian's package and whether what Debian recommends beside it is needed.
+PROGRAMS = {
+    "chromium": ("chromium", True),
+    "redis-server": ("redis-server", True),
+    "nginx": ("nginx", False),
+    "caddy": ("caddy", False),
+    "promtool": ("prometheus", False),
+}
+USAGE = """Usage: python3 manage.py serve [OPTION …]    start the server and its console
+       python3 manage.py test [OPTION …]     run the tests: lint, types, and every test
+
+The first run installs what is missing into .venv; `--yes` does not ask before sudo. `serve --core` installs no data
+pipeline (Spark). `python3 manage.py help` then lists the other commands."""
+
+
+def main():
+    arguments = sys.argv[1:]
+    command = arguments[0] if arguments else "help"
+    if sys.version_info < (3, MINOR_MIN):
+        refuse(f"Penstock needs Python 3.{MINOR_MIN} or newer, this is {sys.version.split()[0]}.")
+    own = [flag for flag in ("--core", "--yes") if flag in arguments and command in ("serve", "test")]
+    arguments = [argument for argument in arguments if argument not in own]
+    if not runs_penstock():
+        enter_environment(command, arguments, own)
+    if command == "test":
+        install_programs("--yes" in own)
+        os.environ["PATH"] += os.pathsep + "/usr/sbin"
+        os.execv(sys.executable, [sys.executable, "-m", "tests.suite", *arguments[1:]])
+    sys.argv[1:] = arguments
+    from admin_console.management.entry import main as penstock
+
+    penstock()
+
+
+def runs_penstock():
+    """Whether this Python has what Penstock imports: it belongs to an environment, or Penstock is installed in it."""
+    if sys.prefix != sys.base_prefix:
+        return True
+    from importlib import metadata
+
+    return any(metadata.distributions(name="penstock"))
+
+
+def enter_environment(command, arguments, own):
+    """Go on in `.venv` with the same process id; first `serve` and `test` install there what is missing."""
+    is_there = os.access(PYTHON, os.X_OK)
+    if command in ("serve", "test") and not {"-h", "--help"}.intersection(arguments):
+        install(command, own)
+    elif not is_there and {command, *arguments}.intersection(("-h", "--help", "help")):
+        print(USAGE)
+        sys.exit(0)
+    elif not is_there:
+        refuse(f"`{command}` needs Penstock's environment, which `python3 manage.py serve` makes in .venv.")
+    os.execv(PYTHON, [PYTHON, os.path.join(ROOT, "manage.py"), *arguments, *(["--yes"] if "--yes" in own else [])])
+
+
+def install(command, own):
+    """Make `.venv` and install into it what the command needs, where no earlier run did for this pyproject.toml."""
+    import fcntl
+
+    kind = "test" if command == "test" else "core" if "--core" in own else "run"
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as project:
+        wanted = project.read()
+        if is_installed(kind, wanted):
+            return
+        requirement, words, gigabytes = INSTALLATIONS[kind]
+        say(f"Installing {words} into {ENVIRONMENT}:")
+        say(f"{gigabytes} GB in all, some minutes. It is done again when pyproject.toml changes.")
+        fcntl.flock(project, fcntl.LOCK_EX)  # another run may install as well: then there is nothing left to do
+        if is_installed(kind, wanted):
+            return
+        if not os.access(os.path.join(ENVIRONMENT, "bin", "pip"), os.X_OK) or not os.access(PYTHON, os.X_OK):
+            if not has_ensurepip():
+                install_packages([(f"python3.{sys.version_info[1]}-venv", False)], "--yes" in own)
+            run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT])
+        run([PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-e", requirement])
+        with open(stamp(kind), "wb") as file:  # the last step: a run that was stopped before it begins again
+            file.write(wanted)
+    say("Installed.")
+
+
+def is_installed(kind, wanted):
+    """Whether this, or what contains it, was installed for a pyproject.toml of these bytes."""
+    kinds = list(INSTALLATIONS)
+    return os.access(PYTHON, os.X_OK) and any(read(stamp(each)) == wanted for each in kinds[kinds.index(kind) :])
+
+
+def stamp(kind):
+    return os.path.join(ENVIRONMENT, f"installed-{kind}.toml")
+
+
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def has_ensurepip():
+    return subprocess.run([sys.executable, "-c", "import ensurepip"], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def install_programs(is_agreed):
+    """Install Debian's packages for the programs that the tests run and that are missing."""
+    places = os.environ["PATH"] + os.pathsep + "/usr/sbin"
+    missing = [package for program, package in PROGRAMS.items() if not shutil.which(program, path=places)]
+    if missing:
+        install_packages(missing, is_agreed)
+
+
+def install_packages(packages, is_agreed):
+    """Install them by apt-get, each given as in PROGRAMS. Ends the program where that can't be."""
+    names = " ".join(name for name, _ in packages)
+    is_root = os.geteuid() == 0
+    if not shutil.which("apt-get") or not (is_root or shutil.which("sudo")):
+        refuse(f"These packages are missing, by Debian's names: {names}. Install them, then run this again.")
+    prefix = [] if is_root else ["sudo"]
+    prefix += ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+    commands = [[*prefix, "update"]]
+    for option, is_recommended in (([], True), (["--no-install-recommends"], False)):
+        group = [name for name, recommended in packages if recommended == is_recommended]
+        if group:
+            commands.append([*prefix, "install", "-y", *option, *group])
+    say(f"These Debian packages are missing: {names}")
+    if not is_root and not is_agreed and sys.stdin.isatty():
+        for command in commands:
+            say(f"  {shell_text(command)}")
+        if input("Run these commands? [Y/n] ").strip().lower() not in ("", "y", "yes"):
+            refuse(f"Nothing was installed. Install {names}, then run this again.")
+    for command in commands:
+        run(command)
+
+
+def run(command):
+    """Run it in the checkout. Ends the program where it fails; what it printed says why."""
+    status = subprocess.run(command, cwd=ROOT).returncode
+    if status:
+        refuse(f"`{shell_text(command)}` failed with status {status}.")
+
+
+def shell_text(command):
+    return " ".join(map(shlex.quote, command))
+
+
+def say(sentence):
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def refuse(sentence):
+    say("manage.py: " + sentence)
+    sys.exit(MISTAKE)
+
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

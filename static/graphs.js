@@ -12,6 +12,7 @@ const START_SECONDS = 120; // the shortest time a graph spans
 const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
 const graphs = new Map(); // name → Graph
 let plotly = null;
+let probe = null;
 
 export function startGraphs() {
   const places = [...document.querySelectorAll("[data-graph]")];
@@ -394,11 +395,8 @@ function legendLine(name, trace, isHidden) {
 
 // The figure with the page's own colours in place of their names.
 function dressed(figure) {
-  const style = getComputedStyle(document.documentElement);
   const dress = (value) => {
-    if (typeof value === "string") {
-      return value.replace(/^var\((--[a-z0-9-]+)\)$/, (_, name) => style.getPropertyValue(name).trim());
-    }
+    if (typeof value === "string") return value.startsWith("var(--") ? colour(value) : value;
     if (Array.isArray(value)) return value.map(dress);
     if (value && typeof value === "object") {
       return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, dress(inner)]));
@@ -410,8 +408,15 @@ function dressed(figure) {
   return made;
 }
 
+// What plotly.js draws with: a token's colour in the theme that is shown. A token's own text has one for each theme.
+function colour(token) {
+  probe ??= document.body.appendChild(Object.assign(document.createElement("span"), { hidden: true }));
+  probe.style.color = token;
+  return getComputedStyle(probe).color;
+}
+
 function pauseShape(first, last) {
-  const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
+  const held = colour("var(--held)");
   return {
     type: "rect", xref: "x", yref: "paper", layer: "below",
     x0: first, x1: last, y0: 0, y1: 1,
@@ -422,7 +427,7 @@ function pauseShape(first, last) {
 // The word stands inside the pause, or before one that has only just begun.
 function pauseWord(first, from, newest) {
   const isAtTheEnd = (first - from) / (newest - from) > 0.85;
-  const held = getComputedStyle(document.documentElement).getPropertyValue("--held").trim();
+  const held = colour("var(--held)");
   return {
     xref: "x", yref: "paper", x: first, y: 1,
     xanchor: isAtTheEnd ? "right" : "left", yanchor: "top", showarrow: false, text: "❚❚ paused", font: { size: 11, color: held },

@@ -1,11 +1,10 @@
 """`.ci/run`: which Python of a machine gets README's test command, and which the fast tests.
 
 The script runs as it is, in a tree and with a PATH of the test's own. The Pythons there are scripts that answer as one
-of their version would; one test has the real one.
+of their version would, and that make an environment where manage.py does; one test has the real one.
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TOOLS = ["awk", "bash", "cat", "chmod", "cmp", "cp", "dirname", "head", "mkdir", "mktemp", "rm", "sed", "sort", "tail"]
+TOOLS = ["bash", "cat", "chmod", "cmp", "cp", "dirname", "head", "mkdir", "mktemp", "rm", "sed", "sort", "tail"]
 # Its environments are directories whose programs write what they were called with.
 PYTHON = """#!/bin/sh
 case "$1" in
@@ -27,7 +26,9 @@ case "$1" in
         printf '#!/bin/sh\\necho "$0" "$@" >>called\\n' >"$folder/bin/$program"
         chmod +x "$folder/bin/$program"
     done ;;
-*) echo 'python 3.{minor}.{micro}' "$@" >>called ;;
+*)
+    echo 'python 3.{minor}.{micro}' "$@" >>called
+    [ -x .venv/bin/pip ] || "$0" -m venv .venv ;;
 esac
 """
 
@@ -35,7 +36,7 @@ esac
 class Machine:
     """A tree with the script, and the folders that its PATH has."""
 
-    def __init__(self, folder: Path, block: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.tree = folder / "tree"
         self.tools = folder / "tools"
         self.folders: list[Path] = []
@@ -43,7 +44,6 @@ class Machine:
         (self.tree / ".ci").mkdir(parents=True)
         shutil.copy(ROOT / ".ci/run", self.tree / ".ci/run")
         shutil.copy(ROOT / "pyproject.toml", self.tree)
-        (self.tree / "README.md").write_text(f"<!-- command: test -->\n```sh\n{block}```\n")
         self.tools.mkdir()
         for name in TOOLS:
             (self.tools / name).symlink_to(shutil.which(name) or name)
@@ -72,19 +72,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """Its README's command makes an environment as the real one does, and runs tests."""
-    return Machine(tmp_path, "[ -x .venv/bin/pip ] || python3 -m venv .venv\npython3 tests\n.venv/bin/python tests\n")
-
-
-def test_ci_runs_the_second_command_of_the_readme_word_for_word(tmp_path: Path) -> None:
-    blocks = re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```\n", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["run", "test"]
-    machine = Machine(tmp_path, blocks[1][1])
-    machine.has(tmp_path / "bin", "python3", 11, 2)
-    # The shell that gets the command writes it instead of running it.
-    machine.program(tmp_path / "bin" / "bash", '#!/bin/sh\nprintf "%s\\n" "$@" >shown\n')
-    assert machine.run().returncode == 0
-    assert (machine.tree / "shown").read_text() == "-euo\npipefail\n-c\n" + blocks[1][1]
+    return Machine(tmp_path)
 
 
 def test_the_oldest_runs_everything_and_the_newest_the_fast_tests(machine: Machine, tmp_path: Path) -> None:
@@ -96,9 +84,9 @@ def test_the_oldest_runs_everything_and_the_newest_the_fast_tests(machine: Machi
     assert ran.returncode == 0, ran.stderr
     install, *rest = sorted(machine.called(), key=lambda line: "newest/bin/pip" not in line)
     assert install.startswith(".venv-newest/bin/pip install")
-    assert rest[:2] == ["python 3.11.2 tests", ".venv/bin/python tests"]
-    assert rest[2].startswith(".venv-newest/bin/python -m pytest -m not slow")
-    assert len(rest) == 3
+    assert rest[0] == "python 3.11.2 manage.py test"
+    assert rest[1].startswith(".venv-newest/bin/python manage.py test --fast")
+    assert len(rest) == 2
     assert "3.14.0" in (machine.tree / ".venv-newest/pyvenv.cfg").read_text()
 
 
@@ -109,7 +97,7 @@ def test_an_older_one_of_pyenv_comes_first_and_one_that_is_too_old_never(machine
     machine.has(machine.pyenv / "versions" / "3.12.9" / "bin", "python3", 12, 9)
     ran = machine.run()
     assert ran.returncode == 0, ran.stderr
-    assert "python 3.12.9 tests" in machine.called()
+    assert "python 3.12.9 manage.py test" in machine.called()
     assert "too old" not in machine.called()
 
 
@@ -117,7 +105,7 @@ def test_a_machine_with_one_version_runs_the_command_alone(machine: Machine, tmp
     machine.has(tmp_path / "usr", "python3", 11, 2)
     machine.has(tmp_path / "local", "python3.11", 11, 9)
     assert machine.run().returncode == 0
-    assert machine.called() == ["python 3.11.2 tests", ".venv/bin/python tests"]
+    assert machine.called() == ["python 3.11.2 manage.py test"]
     assert not (machine.tree / ".venv-newest").exists()
 
 
@@ -148,7 +136,7 @@ def test_it_fails_where_one_of_them_fails(machine: Machine, tmp_path: Path, fail
     machine.folders.remove(newest / "bin")
     (newest / "pyvenv.cfg").write_text("version = 3.13.0\n")
     if failing == "the command":
-        (machine.tree / "README.md").write_text("<!-- command: test -->\n```sh\nfalse\ntrue\n```\n")
+        (tmp_path / "usr" / "python3").write_text(PYTHON.format(minor=11, micro=2) + "exit 3\n")
     assert machine.run().returncode != 0
 
 
@@ -159,9 +147,7 @@ def test_without_a_python_that_is_supported_it_says_which_it_needs(machine: Mach
 
 
 def test_a_real_python_is_found_and_that_of_an_environment_is_not(machine: Machine, tmp_path: Path) -> None:
-    (machine.tree / "README.md").write_text(
-        "<!-- command: test -->\n```sh\npython3 -c 'import sys; print(sys.executable, *sys.version_info[:3])'\n```\n"
-    )
+    (machine.tree / "manage.py").write_text("import sys; print(sys.executable, *sys.version_info[:3])\n")
     environment, real = tmp_path / "environment", tmp_path / "real"
     environment.mkdir()
     real.mkdir()

@@ -40,7 +40,7 @@ ALL_DRAWN = "[...document.querySelectorAll('.plot:not(.js-plotly-plot)')].every(
 # A graph that is not in view keeps its colours.
 ALL_DRESSED = """[...document.querySelectorAll(".js-plotly-plot")].every((p) => !p.checkVisibility()
     || p.getBoundingClientRect().top > innerHeight
-    || p.layout.font.color === getComputedStyle(p).getPropertyValue("--ink").trim())"""
+    || p.layout.font.color === getComputedStyle(document.body).color)"""
 README_SIZE = {"width": 1280, "height": 800}
 README_WARM_UP_S = 900  # what the live graphs show
 README_BYTES_MAX = 400 << 10  # both together: every clone carries them

@@ -1,0 +1,88 @@
+"""The whole suite, as `python3 manage.py test` runs it: lint, format, types, every test; the first failure ends it.
+
+--fast          only the tests that are not slow, their files in memory
+--slowest [N]   at the end of each run of pytest, the seconds of each folder and of the N slowest tests
+anything else   goes to pytest, which then runs those tests alone: `manage.py test tests/console -k pause`
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.support.slowest import SHOWN
+
+ROOT = Path(__file__).resolve().parent.parent
+SMOKE = "tests/benchmarks/test_smoke.py"
+# Three processes on two cores: tests wait a lot.
+SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile")
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 << 30
+
+
+def main() -> int:
+    arguments, others = _parsed()
+    pytest = [sys.executable, "-m", "pytest"]
+    if arguments.slowest:
+        pytest += ["-p", "tests.support.slowest", "--slowest", str(arguments.slowest)]
+    if arguments.fast:
+        stages = {"fast tests": [*pytest, "-m", "not slow", *SIDE_BY_SIDE, *others]}
+        _use_memory()
+    elif others:
+        stages = {"chosen tests": [*pytest, *others]}
+    else:
+        stages = {
+            "lint": [_program("ruff"), "check", "."],
+            "format": [_program("ruff"), "format", "--check", "."],
+            "types": [_program("mypy")],
+            # They measure by the clock: nothing else runs beside them.
+            "benchmarks' floors": [*pytest, SMOKE],
+            "all other tests": [*pytest, "--ignore", SMOKE, *SIDE_BY_SIDE],
+        }
+    began = time.monotonic()
+    for place, (name, command) in enumerate(stages.items(), 1):
+        print(f"[{place}/{len(stages)}] {name}", flush=True)
+        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        if status:
+            print(f"{name}: failed after {_duration(time.monotonic() - began)}", file=sys.stderr)
+            return status
+    print(f"passed in {_duration(time.monotonic() - began)}")
+    return 0
+
+
+def _parsed() -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(
+        prog="manage.py test",
+        description="Lint, format, types and every test. Other arguments go to pytest, which runs those tests alone.",
+    )
+    parser.add_argument("--fast", action="store_true", help="only the tests that are not slow, files in memory")
+    parser.add_argument(
+        "--slowest", type=int, nargs="?", const=SHOWN, metavar="N",
+        help=f"print the seconds of each folder and of the N slowest tests (default: {SHOWN})",
+    )  # fmt: skip
+    return parser.parse_known_args()
+
+
+def _program(name: str) -> str:
+    return str(Path(sys.executable).parent / name)
+
+
+def _use_memory() -> None:
+    """Put the tests' files there unless a place was chosen; containers often have 64 MiB of it, which is too little."""
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
+        figures = os.statvfs(MEMORY)
+        if figures.f_bavail * figures.f_frsize >= MEMORY_BYTES_MIN:
+            os.environ["TMPDIR"] = str(MEMORY)
+
+
+def _duration(seconds: float) -> str:
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
