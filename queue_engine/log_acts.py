@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from queue_engine.act_kinds import check, why_not
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.channel import Channel
@@ -23,6 +22,7 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.reader_registry import ANY_MAKER, Maker, Reader
 from queue_engine.samples.sampler import Sampler
+from queue_engine.vocabulary.acts.table import check, why_not
 from queue_engine.vocabulary.errors import (
     InvalidStorageError,
     OffsetTooHighError,
@@ -74,9 +74,9 @@ class SeekPreview:
 
 
 def log_store_of(topic: Topic, act: str = "read_messages") -> LogTopicStore:
-    """The topic's store, for an act or read of `act_kinds.py` that only the log can do. Raises InvalidStorageError for
-    another kind."""
-    check(act, topic)
+    """The topic's store, for an act or use of `vocabulary/acts/table.py` that only the log can do. Raises
+    InvalidStorageError for another kind."""
+    check(act, topic.store.kind, topic.name)
     assert isinstance(topic.store, LogTopicStore), act
     return topic.store
 

@@ -7,7 +7,6 @@ an act can't be done to is left as it is, and its result says why.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from queue_engine.act_kinds import check
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery import by_hand
 from queue_engine.delivery.channel import Channel
@@ -38,6 +37,7 @@ from queue_engine.messages.rows import (
     WAITING,
     InvalidQueryError,
 )
+from queue_engine.vocabulary.acts.table import check
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
 from queue_engine.vocabulary.options.options import Options
@@ -202,7 +202,7 @@ class MessageActs:
         def begin(outcome: Outcome) -> Ticket:
             one = self._catalog.channel(topic, channel)
             owner = self.topics[topic]
-            check(act, owner, channel)
+            check(act, owner.store.kind, topic, channel)
             by_hand.refuse_fenced(one)
             asked = _looked_up(self._reads, owner, one, *named)
             for text, result in asked.results.items():
@@ -241,7 +241,7 @@ class MessageActs:
         def begin(outcome: Outcome) -> Ticket:
             one = self._catalog.channel(topic, channel)
             target = self._catalog.topic(to or topic)
-            check("publish_again", self.topics[topic], channel)
+            check("publish_again", self.topics[topic].store.kind, topic, channel)
             asked = _looked_up(self._reads, self.topics[topic], one, ids, offsets)
             bodies: dict[str, bytes] = {}
             keys: list[bytes] = []

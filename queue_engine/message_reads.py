@@ -5,7 +5,6 @@ They change nothing, so one that fails unexpectedly fails its request, and fence
 
 from collections.abc import Mapping
 
-from queue_engine.act_kinds import check
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.topic import Topic
@@ -29,6 +28,7 @@ from queue_engine.messages.rows import (
     MessageRows,
     OneMessage,
 )
+from queue_engine.vocabulary.acts.table import check
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
 
@@ -64,11 +64,11 @@ class MessageReads:
         query.check()
         one = self._catalog.channel(topic, channel)
         owner = self.topics[topic]
-        check("list_messages", owner, channel)
+        check("list_messages", owner.store.kind, topic, channel)
         log = log_messages_of(owner, one)
         source = log or self.disk_queue(one)
         if query.key:
-            check("find_key", owner, channel)
+            check("find_key", owner.store.kind, topic, channel)
             listed = self._with_key(owner, one, query)
         elif query.state == IN_FLIGHT:
             listed = HeldMessages(one, log, self._clients, self._clock.monotonic_ns()).listed(query)

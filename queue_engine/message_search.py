@@ -9,7 +9,6 @@ import logging
 import secrets
 from dataclasses import dataclass, field
 
-from queue_engine.act_kinds import check
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.disk.background import Background
@@ -34,6 +33,7 @@ from queue_engine.messages.rows import (
     SearchNotFoundError,
     SearchState,
 )
+from queue_engine.vocabulary.acts.table import check
 from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import LimitError, StorageError
@@ -114,7 +114,7 @@ class MessageSearch:
         that run; None for none. Raises TopicNotFoundError, ChannelNotFoundError, InvalidStorageError,
         InvalidQueryError, LimitError or StorageError."""
         owner, one = self._catalog.topic(topic), self._catalog.channel(topic, channel)
-        check("search_messages", owner, channel)
+        check("search_messages", owner.store.kind, topic, channel)
         size = len(text.encode())
         if not 0 < size <= TEXT_BYTES_MAX:
             raise InvalidQueryError(f"text has {size} bytes and can have 1 to {TEXT_BYTES_MAX}")

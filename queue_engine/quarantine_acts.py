@@ -9,13 +9,13 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 
-from queue_engine.act_kinds import check
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import Outcome
 from queue_engine.fence_on_failure import fence_on_failure
 from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.topology.topology import channel_redriven, max_attempts_set
+from queue_engine.vocabulary.acts.table import check
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, QuarantineError
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX, Redrive, RedriveState
@@ -144,7 +144,7 @@ class QuarantineActs:
 
     def _found(self, act: str, topic: str, channel: str) -> tuple[Channel, LogBacklog]:
         one = self._catalog.channel(topic, channel)
-        check(act, self.topics[topic], channel)
+        check(act, self.topics[topic].store.kind, topic, channel)
         assert isinstance(one.backlog, LogBacklog)
         return one, one.backlog
 

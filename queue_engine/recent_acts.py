@@ -18,28 +18,13 @@ from typing import TypeVar
 
 from queue_engine.catalog.catalog import Catalog
 from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.vocabulary.acts.table import ACTS
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import OutcomeUnknownError, RequestError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
 RECENT_MAX = 10_000  # some 5 MB
 SAID_MAX = 200  # of the acts that a question about several is told of
-# They change nothing that a question shows, and come by the thousand.
-_ROUTINE = frozenset(
-    {
-        "read_messages",
-        "move_cursor",
-        "release_lease",
-        "create_topic",
-        "change_option",
-        "foreign_request",
-        "finish_messages",
-        "requeue_messages",
-        "release_messages",
-        "quarantine_messages",
-        "redrive_messages",
-    }
-)
 _Result = TypeVar("_Result")
 _DELETIONS = frozenset({"delete_topic", "delete_channel"})
 
@@ -252,7 +237,7 @@ class RecentActs:
     def told(self, record: ActRecord) -> None:
         """Note an act that came over HTTP, that a client caused, or that the server did by itself."""
         outcome = record.outcome
-        if not record.error and outcome is not None and not outcome.already and record.action not in _ROUTINE:
+        if not record.error and outcome is not None and not outcome.already and _is_shown(record.action):
             act = RecentAct(_place_of(record), replace(record, outcome=_without_results(outcome)), 0)
             act.is_over = True
             self._add(act)
@@ -289,6 +274,11 @@ class RecentActs:
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
+
+
+def _is_shown(action: str) -> bool:
+    """Whether an act changes what a question shows. Those that do not come by the thousand."""
+    return action in ACTS and bool(ACTS[action].changes)
 
 
 def _without_results(outcome: Outcome) -> Outcome:

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 
-from queue_engine.act_kinds import check
 from queue_engine.catalog.catalog import Catalog, released_change
 from queue_engine.catalog.stores import Stores
 from queue_engine.catalog.trash import ENTRIES_MAX, Trash, TrashItem, channel_backlog, log_store, time_and_id
@@ -23,6 +22,7 @@ from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.pauses import Pauses
 from queue_engine.progress.trashed_channels import TrashedChannel
 from queue_engine.topology.topology import Change, channel_paused, channel_redriven, max_attempts_set
+from queue_engine.vocabulary.acts.table import check
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, StorageError, TrashConflictError, TrashNotFoundError
 from queue_engine.vocabulary.flow.redrive import RedriveState
@@ -150,7 +150,7 @@ class TrashActs:
         InvalidStorageError for a topic that has no trash."""
         item = self._trash.items.get(trash)
         if item is None and topic in self.topics:
-            check("restore_trash", self.topics[topic])
+            check("restore_trash", self.topics[topic].store.kind, topic)
         if item is None or topic not in ("", item.store.name):
             raise TrashNotFoundError(
                 f"trash entry {trash} does not exist: it was restored, deleted for good, expired, or given up for room"

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "vocabulary.options": "vocabulary",
     "vocabulary.flow": "vocabulary",
     "vocabulary.latency": "",
+    "vocabulary.acts": "vocabulary",
     "process": "",
     "go_flags": "vocabulary vocabulary.options",
     "protocol": "vocabulary vocabulary.options",
@@ -44,8 +45,8 @@ MAY_IMPORT = {
         "delivery topology"
     ),
     "engine": (
-        "vocabulary vocabulary.options vocabulary.flow wire disk storage commit_log progress readers log_store fetch "
-        "disk_queue delivery messages topology samples catalog"
+        "vocabulary vocabulary.options vocabulary.flow vocabulary.acts wire disk storage commit_log progress readers "
+        "log_store fetch disk_queue delivery messages topology samples catalog"
     ),
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
@@ -60,9 +61,9 @@ MAY_IMPORT = {
     "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
     "service.http.exchange": "vocabulary wire service.admission service.http.reference",
     "service.http": (
-        "vocabulary vocabulary.options vocabulary.flow vocabulary.latency protocol wire storage readers fetch delivery "
-        "messages identity tls engine service.admission service.monitoring service.introspection "
-        "service.http.reference service.http.exchange"
+        "vocabulary vocabulary.options vocabulary.flow vocabulary.latency vocabulary.acts protocol wire storage "
+        "readers fetch delivery messages identity tls engine service.admission service.monitoring "
+        "service.introspection service.http.reference service.http.exchange"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.loop service.monitoring",
     "service": (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from admin_console.gateway.act_table import sentence_of
+from admin_console.gateway.act_sentences import sentence_of
 from queue_engine.act_file import act_reader
 from queue_engine.act_file.entry import COUNT_NAMES, Entry
 from queue_engine.delivery.stats import VIA_HTTP, Outcome

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admin_console.gateway.act_state import State
-from admin_console.gateway.act_table import ACTS, rivals_of, sentence_of
+from admin_console.gateway.act_sentences import SENTENCES, sentence_of
 from admin_console.gateway.gateway import Asker, Deletion
 from admin_console.vocabulary import units
 from queue_engine.delivery.stats import VIA_HTTP, VIA_TCP, VIA_TIMER, ActRecord
 from queue_engine.recent_acts import Order, RecentAct, StateChangedError
+from queue_engine.vocabulary.acts.act import State
+from queue_engine.vocabulary.acts.table import ACTS, rivals_of
 
 NAMED_MAX = 3
 _VIA_CONSOLE = "console"
@@ -75,6 +76,6 @@ def _what(act: RecentAct) -> str:
     record = act.record
     if act.sentence:
         return act.sentence
-    if record.outcome is None or ACTS[record.action].sentence is None:
+    if record.outcome is None or record.action not in SENTENCES:
         return f"{record.action.replace('_', ' ').capitalize()} is under way."
     return sentence_of(record.action, record.topic, record.channel, record.details, record.outcome)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from admin_console.gateway.act_table import ACTS, rivals_of, sentence_of
+from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.changed import changed, code_of, deletion, order_of, told
 from admin_console.gateway.gateway import (
     DONE,
@@ -38,10 +38,10 @@ from admin_console.gateway.gateway import (
 from admin_console.gateway.history import LakeHistory
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
-from queue_engine.act_kinds import ACT_KINDS
 from queue_engine.delivery.stats import Outcome
 from queue_engine.recent_acts import StateChangedError
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.acts.table import ACTS, USES, rivals_of
 from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
 from queue_engine.vocabulary.options.options import Options
@@ -53,7 +53,7 @@ _Result = TypeVar("_Result")
 # Longer than the engine needs for one command on a working disk; shorter than users wait.
 DEADLINE_S = 5.0
 # An engine in this process has all that the console knows of.
-CAPABILITIES = frozenset({*ACTS, *ACT_KINDS})
+CAPABILITIES = frozenset({*ACTS, *USES})
 
 
 class EmbeddedGateway:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from admin_console.gateway.history import HistorySource
-from queue_engine.act_kinds import why_not
 from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import (
     ChannelStats,
@@ -26,6 +25,7 @@ from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, On
 from queue_engine.readers.reader_registry import Maker
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.vocabulary.acts.table import ACTS, why_not
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.vocabulary.names import ARCHIVE_CURSOR, NAME_LENGTH_MAX, is_ephemeral, is_valid_name
@@ -35,6 +35,7 @@ from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.trash import FreedBytes, TrashPage, TrashStats
 
 __all__ = [
+    "ACTS",
     "ARCHIVE_CURSOR",
     "KEY_BYTES_MAX",
     "MAX_ATTEMPTS_MOST",
@@ -114,7 +115,7 @@ class NodeInfo:
     storage: str = ""  # the kind that a new topic gets
     sync: str = ""  # when the log is on the disk: always, interval or os
     trash_age_ms: int = 0  # how long what is emptied or deleted of the log can be restored; 0: not at all
-    capabilities: frozenset[str] = frozenset()  # names of the acts and reads that the node has, as in act_kinds.py
+    capabilities: frozenset[str] = frozenset()  # names of ACTS and USES that the node has
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActResult
 from admin_console.vocabulary import units
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import NAME_LENGTH_MAX, TokenError, TokenState
 from queue_engine.identity.token_file import Stamp, TokenFile
 from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
+from queue_engine.vocabulary.permission import Permission
 
 __all__ = [
     "NAME_LENGTH_MAX",

@@ -9,7 +9,7 @@ from admin_console.gateway.gateway import ChannelStats, Gateway, TopicStats, why
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """capabilities: of the node, as in the engine's act_kinds.py."""
+    """capabilities: of the node."""
 
     topic: str
     channel: str

@@ -1,12 +1,12 @@
 """The table: every page, act and socket, with the least role that may use it.
 
-The acts are those of `gateway/act_table.py`. A URL name that is not here is refused to everybody; a test walks the URLs
-and finds it.
+The acts are those of `queue_engine/vocabulary/acts/table.py`. A URL name that is not here is refused to everybody; a
+test walks the URLs and finds it.
 """
 
 from collections.abc import Mapping
 
-from admin_console.gateway import act_table
+from admin_console.gateway import gateway
 from admin_console.vocabulary.roles import Role
 
 ANYONE = "anyone"  # not logged in
@@ -43,23 +43,10 @@ FILES: Mapping[str, Role] = {
     "message_search": Role.OPERATOR,
 }
 
-ACTS: Mapping[str, Role] = {act.name: act.least for act in act_table.ACTS.values() if act.least is not None}
+ACTS: Mapping[str, Role] = {act.name: act.role for act in gateway.ACTS.values() if act.role is not None}
 
 # The acts that a list offers for all that is selected in it; each needs the role of the act itself.
-BULK_ACTS: Mapping[str, Role] = {
-    f"bulk_{name}": ACTS[name]
-    for name in (
-        "pause_topic",
-        "unpause_topic",
-        "empty_topic",
-        "delete_topic",
-        "pause_channel",
-        "unpause_channel",
-        "requeue_channel",
-        "empty_channel",
-        "delete_channel",
-    )
-}
+BULK_ACTS: Mapping[str, Role] = {f"bulk_{name}": ACTS[name] for name in ACTS if gateway.ACTS[name].on_several}
 
 ALL_ACTS: Mapping[str, Role] = {**ACTS, **BULK_ACTS}
 

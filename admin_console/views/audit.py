@@ -15,7 +15,7 @@ from admin_console.audit.models import ACTOR_WORDS, AuditRow, Phase, Verdict
 from admin_console.audit.upkeep import ChainState, ListSize, chain_state, list_size
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
 from admin_console.gateway.act_file import has_file_acts
-from admin_console.gateway.act_table import ACTS
+from admin_console.gateway.gateway import ACTS
 from admin_console.views.audit_file import file_page, url_of_file
 from admin_console.views.notices import waiting_rows
 from admin_console.vocabulary.times import column_time

@@ -19,6 +19,7 @@ from django.views import View
 from admin_console.answers import drafts
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.gateway.gateway import (
+    ACTS,
     DONE,
     FAILED,
     ActResult,
@@ -360,7 +361,8 @@ class BulkAct(View):
             return JsonResponse({"ok": len(done) == len(rows), "done": len(done), "results": results})
         left = [row for row in rows if not row.is_done]
         count = counted(len(rows), self._noun)
-        undone = [row for row in done if row.undo_url] if self.kind.undo else []
+        undo = ACTS[self.action].undo
+        undone = [row for row in done if row.undo_url] if undo in KINDS else []
         context = {
             "title": f"{self.kind.past} {f'{len(done):,} of ' if left else ''}{count}",
             "parts": [
@@ -375,8 +377,8 @@ class BulkAct(View):
             "verb": self.kind.verb,
             "undo": _lines(undone) if len(undone) > 1 else "",
             "undo_count": counted(len(undone), self._noun),
-            "undo_url": reverse(f"bulk_{self.kind.undo}") if undone else "",
-            "undo_verb": KINDS[self.kind.undo].verb if undone else "",
+            "undo_url": reverse(f"bulk_{undo}") if undone else "",
+            "undo_verb": KINDS[undo].verb if undone else "",
             "trash_url": reverse("trash") if len(done) > SHOWN_MAX and self.kind.is_dangerous else "",
         }
         template = "acts/_bulk_results.html" if wants_fragment(self.request) else "acts/bulk_results.html"

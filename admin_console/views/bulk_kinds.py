@@ -10,8 +10,7 @@ from admin_console.views.act_page import ActPage
 class Kind:
     """An act that can be done on a selection. verb and past: of the sentences. consequence: what happens to all.
 
-    asks_like_one: the act's own fields, such as how long a pause lasts, are asked once for all. undo: the act that
-    takes it back for all at once.
+    asks_like_one: the act's own fields, such as how long a pause lasts, are asked once for all.
     """
 
     page: type[ActPage]
@@ -19,7 +18,6 @@ class Kind:
     past: str
     consequence: str
     asks_like_one: bool = False
-    undo: str = ""
     is_dangerous: bool = False
 
 
@@ -30,7 +28,6 @@ KINDS = {
         "Paused",
         "Their messages stay at the topics until they are resumed.",
         True,
-        "unpause_topic",
     ),
     "unpause_topic": Kind(
         pausing.ResumePage, "Resume", "Resumed", "Messages at the topics go on to their channels.", True
@@ -55,7 +52,6 @@ KINDS = {
         "Paused",
         "Their consumers get nothing until they are resumed.",
         True,
-        "unpause_channel",
     ),
     "unpause_channel": Kind(
         pausing.ResumePage,

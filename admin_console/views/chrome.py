@@ -9,8 +9,8 @@ from django.urls import NoReverseMatch, reverse
 
 from admin_console.accounts.models import CLOCK_DEFAULT, CLOCKS
 from admin_console.answers.drafts import typed_by
-from admin_console.gateway.act_table import ACTS
-from admin_console.gateway.gateway import full_version
+from admin_console.gateway.act_sentences import SENTENCES
+from admin_console.gateway.gateway import ACTS, full_version
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
 from admin_console.views.notices import page_notices
@@ -32,7 +32,7 @@ _UNDER = {
     ),
     **dict.fromkeys(BULK_ACTS, "topics"),
     "replay": "pipeline",
-    **{act.name: "topics" if act.sentence else "pipeline" for act in ACTS.values() if act.least is not None},
+    **{act.name: "topics" if act.name in SENTENCES else "pipeline" for act in ACTS.values() if act.role is not None},
     # The worker does them, and their pages are below those of a topic; nsqlookupds do the last.
     "set_archive_limits": "topics",
     "tombstone_producer": "lookup",

@@ -16,8 +16,8 @@ import orjson
 
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.pattern import Pattern, PatternError
-from queue_engine.identity.permission import Permission
 from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.permission import Permission
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from queue_engine.identity.permission import Permission
+from queue_engine.vocabulary.permission import Permission
 
 # Answers that one authorization remembers; a client with more topics than that computes some of them again.
 REMEMBERED_MAX = 4_096

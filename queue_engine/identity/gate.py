@@ -8,10 +8,10 @@ from typing import Protocol
 from queue_engine.identity.authorization import Allowance, Authorization
 from queue_engine.identity.guesses import Guesses
 from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.secret_file import SecretFile
 from queue_engine.identity.token import looks_like_token
 from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.permission import Permission
 
 OWN_TOKEN_NAME = "pipeline"  # noqa: S105 - a name, no secret
 HTTP_TOKEN_NAME = "http-token"  # noqa: S105 - a name, no secret

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from queue_engine.identity.permission import Permission
 from queue_engine.vocabulary.errors import RequestError
 from queue_engine.vocabulary.grants import ALL_TOPICS, check_pattern, matches
+from queue_engine.vocabulary.permission import Permission
 
 NAME_LENGTH_MAX = 64
 TOPICS_MAX = 20

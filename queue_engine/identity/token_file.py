@@ -27,9 +27,9 @@ from typing import Any
 
 from queue_engine.disk.checked_line import decode_versioned, encode_line
 from queue_engine.disk.files import Files, NameNotSyncedError
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import Token, TokenError, TokenState, new_token
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
+from queue_engine.vocabulary.permission import Permission
 
 VERSION = 1
 NAME = "tokens.json"

@@ -5,20 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.gateway.act_table import ACTS
 from admin_console.gateway.gateway import get_gateway
-from queue_engine.act_kinds import ACT_KINDS
 from queue_engine.engine_calls import ENGINE_ACTS
+from queue_engine.vocabulary.acts.table import ACTS, USES
 from tests.support.pages.console import client_of, console_engine, make_user, see
 
 
 def test_every_act_of_the_engine_has_a_row_in_the_table_of_kinds() -> None:
-    assert ENGINE_ACTS.keys() <= set(ACT_KINDS)
+    assert ENGINE_ACTS.keys() <= ACTS.keys()
 
 
 def test_an_engine_in_this_process_has_every_act_and_read(tmp_path: Path) -> None:
     with console_engine(tmp_path):
-        assert get_gateway().node().capabilities == {*ACTS, *ACT_KINDS}
+        assert get_gateway().node().capabilities == {*ACTS, *USES}
 
 
 @pytest.mark.django_db

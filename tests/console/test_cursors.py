@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
-from admin_console.gateway.act_table import sentence_of
+from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
 from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request, build_screen

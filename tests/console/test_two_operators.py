@@ -14,12 +14,12 @@ import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
-from admin_console.gateway.act_table import ACTS, rivals_of
 from admin_console.gateway.gateway import DONE, ActResult, Asker, get_gateway
 from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.acts.table import ACTS, rivals_of
 from tests.support.pages.console import client_of, console_engine, make_user
 
 pytestmark = pytest.mark.django_db
@@ -115,8 +115,8 @@ CASES = {
     "quarantine_messages": Case("c/~messages/~quarantine/", form={"id": "2"}),
     "redrive_messages": Case("c/~messages/~redrive/", form={"id": "0"}),
 }
-OF_ENGINE = [name for name, act in ACTS.items() if act.least is not None and act.name in ENGINE_ACTS and act.unchanged]
-BESIDE = [name for name, act in ACTS.items() if act.least is not None and act.name not in ENGINE_ACTS and act.unchanged]
+OF_ENGINE = [name for name, act in ACTS.items() if act.role is not None and act.name in ENGINE_ACTS and act.unchanged]
+BESIDE = [name for name, act in ACTS.items() if act.role is not None and act.name not in ENGINE_ACTS and act.unchanged]
 # While a channel is being redriven, it can't be redriven; of an emptied one there is nothing to redrive.
 IMPOSSIBLE = {("cancel_redrive", "redrive_channel"), ("restore_trash", "redrive_channel")}
 

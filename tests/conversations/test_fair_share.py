@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.token_file import TokenFile
+from queue_engine.vocabulary.permission import Permission
 from tests.benchmarks.dripping_peers import OWN_ADDRESS, dripping
 from tests.support.exposition import read_exposition
 from tests.support.nsq_socket import NsqSocket, sized

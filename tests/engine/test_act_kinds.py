@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.act_kinds import ACT_KINDS, ActKinds, why_not
 from queue_engine.engine import Engine
 from queue_engine.log_acts import START, Target
+from queue_engine.vocabulary.acts.act import Kinds
+from queue_engine.vocabulary.acts.table import ACTS, USES, kinds_of, why_not
 from queue_engine.vocabulary.errors import InvalidStorageError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
@@ -24,7 +25,7 @@ def test_a_reason_names_the_topic_and_its_kind() -> None:
 
 
 def test_what_is_ephemeral_has_a_reason_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ACT_KINDS, "keep", ActKinds("keep", ephemeral="it leaves nothing on the disk"))
+    monkeypatch.setitem(USES, "keep", Kinds(ephemeral="it leaves nothing on the disk"))
     assert why_not("keep", "log", "orders", "billing") == ""
     assert (
         why_not("keep", "log", "orders", "tmp#ephemeral")
@@ -68,7 +69,7 @@ def test_the_engine_refuses_with_the_reasons_of_the_table(tmp_path: Path) -> Non
     engine.open()
     engine.acts.create_topic("old", storage="diskqueue")
     engine.acts.create_channel("old", "c")
-    refused = [row.name for row in ACT_KINDS.values() if row.diskqueue and not row.name.endswith("_messages")]
+    refused = [name for name in (*ACTS, *USES) if kinds_of(name).diskqueue and not name.endswith("_messages")]
     for act in [*refused, "read_messages", "lease_messages"]:
         assert refusal_of(engine, act) == why_not(act, "diskqueue", "old"), act
     engine.close()

@@ -16,9 +16,9 @@ from queue_engine.identity.auth_answer import AUTHORIZATIONS_MAX, PATTERNS_MAX
 from queue_engine.identity.auth_servers import ANSWER_BYTES_MAX, SECRET_BYTES_MAX, AuthServers
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Peer, SecretRefusedError
-from queue_engine.identity.permission import Permission
 from queue_engine.tls import replaceable
 from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.permission import Permission
 from tests.support.auth_server import EVERYTHING, AuthServer, granted
 from tests.support.certificates import Certificates
 from tests.support.clock import ManualClock

@@ -8,12 +8,12 @@ from queue_engine.identity.auth_servers import AuthServers
 from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.identity.guesses import ADDRESSES_MAX, DELAY_S_MAX, FREE_GUESSES, Guesses
 from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.secret_file import SecretFile
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.tls import replaceable
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError, StorageError
+from queue_engine.vocabulary.permission import Permission
 from tests.support.auth_server import AuthServer
 from tests.support.clock import ManualClock
 

@@ -13,10 +13,10 @@ import pytest
 
 from queue_engine.disk.checked_line import encode_line
 from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import TOPICS_MAX, Token, TokenError, TokenState, new_token
 from queue_engine.identity.token_file import TOKENS_MAX, TokenFile, encode_used
 from queue_engine.vocabulary.errors import NewerFormatError, OutcomeUnknownError, StorageError
+from queue_engine.vocabulary.permission import Permission
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 

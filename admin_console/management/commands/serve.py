@@ -36,7 +36,7 @@ from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
-from admin_console.gateway.act_table import sentence_of
+from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline

@@ -16,11 +16,11 @@ from admin_console.audit.record import now_ms
 from admin_console.management.audited_command import audited
 from admin_console.management.command import PlainCommand
 from admin_console.paths import account_name
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.token import Token, TokenError
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.durations import parse_duration_ms
+from queue_engine.vocabulary.permission import Permission
 
 _FIRST = (
     "This is the first token. From now on clients must send one: over TCP as the secret of AUTH, over HTTP as "

@@ -1,4 +1,5 @@
-"""The table of every path: its method, whether it needs a token and which permission, and its name in the audit list.
+"""Every path: its method, whether it needs a token and which permission, and its name in the audit list. The paths of
+acts come from the acts' own table (`vocabulary/acts/table.py`).
 
 Where there are tokens, or `--http-token`, every request that publishes, changes something or reads topics of the log
 needs one. Probes and requests for stats stay open: nsqadmin, nsq_stat and scrapers have no token to send. A path that
@@ -13,8 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from queue_engine.identity.permission import Permission
 from queue_engine.service.http.reference.endpoints import CONFIG
+from queue_engine.vocabulary.acts.act import Act, OverHttp
+from queue_engine.vocabulary.acts.table import ACTS, OWN_READERS
+from queue_engine.vocabulary.permission import Permission
 
 
 class Rule(Enum):
@@ -39,10 +42,6 @@ _PERMISSIONS = {
 _NONE = "nothing"
 _SHOWS = "nothing; shows bodies and keys, audited"
 _PUBLISHES = "fills the disk to its limit, where all publishes are refused; makes topics up to --max-topics"
-_RESTORABLE = "takes messages from consumers; the trash restores them until it gives them up"
-_STOPS = "consumers wait until it is resumed; the log keeps their messages"
-_AGAIN = "messages are delivered again; bounded by the attempts of each"
-_OWN_READERS = "the log keeps messages for it, within limits; its own alone, others' and the archive need administer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,13 @@ class Path:
         return bool(self.action) and self.changed_by in ("", method)
 
 
+def _of_act(act: Act, http: OverHttp) -> Path:
+    rule = Rule.BODIES if http.permission is Permission.CONSUME else Rule.CHANGES
+    return Path("POST", rule, act.name, harm=http.harm)
+
+
 PATHS: Mapping[str, Path] = {
+    **{act.http.path: _of_act(act, act.http) for act in ACTS.values() if act.http is not None},
     "/ping": Path("GET", Rule.OPEN, any_host=True, harm=_NONE),
     "/livez": Path("GET", Rule.OPEN, any_host=True, harm=_NONE),
     "/readyz": Path("GET", Rule.OPEN, any_host=True, harm=_NONE),
@@ -110,64 +115,6 @@ PATHS: Mapping[str, Path] = {
         publishes=True,
         harm=f"{_PUBLISHES}; pushes out the oldest batch keys of all topics: a late retry of those is written twice",
     ),
-    "/topic/create": Path("POST", Rule.CHANGES, "create_topic", harm="a place of --max-topics"),
-    "/topic/delete": Path(
-        "POST",
-        Rule.CHANGES,
-        "delete_topic",
-        harm="the topic, its channels and cursors; the trash restores it until it gives it up",
-    ),
-    "/topic/empty": Path("POST", Rule.CHANGES, "empty_topic", harm=_RESTORABLE),
-    "/topic/pause": Path("POST", Rule.CHANGES, "pause_topic", harm=_STOPS),
-    "/topic/unpause": Path(
-        "POST", Rule.CHANGES, "unpause_topic", harm="consumers get messages that an operator held back"
-    ),
-    "/topic/retry": Path(
-        "POST", Rule.CHANGES, "retry_topic", harm="nothing; clears a fence, which comes again while its cause lasts"
-    ),
-    "/channel/create": Path(
-        "POST",
-        Rule.CHANGES,
-        "create_channel",
-        harm="the log keeps what the channel does not consume; a place of --max-channels-per-topic",
-    ),
-    "/channel/delete": Path("POST", Rule.CHANGES, "delete_channel", harm=_RESTORABLE),
-    "/channel/empty": Path("POST", Rule.CHANGES, "empty_channel", harm=_RESTORABLE),
-    "/channel/pause": Path("POST", Rule.CHANGES, "pause_channel", harm=_STOPS),
-    "/channel/unpause": Path(
-        "POST", Rule.CHANGES, "unpause_channel", harm="consumers get messages that an operator held back"
-    ),
-    "/channel/retry": Path(
-        "POST", Rule.CHANGES, "retry_channel", harm="nothing; clears a fence, which comes again while its cause lasts"
-    ),
-    "/channel/max_attempts": Path(
-        "POST",
-        Rule.CHANGES,
-        "set_max_attempts",
-        harm="a low number quarantines what consumers would still handle; a redrive brings it back",
-    ),
-    "/channel/redrive": Path("POST", Rule.CHANGES, "redrive_channel", harm=_AGAIN),
-    "/channel/redrive/cancel": Path(
-        "POST", Rule.CHANGES, "cancel_redrive", harm="quarantined messages stay there until the next redrive"
-    ),
-    "/channel/seek": Path(
-        "POST",
-        Rule.CHANGES,
-        "rewind_channel",
-        harm="forth: consumers miss messages, until a rewind back; back: they get messages twice",
-    ),
-    "/channel/message/finish": Path(
-        "POST", Rule.CHANGES, "finish_messages", harm="consumers miss the message; on diskqueue it is gone"
-    ),
-    "/channel/message/requeue": Path("POST", Rule.CHANGES, "requeue_messages", harm=_AGAIN),
-    "/channel/message/release": Path("POST", Rule.CHANGES, "release_messages", harm="a deferred message comes early"),
-    "/channel/message/republish": Path(
-        "POST", Rule.CHANGES, "publish_again", harm=f"{_AGAIN}; to another topic, which the token must administer, too"
-    ),
-    "/channel/message/quarantine": Path(
-        "POST", Rule.CHANGES, "quarantine_messages", harm="consumers miss the message until a redrive"
-    ),
-    "/channel/message/redrive": Path("POST", Rule.CHANGES, "redrive_messages", harm=_AGAIN),
     "/channel/messages": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/channel/message": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/channel/search": Path(
@@ -176,24 +123,12 @@ PATHS: Mapping[str, Path] = {
     "/channel/search/state": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/channel/search/cancel": Path("POST", Rule.BODIES, "read_messages", harm="a search whose random name it has"),
     "/trash": Path("GET", Rule.CHANGES, "list_trash", harm="nothing; shows names"),
-    "/trash/restore": Path(
-        "POST",
-        Rule.CHANGES,
-        "restore_trash",
-        harm="consumers get the messages again; with swap, what has the name goes to the trash",
-    ),
-    "/trash/delete": Path("POST", Rule.CHANGES, "delete_trash", harm="what is in the trash, for good"),
     "/topic/messages": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/log/read": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/log/records": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/log/topic": Path("GET", Rule.BODIES, "read_messages", harm=_NONE),
-    "/log/lease": Path("POST", Rule.BODIES, "read_messages", harm=f"{_SHOWS}; {_OWN_READERS}"),
-    "/log/renew": Path("POST", Rule.BODIES, "read_messages", harm=_OWN_READERS),
+    "/log/lease": Path("POST", Rule.BODIES, "read_messages", harm=f"{_SHOWS}; {OWN_READERS}"),
+    "/log/renew": Path("POST", Rule.BODIES, "read_messages", harm=OWN_READERS),
     "/log/release": Path("POST", Rule.BODIES, "read_messages", harm="its own leases: their reader begins anew"),
-    "/cursor/create": Path("POST", Rule.BODIES, "create_cursor", harm=_OWN_READERS),
-    "/cursor/move": Path(
-        "POST", Rule.BODIES, "move_cursor", harm="its own cursors: their reader misses what they passed"
-    ),
-    "/cursor/delete": Path("POST", Rule.BODIES, "delete_cursor", harm="its own cursors: their reader begins anew"),
     "/cursor/list": Path("GET", Rule.BODIES, "list_cursors", harm="nothing; shows names"),
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.gateway.act_table import sentence_of
+from admin_console.gateway.act_sentences import sentence_of
 from queue_engine.catalog.trash import LEAST_MS
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine

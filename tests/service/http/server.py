@@ -19,7 +19,6 @@ from queue_engine.engine import Engine
 from queue_engine.identity.gate import Gate
 from queue_engine.identity.guesses import Guesses
 from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.http.api import HttpApi, Ports
@@ -27,6 +26,7 @@ from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.connection import ConnectionLimits
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.permission import Permission
 from tests.service.http.documented import check_answer, check_some_answer
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine

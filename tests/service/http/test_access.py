@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.identity.permission import Permission
 from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.permission import Permission
 from tests.service.http.server import http_server, request_bytes
 
 

@@ -8,10 +8,10 @@ import pytest_asyncio
 
 from queue_engine import cursor_acts
 from queue_engine.disk.background import Background
-from queue_engine.identity.permission import Permission
 from queue_engine.log_acts import log_store_of
 from queue_engine.readers import leases
 from queue_engine.readers.cursors import CONSUMER_CURSOR_BYTES, CONSUMER_CURSOR_MS, CONSUMER_CURSORS_MAX
+from queue_engine.vocabulary.permission import Permission
 from tests.service.http.server import Server, http_server
 from tests.support.engine import settle
 

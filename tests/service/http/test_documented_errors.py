@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from queue_engine import message_search
-from queue_engine.identity.permission import Permission
 from queue_engine.service.http.exchange.connection import HttpConnection
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.endpoints import ENDPOINTS
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
+from queue_engine.vocabulary.permission import Permission
 from tests.service.http.good_requests import BATCH_KEY, BODIES, GoodRequests, prepared
 from tests.service.http.server import Answer, Server, http_server
 from tests.support.engine import settle

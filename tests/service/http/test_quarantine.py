@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admin_console.gateway.act_table import sentence_of
+from admin_console.gateway.act_sentences import sentence_of
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.identity.permission import Permission
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.vocabulary.permission import Permission
 from tests.service.http.server import http_server
 
 QUERY = "?topic=orders&channel=billing&cursor=copy&offset=0&number=1&to=start"

@@ -10,7 +10,7 @@ import pytest
 from queue_engine.identity.auth_servers import SECRET_BYTES_MAX
 from queue_engine.identity.authorization import Authorization
 from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
-from queue_engine.identity.permission import Permission
+from queue_engine.vocabulary.permission import Permission
 from tests.service.tcp.session_bench import Bench, dpub, pub
 from tests.support.memory_session import MemorySession
 from tests.support.nsq_socket import sized

@@ -4,6 +4,7 @@ from tests.support.references import act_kinds, commands, http_api, metrics, opt
 from tests.support.references.generated import Reference
 
 REFERENCES = (
+    Reference("acts", "queue_engine/README.md", act_kinds.acts),
     Reference("act kinds", "queue_engine/README.md", act_kinds.act_kinds),
     Reference("engine options", "queue_engine/vocabulary/options/README.md", options.engine_options),
     Reference("console options", "admin_console/README.md", options.console_options),

@@ -1,16 +1,14 @@
-"""Every act, once: its name, who may do it, and the sentence for what it did.
+"""Each act's sentence for what it did. The acts themselves are in the engine's table, `queue_engine/vocabulary/acts`.
 
-The permissions, the gateway, the audit list and the engine's HTTP API name an act as this table does. An act over HTTP
-alone has no role here: a client with the API's token may do it (`queue_engine/service/http/rules.py`).
+Pages, the audit list and the lists of recent acts have the same sentence. An act of the pipeline's worker, on tokens or
+on nsqlookupds makes its own, where it is done.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from admin_console.gateway.act_state import IN_CHANNEL, OF_CHANNEL, OF_MESSAGES, OF_TOPIC, SHARED, State
 from admin_console.gateway.sentences import counted, ended_pause, given_up, message_counts, paused_until
-from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import Outcome
 from queue_engine.vocabulary.options.durations import format_duration
 
@@ -57,23 +55,6 @@ class Done:
     @property
     def disconnected(self) -> str:
         return f", disconnected {counted(self.outcome.clients, 'consumer')}" if self.outcome.clients else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """least: the role that may do it on a page; None: no page offers it. The engine does those of
-    `queue_engine/engine_calls.py`, the pipeline's worker, the console or an nsqlookupd the others. unchanged: what must
-    not have changed since its question showed it."""
-
-    name: str
-    least: Role | None
-    sentence: Callable[[Done], str] | None = None
-    unchanged: tuple[State, ...] = field(kw_only=True, default=())
-
-    @property
-    def changes(self) -> frozenset[State]:
-        """What it changes that questions show."""
-        return SHARED.intersection(self.unchanged)
 
 
 def _created(done: Done) -> str:
@@ -278,138 +259,48 @@ def _published_again(done: Done) -> str:
     return f"Published {counted(done.outcome.depth, 'message')} of {done.name} again to {to}{done.left_alone}."
 
 
-_TABLE = (
-    Act("create_topic", Role.OPERATOR, _created),
-    Act("create_channel", Role.OPERATOR, _created, unchanged=(State.TOPIC, State.CHANNELS)),
-    Act("publish", Role.OPERATOR, _published, unchanged=(State.TOPIC,)),
-    Act("pause_topic", Role.OPERATOR, _paused_topic, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
-    Act("unpause_topic", Role.OPERATOR, _resumed, unchanged=(State.TOPIC, State.TOPIC_PAUSE)),
-    Act(
-        "pause_channel",
-        Role.OPERATOR,
-        _paused_channel,
-        unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
-    ),
-    Act(
-        "unpause_channel",
-        Role.OPERATOR,
-        _resumed,
-        unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
-    ),
-    Act("retry_topic", Role.OPERATOR, _retried_topic, unchanged=(State.TOPIC, State.TOPIC_FENCE)),
-    Act(
-        "retry_channel",
-        Role.OPERATOR,
-        _retried_channel,
-        unchanged=(State.CHANNEL, State.CHANNEL_FENCE),
-    ),
-    Act("requeue_channel", Role.OPERATOR, _requeued, unchanged=(State.CHANNEL, State.IN_FLIGHT)),
-    Act("release_deferred", Role.OPERATOR, _released, unchanged=(State.CHANNEL, State.DEFERRED)),
-    Act("requeue_messages", Role.OPERATOR, _requeued_messages, unchanged=OF_MESSAGES),
-    Act("release_messages", Role.OPERATOR, _released_messages, unchanged=OF_MESSAGES),
-    Act(
-        "publish_again",
-        Role.OPERATOR,
-        _published_again,
-        unchanged=(*OF_MESSAGES, State.COPIES),
-    ),
-    Act(
-        "set_max_attempts",
-        Role.OPERATOR,
-        _max_attempts_set,
-        unchanged=(State.CHANNEL, State.MAX_ATTEMPTS),
-    ),
-    Act("redrive_channel", Role.OPERATOR, _redriven, unchanged=(State.CHANNEL, State.QUARANTINE)),
-    Act(
-        "cancel_redrive",
-        Role.OPERATOR,
-        _redrive_cancelled,
-        unchanged=(State.CHANNEL, State.QUARANTINE),
-    ),
-    # The archive of a topic is the cursor of that name.
-    Act("archive_on", Role.OPERATOR, _switched_on, unchanged=(State.TOPIC, State.CURSOR)),
-    Act("stop_job", Role.OPERATOR, unchanged=(State.JOB,)),
-    Act("start_job", Role.OPERATOR, unchanged=(State.JOB,)),
-    # A replay publishes, as an operator may: what is planned and read is in the archive, not in the answer.
-    Act("plan_replay", Role.OPERATOR),
-    Act("run_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
-    Act("cancel_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
-    # It ends by itself, after the tombstone's lifetime.
-    Act("tombstone_producer", Role.OPERATOR, unchanged=(State.TOMBSTONE,)),
-    # These lose messages, or deliver them again.
-    # Whoever makes a token can give its rights to any program.
-    Act("create_token", Role.ADMIN),
-    Act("revoke_token", Role.ADMIN, unchanged=(State.PROGRAM,)),
-    Act("finish_messages", Role.ADMIN, _finished_messages, unchanged=OF_MESSAGES),
-    Act("rewind_channel", Role.ADMIN, _rewound, unchanged=(State.CHANNEL, *IN_CHANNEL)),
-    Act(
-        "empty_topic",
-        Role.ADMIN,
-        _emptied,
-        unchanged=(State.TOPIC, State.TOPIC_BACKLOG, *IN_CHANNEL, State.COUNTS),
-    ),
-    Act(
-        "empty_channel",
-        Role.ADMIN,
-        _emptied,
-        unchanged=(State.CHANNEL, *IN_CHANNEL, State.COUNTS),
-    ),
-    Act(
-        "delete_topic",
-        Role.ADMIN,
-        _deleted_topic,
-        unchanged=(State.TOPIC, *OF_TOPIC, State.COUNTS),
-    ),
-    Act(
-        "delete_channel",
-        Role.ADMIN,
-        _deleted_channel,
-        unchanged=(State.CHANNEL, *OF_CHANNEL, State.COUNTS),
-    ),
-    Act(
-        "restore_trash",
-        Role.ADMIN,
-        _restored,
-        unchanged=(State.TOPIC, State.TRASH, State.TOPIC_BACKLOG, *IN_CHANNEL),
-    ),
-    Act("delete_trash", Role.ADMIN, _deleted_trash, unchanged=(State.TRASH,)),
-    Act(
-        "delete_cursor",
-        Role.ADMIN,
-        _deleted_cursor,
-        unchanged=(State.TOPIC, State.CURSOR, State.COUNTS),
-    ),
-    Act("archive_off", Role.ADMIN, _switched_off, unchanged=(State.TOPIC, State.CURSOR, State.COUNTS)),
-    Act("archive_again", Role.ADMIN, _begun_again, unchanged=(State.TOPIC, State.CURSOR)),
-    Act("set_archive_limits", Role.ADMIN, unchanged=(State.LIMITS,)),
-    Act(
-        "quarantine_messages",
-        Role.OPERATOR,
-        _quarantined_messages,
-        unchanged=OF_MESSAGES,
-    ),
-    Act("redrive_messages", Role.OPERATOR, _redriven_messages, unchanged=OF_MESSAGES),
-    # The server by itself.
-    Act("expire_trash", None, _expired_trash, unchanged=(State.TRASH,)),
-    Act("give_up_trash", None, _gave_up_trash, unchanged=(State.TRASH,)),
-    # Over HTTP alone; a look on a page is a page, and audited.
-    Act("read_messages", None, _looked),
-    Act("create_cursor", None, _created_cursor, unchanged=(State.CURSOR,)),
-    Act("move_cursor", None, _moved_cursor),
-    Act("release_lease", None, _released_lease),
-    Act("change_option", None, _changed_option),
-)
-ACTS = {act.name: act for act in _TABLE}
-
-
-def rivals_of(action: str) -> frozenset[str]:
-    """The acts that change what the question of `action` shows, itself included where it does."""
-    changes = ACTS[action].changes
-    return frozenset(act.name for act in _TABLE if act.changes & changes)
+SENTENCES: Mapping[str, Callable[[Done], str]] = {
+    "create_topic": _created,
+    "create_channel": _created,
+    "publish": _published,
+    "pause_topic": _paused_topic,
+    "unpause_topic": _resumed,
+    "pause_channel": _paused_channel,
+    "unpause_channel": _resumed,
+    "retry_topic": _retried_topic,
+    "retry_channel": _retried_channel,
+    "requeue_channel": _requeued,
+    "release_deferred": _released,
+    "requeue_messages": _requeued_messages,
+    "release_messages": _released_messages,
+    "publish_again": _published_again,
+    "set_max_attempts": _max_attempts_set,
+    "redrive_channel": _redriven,
+    "cancel_redrive": _redrive_cancelled,
+    "archive_on": _switched_on,
+    "finish_messages": _finished_messages,
+    "rewind_channel": _rewound,
+    "empty_topic": _emptied,
+    "empty_channel": _emptied,
+    "delete_topic": _deleted_topic,
+    "delete_channel": _deleted_channel,
+    "restore_trash": _restored,
+    "delete_trash": _deleted_trash,
+    "delete_cursor": _deleted_cursor,
+    "archive_off": _switched_off,
+    "archive_again": _begun_again,
+    "quarantine_messages": _quarantined_messages,
+    "redrive_messages": _redriven_messages,
+    "expire_trash": _expired_trash,
+    "give_up_trash": _gave_up_trash,
+    "read_messages": _looked,
+    "create_cursor": _created_cursor,
+    "move_cursor": _moved_cursor,
+    "release_lease": _released_lease,
+    "change_option": _changed_option,
+}
 
 
 def sentence_of(action: str, topic: str, channel: str, details: Mapping[str, Any], outcome: Outcome) -> str:
     """The sentence for an act that was done."""
-    sentence = ACTS[action].sentence
-    assert sentence is not None, action
-    return sentence(Done(topic, channel, details, outcome))
+    return SENTENCES[action](Done(topic, channel, details, outcome))

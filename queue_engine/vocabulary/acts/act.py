@@ -1,0 +1,91 @@
+"""What the row of an act says: `table.py` has the rows."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from queue_engine.vocabulary.grants import Role
+from queue_engine.vocabulary.permission import Permission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """Which topics can do an act or read. log, diskqueue: "" where topics of that storage kind can, else the reason why
+    not, the rest of a sentence that begins "topic T has storage kind K: ". ephemeral: the same of what is named
+    #ephemeral; the sentence begins "T/C is ephemeral: "."""
+
+    log: str = ""
+    diskqueue: str = ""
+    ephemeral: str = ""
+
+
+ALL_KINDS = Kinds()
+
+
+class State(Enum):
+    """What a question shows: the state that must not have changed until its act begins, and that the act changes.
+
+    Acts that name the same of SHARED change the same state: each is refused when another was done since its question
+    was asked (`queue_engine/recent_acts.py`). TOPIC and CHANNEL are compared by their numbers, COUNTS as the engine
+    counts what it removes, MESSAGES by the engine for each message.
+    """
+
+    TOPIC = "the topic, not another one of its name"
+    CHANNEL = "the channel, not another one of its name"
+    MESSAGES = "the state of each message that is named"
+    COUNTS = "how many messages are removed, within a tolerance"
+    CHANNELS = "which channels the topic has"
+    TOPIC_PAUSE = "whether the topic is paused, why, and until when"
+    CHANNEL_PAUSE = "whether the channel is paused, why, and until when; its ramp"
+    TOPIC_FENCE = "whether the topic is fenced"
+    CHANNEL_FENCE = "whether the channel is fenced"
+    TOPIC_BACKLOG = "what waits at the topic itself"
+    BACKLOG = "which messages the channel has"
+    IN_FLIGHT = "what consumers hold"
+    DEFERRED = "what is deferred"
+    QUARANTINE = "what is quarantined, and a redrive of it"
+    MAX_ATTEMPTS = "after how many attempts a message is quarantined"
+    COPIES = "which messages were published again"
+    CURSOR = "whether there is this cursor"
+    LIMITS = "the limits of the archive"
+    TRASH = "the entry of the trash"
+    PROGRAM = "the token of a program"
+    JOB = "whether the job is stopped"
+    REPLAY = "how far the replay is"
+    TOMBSTONE = "whether the producer is hidden"
+
+
+SHARED = frozenset(State) - {State.TOPIC, State.CHANNEL, State.MESSAGES, State.COUNTS}
+OF_MESSAGES = (State.CHANNEL, State.MESSAGES)
+IN_CHANNEL = (State.BACKLOG, State.IN_FLIGHT, State.DEFERRED, State.QUARANTINE)
+OF_CHANNEL = (*IN_CHANNEL, State.MAX_ATTEMPTS, State.CHANNEL_PAUSE, State.CHANNEL_FENCE)
+OF_TOPIC = (State.CHANNELS, State.TOPIC_BACKLOG, State.TOPIC_PAUSE, State.TOPIC_FENCE, State.CURSOR, *OF_CHANNEL)
+
+
+@dataclass(frozen=True, slots=True)
+class OverHttp:
+    """How a request over HTTP does the act: by POST. harm: what the holder of the permission can destroy, or keep
+    others from; a token for some topics does that on these topics alone. permission: what a token must allow."""
+
+    path: str
+    harm: str
+    permission: Permission = Permission.ADMINISTER
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """role: the least that may do it on a page; None: no page offers it. kinds: the topics that can do it. unchanged:
+    what must not have changed since its question showed it. undo: the act that takes it back, "" for none. on_several:
+    a list offers it for all that is selected in it. http: None: no request over HTTP does it."""
+
+    name: str
+    role: Role | None
+    kinds: Kinds = ALL_KINDS
+    unchanged: tuple[State, ...] = ()
+    undo: str = ""
+    on_several: bool = False
+    http: OverHttp | None = None
+
+    @property
+    def changes(self) -> frozenset[State]:
+        """What it changes that questions show."""
+        return SHARED.intersection(self.unchanged)

@@ -1,0 +1,305 @@
+"""Every act, once: one row each, and what all others make of it.
+
+Permissions of roles and tokens, the paths over HTTP, refusals and disabled buttons for a kind of topic, when a question
+is out of date, and the table in `queue_engine/README.md` come from here. The engine binds the names to methods
+(`queue_engine/engine_calls.py`), the console to sentences (`admin_console/gateway/act_sentences.py`). An act of the
+pipeline's worker, of the console itself or of an nsqlookupd has a row, too.
+"""
+
+from collections.abc import Mapping
+
+from queue_engine.vocabulary.acts.act import (
+    ALL_KINDS,
+    IN_CHANNEL,
+    OF_CHANNEL,
+    OF_MESSAGES,
+    OF_TOPIC,
+    Act,
+    Kinds,
+    OverHttp,
+    State,
+)
+from queue_engine.vocabulary.errors import InvalidStorageError
+from queue_engine.vocabulary.grants import Role
+from queue_engine.vocabulary.names import is_ephemeral
+from queue_engine.vocabulary.permission import Permission
+
+# Which topics can do it.
+_BY_OFFSET = Kinds(diskqueue="only the log can be read and rewound")
+_KEYED = Kinds(diskqueue="only the log keeps keys")
+_CURSORS = Kinds(diskqueue="only topics of the log have pipeline cursors, and can be archived")
+_TRASH = Kinds(
+    diskqueue="its files are nsqd's own, and the trash has no copy of them", ephemeral="the trash keeps nothing of it"
+)
+_SEARCH = Kinds(diskqueue="only the log can be searched; the files of a disk queue are read once, from front to back")
+_QUARANTINE = Kinds(
+    diskqueue="a disk queue has nsqd's files, which can't say that a message is set aside",
+    ephemeral="it keeps nothing, so nothing can be set aside",
+)
+
+# What the holder of a token can do with it.
+_RESTORABLE = "takes messages from consumers; the trash restores them until it gives them up"
+_STOPS = "consumers wait until it is resumed; the log keeps their messages"
+_AGAIN = "messages are delivered again; bounded by the attempts of each"
+OWN_READERS = "the log keeps messages for it, within limits; its own alone, others' and the archive need administer"
+
+_TABLE = (
+    # Topics.
+    Act("create_topic", Role.OPERATOR, http=OverHttp("/topic/create", "a place of --max-topics")),
+    Act(
+        "pause_topic",
+        Role.OPERATOR,
+        unchanged=(State.TOPIC, State.TOPIC_PAUSE),
+        undo="unpause_topic",
+        on_several=True,
+        http=OverHttp("/topic/pause", _STOPS),
+    ),
+    Act(
+        "unpause_topic",
+        Role.OPERATOR,
+        unchanged=(State.TOPIC, State.TOPIC_PAUSE),
+        on_several=True,
+        http=OverHttp("/topic/unpause", "consumers get messages that an operator held back"),
+    ),
+    Act(
+        "retry_topic",
+        Role.OPERATOR,
+        unchanged=(State.TOPIC, State.TOPIC_FENCE),
+        http=OverHttp("/topic/retry", "nothing; clears a fence, which comes again while its cause lasts"),
+    ),
+    Act(
+        "empty_topic",
+        Role.ADMIN,
+        unchanged=(State.TOPIC, State.TOPIC_BACKLOG, *IN_CHANNEL, State.COUNTS),
+        undo="restore_trash",
+        on_several=True,
+        http=OverHttp("/topic/empty", _RESTORABLE),
+    ),
+    Act(
+        "delete_topic",
+        Role.ADMIN,
+        unchanged=(State.TOPIC, *OF_TOPIC, State.COUNTS),
+        undo="restore_trash",
+        on_several=True,
+        http=OverHttp(
+            "/topic/delete", "the topic, its channels and cursors; the trash restores it until it gives it up"
+        ),
+    ),
+    Act("publish", Role.OPERATOR, unchanged=(State.TOPIC,)),
+    # Channels.
+    Act(
+        "create_channel",
+        Role.OPERATOR,
+        unchanged=(State.TOPIC, State.CHANNELS),
+        http=OverHttp(
+            "/channel/create", "the log keeps what the channel does not consume; a place of --max-channels-per-topic"
+        ),
+    ),
+    Act(
+        "pause_channel",
+        Role.OPERATOR,
+        unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
+        undo="unpause_channel",
+        on_several=True,
+        http=OverHttp("/channel/pause", _STOPS),
+    ),
+    Act(
+        "unpause_channel",
+        Role.OPERATOR,
+        unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
+        on_several=True,
+        http=OverHttp("/channel/unpause", "consumers get messages that an operator held back"),
+    ),
+    Act(
+        "retry_channel",
+        Role.OPERATOR,
+        unchanged=(State.CHANNEL, State.CHANNEL_FENCE),
+        http=OverHttp("/channel/retry", "nothing; clears a fence, which comes again while its cause lasts"),
+    ),
+    Act(
+        "empty_channel",
+        Role.ADMIN,
+        unchanged=(State.CHANNEL, *IN_CHANNEL, State.COUNTS),
+        undo="restore_trash",
+        on_several=True,
+        http=OverHttp("/channel/empty", _RESTORABLE),
+    ),
+    Act(
+        "delete_channel",
+        Role.ADMIN,
+        unchanged=(State.CHANNEL, *OF_CHANNEL, State.COUNTS),
+        undo="restore_trash",
+        on_several=True,
+        http=OverHttp("/channel/delete", _RESTORABLE),
+    ),
+    Act("requeue_channel", Role.OPERATOR, unchanged=(State.CHANNEL, State.IN_FLIGHT), on_several=True),
+    Act("release_deferred", Role.OPERATOR, unchanged=(State.CHANNEL, State.DEFERRED)),
+    Act(
+        "rewind_channel",
+        Role.ADMIN,
+        kinds=_BY_OFFSET,
+        unchanged=(State.CHANNEL, *IN_CHANNEL),
+        http=OverHttp(
+            "/channel/seek", "forth: consumers miss messages, until a rewind back; back: they get messages twice"
+        ),
+    ),
+    Act(
+        "set_max_attempts",
+        Role.OPERATOR,
+        kinds=_QUARANTINE,
+        unchanged=(State.CHANNEL, State.MAX_ATTEMPTS),
+        http=OverHttp(
+            "/channel/max_attempts",
+            "a low number quarantines what consumers would still handle; a redrive brings it back",
+        ),
+    ),
+    Act(
+        "redrive_channel",
+        Role.OPERATOR,
+        kinds=_QUARANTINE,
+        unchanged=(State.CHANNEL, State.QUARANTINE),
+        http=OverHttp("/channel/redrive", _AGAIN),
+    ),
+    Act(
+        "cancel_redrive",
+        Role.OPERATOR,
+        kinds=_QUARANTINE,
+        unchanged=(State.CHANNEL, State.QUARANTINE),
+        http=OverHttp("/channel/redrive/cancel", "quarantined messages stay there until the next redrive"),
+    ),
+    # Single messages of a channel.
+    Act(
+        "finish_messages",
+        Role.ADMIN,
+        unchanged=OF_MESSAGES,
+        http=OverHttp("/channel/message/finish", "consumers miss the message; on diskqueue it is gone"),
+    ),
+    Act("requeue_messages", Role.OPERATOR, unchanged=OF_MESSAGES, http=OverHttp("/channel/message/requeue", _AGAIN)),
+    Act(
+        "release_messages",
+        Role.OPERATOR,
+        unchanged=OF_MESSAGES,
+        http=OverHttp("/channel/message/release", "a deferred message comes early"),
+    ),
+    Act(
+        "publish_again",
+        Role.OPERATOR,
+        unchanged=(*OF_MESSAGES, State.COPIES),
+        http=OverHttp(
+            "/channel/message/republish", f"{_AGAIN}; to another topic, which the token must administer, too"
+        ),
+    ),
+    Act(
+        "quarantine_messages",
+        Role.OPERATOR,
+        kinds=_QUARANTINE,
+        unchanged=OF_MESSAGES,
+        http=OverHttp("/channel/message/quarantine", "consumers miss the message until a redrive"),
+    ),
+    Act(
+        "redrive_messages",
+        Role.OPERATOR,
+        kinds=_QUARANTINE,
+        unchanged=OF_MESSAGES,
+        http=OverHttp("/channel/message/redrive", _AGAIN),
+    ),
+    # The trash; the server does the last two by itself.
+    Act(
+        "restore_trash",
+        Role.ADMIN,
+        kinds=_TRASH,
+        unchanged=(State.TOPIC, State.TRASH, State.TOPIC_BACKLOG, *IN_CHANNEL),
+        http=OverHttp(
+            "/trash/restore", "consumers get the messages again; with swap, what has the name goes to the trash"
+        ),
+    ),
+    Act(
+        "delete_trash",
+        Role.ADMIN,
+        kinds=_TRASH,
+        unchanged=(State.TRASH,),
+        http=OverHttp("/trash/delete", "what is in the trash, for good"),
+    ),
+    Act("expire_trash", None, unchanged=(State.TRASH,)),
+    Act("give_up_trash", None, unchanged=(State.TRASH,)),
+    # Pipeline cursors. The archive of a topic is the cursor of that name.
+    Act(
+        "create_cursor",
+        None,
+        kinds=_CURSORS,
+        unchanged=(State.CURSOR,),
+        http=OverHttp("/cursor/create", OWN_READERS, Permission.CONSUME),
+    ),
+    Act(
+        "move_cursor",
+        None,
+        kinds=_CURSORS,
+        http=OverHttp("/cursor/move", "its own cursors: their reader misses what they passed", Permission.CONSUME),
+    ),
+    Act(
+        "delete_cursor",
+        Role.ADMIN,
+        kinds=_CURSORS,
+        unchanged=(State.TOPIC, State.CURSOR, State.COUNTS),
+        http=OverHttp("/cursor/delete", "its own cursors: their reader begins anew", Permission.CONSUME),
+    ),
+    Act("archive_on", Role.OPERATOR, kinds=_CURSORS, unchanged=(State.TOPIC, State.CURSOR)),
+    Act("archive_off", Role.ADMIN, kinds=_CURSORS, unchanged=(State.TOPIC, State.CURSOR, State.COUNTS)),
+    Act("archive_again", Role.ADMIN, kinds=_CURSORS, unchanged=(State.TOPIC, State.CURSOR)),
+    Act("set_archive_limits", Role.ADMIN, unchanged=(State.LIMITS,)),
+    # The pipeline. A replay publishes, as an operator may: what it plans and reads is in the archive, not in an answer.
+    Act("stop_job", Role.OPERATOR, unchanged=(State.JOB,)),
+    Act("start_job", Role.OPERATOR, unchanged=(State.JOB,)),
+    Act("plan_replay", Role.OPERATOR),
+    Act("run_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
+    Act("cancel_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
+    # A tombstone ends by itself, after its lifetime. Whoever makes a token can give its rights to any program.
+    Act("tombstone_producer", Role.OPERATOR, unchanged=(State.TOMBSTONE,)),
+    Act("create_token", Role.ADMIN),
+    Act("revoke_token", Role.ADMIN, unchanged=(State.PROGRAM,)),
+    # Over HTTP alone, on paths that read; a look on a page is a page, and audited.
+    Act("read_messages", None, kinds=_BY_OFFSET),
+    Act("release_lease", None),
+    Act("change_option", None),
+)
+ACTS: Mapping[str, Act] = {act.name: act for act in _TABLE}
+
+# What is no act, or an act by another name, and still depends on the topic's kind.
+USES: Mapping[str, Kinds] = {
+    "publish_keyed": _KEYED,
+    "write_batch": _KEYED,
+    "find_key": _KEYED,
+    "lease_messages": _BY_OFFSET,
+    "list_messages": ALL_KINDS,
+    "search_messages": _SEARCH,
+}
+
+
+def kinds_of(name: str) -> Kinds:
+    """Of an act or a use."""
+    return ACTS[name].kinds if name in ACTS else USES[name]
+
+
+def why_not(act: str, kind: str, *names: str) -> str:
+    """Why `act`, or a use, can't be done to a topic of storage kind `kind`, "" where it can. names: the topic's, and
+    the channel's where it is about one."""
+    kinds = kinds_of(act)
+    reason = kinds.log if kind == "log" else kinds.diskqueue
+    if reason:
+        return f"topic {names[0]} has storage kind {kind}: {reason}"
+    if kinds.ephemeral and any(map(is_ephemeral, names)):
+        return f"{'/'.join(names)} is ephemeral: {kinds.ephemeral}"
+    return ""
+
+
+def check(act: str, kind: str, *names: str) -> None:
+    """Raises InvalidStorageError where `why_not` has a reason."""
+    reason = why_not(act, kind, *names)
+    if reason:
+        raise InvalidStorageError(reason)
+
+
+def rivals_of(action: str) -> frozenset[str]:
+    """The acts that change what the question of `action` shows, itself included where it does."""
+    changes = ACTS[action].changes
+    return frozenset(act.name for act in _TABLE if act.changes & changes)
