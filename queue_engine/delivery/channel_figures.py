@@ -14,12 +14,19 @@ from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import ChannelStats, ClientStats, Figures, InFlightStats, age_ms
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.figures import CHANNEL, in_stats, reader, sources
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 
+# The keys of `/stats` in their order, and what the channel itself has of the figures: its reader, keys and fields.
+_IN_STATS: Figures = dict.fromkeys([row.name for row in in_stats(CHANNEL)])
+_read_own = reader(CHANNEL)
+_OWN_KEYS = [row.name for row in sources(CHANNEL)]
+_OWN_FIELDS = [row.attribute for row in sources(CHANNEL)]
+
 
 class Counted(Protocol):
-    """A channel, as far as its stats go."""
+    """A channel, as far as its stats go; and what `vocabulary/figures.py` has as `source`."""
 
     topic_name: str
     name: str
@@ -120,25 +127,17 @@ class ChannelFigures:
             attempts_max_id=stored.attempts_max_id,
         )
         # All that the stats are made of. The counts of how long messages were held change with those of `latency`.
+        own = _read_own(channel)
         sign = (
             stored,
             latency,
             window,
-            channel.in_flight_count,
-            channel.finish_count,
-            channel.requeue_count,
-            channel.timeout_count,
-            channel.disconnect_count,
+            own,
             len(channel.consumers),
             ready_count,
-            channel.paused,
-            channel.pause,
-            channel.resume_refused,
             channel.ramp_now(),
-            channel.backlog.dropped_count,
             held_back,
             fenced,
-            channel.redrive,
             failures,
             clients,
         )
@@ -147,27 +146,17 @@ class ChannelFigures:
             return known[1]
         made = ChannelStats(
             topic_name=channel.topic_name,
-            channel_name=channel.name,
             depth=stored.depth,
             backend_depth=stored.backend_depth,
-            in_flight_count=channel.in_flight_count,
             deferred_count=stored.deferred_count,
             message_count=stored.message_count,
-            finish_count=channel.finish_count,
-            requeue_count=channel.requeue_count,
-            timeout_count=channel.timeout_count,
-            disconnect_count=channel.disconnect_count,
             client_count=len(channel.consumers),
             ready_count=ready_count,
-            paused=channel.paused,
-            pause=channel.pause,
-            resume_refused=channel.resume_refused,
             ramp=channel.ramp_now(),
             oldest_ns=stored.oldest_ns,
             next_due_ns=stored.next_due_ns,
             latest_due_ns=stored.latest_due_ns,
             disk_bytes=stored.disk_bytes,
-            dropped_count=channel.backlog.dropped_count,
             clients=clients,
             number=channel.number,
             latency=latency,
@@ -180,8 +169,8 @@ class ChannelFigures:
             attempts_max_id=stored.attempts_max_id,
             quarantined_count=stored.quarantine.count,
             quarantine=stored.quarantine,
-            redrive=channel.redrive,
             failures=failures,
+            **dict(zip(_OWN_FIELDS, own, strict=True)),
         )
         self._known_stats = sign, made
         return made
@@ -215,38 +204,28 @@ class ChannelFigures:
             backend_depth, deferred_count = stored.backend_depth, stored.deferred_count
             held_back = self._limits.reason_to_hold_back() if depth and channel.fence is None else ""
             unreadable = stored.unreadable
-        return {
-            "channel_name": channel.name,
-            "depth": depth,
-            "backend_depth": backend_depth,
-            "in_flight_count": channel.in_flight_count,
-            "deferred_count": deferred_count,
-            "message_count": message_count,
-            "requeue_count": channel.requeue_count,
-            "timeout_count": channel.timeout_count,
-            "client_count": len(channel.consumers),
-            "clients": clients,
-            "paused": channel.paused,
-            "e2e_processing_latency": window,
-            "finish_count": channel.finish_count,
-            "disconnect_count": channel.disconnect_count,
-            "ready_count": self.ready_count() if channel.consumers else 0,
-            "oldest_age_ms": age_ms(oldest_ns, now_ns),
-            "disk_bytes": disk_bytes,
-            "fenced": "" if channel.fence is None else channel.fence.reason,
-            "unreadable": unreadable,
-            "held_back": held_back,
-            "dropped_count": backlog.dropped_count,
-            "pause": channel.pause,
-            "resume_refused": channel.resume_refused,
-            "ramp": None if channel.ramp is None else channel.ramp_now(),
-            "quarantined_count": quarantine.count,
-            "quarantined_bytes": quarantine.bytes,
-            "quarantined_since_ms": quarantine.oldest_ns and quarantine.oldest_ns // NS_PER_MS,
-            "quarantine_full": quarantine.full,
-            "max_attempts": quarantine.max_attempts,
-            "redrive": channel.redrive,
-        }
+        figures: Figures = _IN_STATS.copy()
+        figures.update(zip(_OWN_KEYS, _read_own(channel), strict=True))
+        figures["depth"] = depth
+        figures["backend_depth"] = backend_depth
+        figures["deferred_count"] = deferred_count
+        figures["message_count"] = message_count
+        figures["client_count"] = len(channel.consumers)
+        figures["clients"] = clients
+        figures["e2e_processing_latency"] = window
+        figures["ready_count"] = self.ready_count() if channel.consumers else 0
+        figures["oldest_age_ms"] = age_ms(oldest_ns, now_ns)
+        figures["disk_bytes"] = disk_bytes
+        figures["fenced"] = "" if channel.fence is None else channel.fence.reason
+        figures["unreadable"] = unreadable
+        figures["held_back"] = held_back
+        figures["ramp"] = None if channel.ramp is None else channel.ramp_now()
+        figures["quarantined_count"] = quarantine.count
+        figures["quarantined_bytes"] = quarantine.bytes
+        figures["quarantined_since_ms"] = quarantine.oldest_ns and quarantine.oldest_ns // NS_PER_MS
+        figures["quarantine_full"] = quarantine.full
+        figures["max_attempts"] = quarantine.max_attempts
+        return figures
 
     def in_flight_stats(self, now_ns: int, limit: int) -> list[InFlightStats]:
         """The first messages in flight, earliest deadline first."""

@@ -5,15 +5,16 @@ or deferred. `None` means unknown or not requested, never zero.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES, LatencyWindow
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, Figure
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.latency.histogram import NO_MESSAGES, HistogramCounts
@@ -38,8 +39,28 @@ def age_ms(since_ns: int | None, now_ns: int) -> int | None:
     return None if since_ns is None else max(now_ns - since_ns, 0) // NS_PER_MS
 
 
+Stats = TypeVar("Stats", bound=type)
+_UNSET: Mapping[object, object] = {int: 0, str: "", bool: False}
+
+
+def carries(rows: Iterable[Figure]) -> Callable[[Stats], Stats]:
+    """Give the stats a field for each figure that they do not declare. They declare those that code reads by name, for
+    the type checker."""
+
+    def add_fields(stats: Stats) -> Stats:
+        for row in rows:
+            name = row.attribute.partition(".")[0]
+            if name and name not in stats.__annotations__:
+                stats.__annotations__[name] = row.type
+                setattr(stats, name, _UNSET.get(row.type))
+        return stats
+
+    return add_fields
+
+
 @quickly_made
 @dataclass(frozen=True, slots=True)
+@carries(CLIENT)
 class ClientStats:
     """One TCP connection, as its own IDENTIFY and the engine describe it."""
 
@@ -95,6 +116,7 @@ class RecentFailures:
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
+@carries(CHANNEL)
 class ChannelStats:
     """One channel of one topic. The counts are kept in memory; where even counting fails they are the last ones, and
     `fenced` says so. What would have to be read and can't be is None."""
@@ -139,6 +161,7 @@ class ChannelStats:
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
+@carries(TOPIC)
 class TopicStats:
     """One topic, its channels and its pipeline cursors, sorted by name. Its depth is what waits at the topic itself."""
 

@@ -16,6 +16,7 @@ from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
+from queue_engine.vocabulary.figures import TOPIC, in_stats, reader, sources
 from queue_engine.vocabulary.flow.pause import Pause
 from queue_engine.vocabulary.options.options import MPUB_SIZE_BYTES
 from queue_engine.vocabulary.run import Batch
@@ -28,6 +29,12 @@ logger = logging.getLogger(__name__)
 PUMP_MESSAGES_MAX = 2_000
 # So many messages are appended without waiting for the end of the turn.
 GATHERED_MESSAGES_MAX = 4_096
+
+# The keys of `/stats` in their order, and what the topic itself has of the figures: its reader, keys and fields.
+_IN_STATS: Figures = dict.fromkeys([row.name for row in in_stats(TOPIC)])
+_read_own = reader(TOPIC)
+_OWN_KEYS = [row.name for row in sources(TOPIC)]
+_OWN_FIELDS = [row.attribute for row in sources(TOPIC)]
 
 
 class TopicWork(ChannelWork, Protocol):
@@ -362,24 +369,17 @@ class Topic:
         """windows: of all its channels, in an order that stays. Never fails, as `ChannelFigures.stats`."""
         oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
         return TopicStats(
-            topic_name=self.name,
-            storage=self.store.kind,
             depth=self._counts[0],
             backend_depth=self._counts[1],
-            message_count=self.message_count,
-            message_bytes=self.message_bytes,
-            paused=self.paused,
-            pause=self.pause,
-            resume_refused=self.resume_refused,
             oldest_ns=oldest_ns,
             disk_bytes=disk_bytes,
-            dropped_count=self.store.dropped_count,
             channels=channels,
             window=self._window_of(windows),
             cursors=cursors,
             number=self.number,
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=unreadable,
+            **dict(zip(_OWN_FIELDS, _read_own(self), strict=True)),
         )
 
     def plain(
@@ -394,25 +394,17 @@ class Topic:
         """What `stats` has of this moment, as far as `/stats` writes it. now_ns: wall time, to which its age runs.
         Never fails, as `stats`."""
         oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
-        return {
-            "topic_name": self.name,
-            "channels": channels,
-            "depth": self._counts[0],
-            "backend_depth": self._counts[1],
-            "message_count": self.message_count,
-            "message_bytes": self.message_bytes,
-            "paused": self.paused,
-            "e2e_processing_latency": self._window_of(windows) if windows else NO_CHANNELS,
-            "storage": self.store.kind,
-            "oldest_age_ms": age_ms(oldest_ns, now_ns),
-            "disk_bytes": disk_bytes,
-            "fenced": "" if self.fence is None else self.fence.reason,
-            "unreadable": unreadable,
-            "dropped_count": self.store.dropped_count,
-            "pause": self.pause,
-            "resume_refused": self.resume_refused,
-            "cursors": cursors,
-        }
+        figures: Figures = _IN_STATS.copy()
+        figures.update(zip(_OWN_KEYS, _read_own(self), strict=True))
+        figures["channels"] = channels
+        figures["depth"], figures["backend_depth"] = self._counts
+        figures["e2e_processing_latency"] = self._window_of(windows) if windows else NO_CHANNELS
+        figures["oldest_age_ms"] = age_ms(oldest_ns, now_ns)
+        figures["disk_bytes"] = disk_bytes
+        figures["fenced"] = "" if self.fence is None else self.fence.reason
+        figures["unreadable"] = unreadable
+        figures["cursors"] = cursors
+        return figures
 
     def _stored(self, unreadable: str) -> tuple[int | None, int | None, str]:
         """Age and bytes of what waits here, and what the disk refuses; the counts go to `_counts`."""
