@@ -549,7 +549,7 @@ class Catalog:
             yield
         topic.flush()
         topic.is_deleted = True
-        self.gone.add_topic(topic.message_count, topic.message_bytes)
+        self.gone.add_topic(topic)
         self.gone.deletion_count += 1
         self._workload.forget(topic)
         self._fences.lift(topic)

@@ -7,6 +7,7 @@ or deferred. `None` means unknown or not requested, never zero.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES, LatencyWindow
@@ -14,7 +15,7 @@ from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, Figure
+from queue_engine.vocabulary.figures import CHANNEL, CLIENT, COUNTED, TOPIC, Figure
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.latency.histogram import NO_MESSAGES, HistogramCounts
@@ -185,31 +186,33 @@ class TopicStats:
     resume_refused: str = ""
 
 
+def _totals(rows: Iterable[Figure]) -> list[tuple[str, str]]:
+    return [(row.total.metric, row.attribute) for row in rows if row.total is not None and row.kind is COUNTED]
+
+
+_TOPIC_TOTALS, _CHANNEL_TOTALS = _totals(TOPIC), _totals(CHANNEL)
+
+
 @dataclass(slots=True)
 class Totals:
-    """Counts since the start, summed over topics and channels; the names are those of their stats. deletion_count: how
-    many topics and channels were added because they were deleted."""
+    """Counts since the start, summed over topics and channels. by_metric: those that a `Total` names. deletion_count:
+    how many topics and channels were added because they were deleted."""
 
-    message_count: int = 0
-    message_bytes: int = 0
-    finish_count: int = 0
-    requeue_count: int = 0
-    timeout_count: int = 0
+    by_metric: Counter[str] = field(default_factory=Counter)
     deletion_count: int = 0
     latency: Counter[int] = field(default_factory=Counter)
     held: HistogramCounts = NO_MESSAGES
 
-    def add_topic(self, message_count: int, message_bytes: int) -> None:
-        """Add a topic's own counts, without its channels'."""
-        self.message_count += message_count
-        self.message_bytes += message_bytes
+    def add_topic(self, topic: object) -> None:
+        """Add the own counts of a topic or of its stats, without its channels'."""
+        for metric, attribute in _TOPIC_TOTALS:
+            self.by_metric[metric] += getattr(topic, attribute)
 
     def add_channels(self, channels: Iterable[ChannelStats]) -> None:
         listed = list(channels)
+        for metric, attribute in _CHANNEL_TOTALS:
+            self.by_metric[metric] += sum(map(attrgetter(attribute), listed))
         for channel in listed:
-            self.finish_count += channel.finish_count
-            self.requeue_count += channel.requeue_count
-            self.timeout_count += channel.timeout_count
             for bucket, count in channel.latency.items():
                 self.latency[bucket] += count
         self.held = self.held.plus(channel.held for channel in listed)
@@ -218,12 +221,12 @@ class Totals:
         """These, and the counts of topics with their channels."""
         sums = self.copy()
         for topic in topics:
-            sums.add_topic(topic.message_count, topic.message_bytes)
+            sums.add_topic(topic)
             sums.add_channels(topic.channels)
         return sums
 
     def copy(self) -> "Totals":
-        return replace(self, latency=self.latency.copy())
+        return replace(self, by_metric=self.by_metric.copy(), latency=self.latency.copy())
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ old one.
 """
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -39,6 +39,7 @@ import orjson
 from queue_engine.delivery.stats import HEALTHY, ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CorruptError
+from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, Kind
 
 MAGIC = b"PSMP"
 VERSION = 1
@@ -47,25 +48,22 @@ ZLIB_LEVEL = 1
 Sample = dict[str, Any]
 Figures = TypeVar("Figures", TopicStats, ChannelStats)
 
-# Column → attribute of the figures.
-_CHANNEL_GAUGES = {
-    "depth": "depth",
-    "in_flight": "in_flight_count",
-    "deferred": "deferred_count",
-    "clients": "client_count",
-    "disk_bytes": "disk_bytes",
-}
-_CHANNEL_COUNTERS = {
-    "messages": "message_count",
-    "finished": "finish_count",
-    "requeued": "requeue_count",
-    "timeouts": "timeout_count",
-    "disconnects": "disconnect_count",
-}
-_TOPIC_COUNTERS = {"messages": "message_count", "message_bytes": "message_bytes"}
-# Sums over a topic's channels.
-_SUMMED_GAUGES = ("in_flight", "deferred", "clients")
-_SUMMED_COUNTERS = ("finished", "requeued", "timeouts", "disconnects")
+
+def _columns(rows: Iterable[Figure], kind: Kind) -> dict[str, str]:
+    """Column → attribute of the stats, of the numbers that stand there as they are."""
+    return {
+        row.sample: row.attribute
+        for row in rows
+        if row.sample and row.attribute and row.kind is kind and not row.is_flag
+    }
+
+
+_CHANNEL_GAUGES, _CHANNEL_COUNTERS = _columns(CHANNEL, MEASURED), _columns(CHANNEL, COUNTED)
+_TOPIC_GAUGES, _TOPIC_COUNTERS = _columns(TOPIC, MEASURED), _columns(TOPIC, COUNTED)
+_CHANNEL_FLAGS = {row.sample: row.attribute for row in CHANNEL if row.sample and row.is_flag}
+# Sums over a topic's channels, of what the topic has not itself.
+_SUMMED_GAUGES = [column for column in _CHANNEL_GAUGES if column not in _TOPIC_GAUGES]
+_SUMMED_COUNTERS = [column for column in _CHANNEL_COUNTERS if column not in _TOPIC_COUNTERS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,8 @@ def _channel_table(
         table[column] = list(map(attrgetter(attribute), channels))
     for column, attribute in _CHANNEL_COUNTERS.items():
         table[column], table[f"{column}_total"] = _growth(channels, earlier, attrgetter(attribute))
-    table["paused"] = [int(one.paused) for one in channels]
+    for column, attribute in _CHANNEL_FLAGS.items():
+        table[column] = [int(bool(value)) for value in map(attrgetter(attribute), channels)]
     table["oldest_age_ms"] = [
         None if one.oldest_ns is None else max(0, taken_at_ns - one.oldest_ns) // NS_PER_MS for one in channels
     ]
@@ -178,6 +177,7 @@ def _topic_table(
         ranges.append(slice(start, start + len(topic.channels)))
         start += len(topic.channels)
     depths = [topic.depth for topic in topics]
+    own = {column: list(map(attrgetter(attribute), topics)) for column, attribute in _TOPIC_GAUGES.items()}
     table: dict[str, list[Any]] = {
         "topic": [topic.topic_name for topic in topics],
         "storage": [topic.storage for topic in topics],
@@ -186,7 +186,7 @@ def _topic_table(
     }
     for column in _SUMMED_GAUGES:
         table[column] = [sum(channels[column][part]) for part in ranges]
-    table["disk_bytes"] = [topic.disk_bytes for topic in topics]
+    table |= own
     for column, attribute in _TOPIC_COUNTERS.items():
         table[column], table[f"{column}_total"] = _growth(topics, earlier, attrgetter(attribute))
     for column in _SUMMED_COUNTERS:

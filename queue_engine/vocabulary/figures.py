@@ -7,10 +7,10 @@
     samples            sample: the column; history: the column's comment in the history
     OpenAPI, READMEs   all of it
 
-To add a figure that is counted: its row here, and the lines in `Topic`, `Channel` or `Consumer` that begin the count at
-0 and count. To add one that is measured: its row, with `source` where an attribute of the topic, channel or consumer has
-it, else with the line that works it out, in `delivery/channel_figures.py`, `Topic.plain` or `ConnectedClient.stats`.
-`history` adds a column to tables that there may be: an older lake's refuse it, so it needs a step that converts them.
+To add a figure that is counted: its row, and the lines in `Topic`, `Channel` or `Consumer` that begin at 0 and count.
+To add one that is measured: its row, with `source` where an attribute of the topic, channel or consumer has it, else
+the line that works it out, in `delivery/channel_figures.py`, `Topic.plain` or `ConnectedClient.stats`.
+A new `history` is a new column: the tables of a lake refuse it (`TableSchemaError`) until a step adds it to them.
 
 The order of the rows is that of /metrics, of statsd and of the samples' columns; /stats goes by `place`.
 """
@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from types import UnionType
 from typing import Any, NamedTuple, cast
 
 
@@ -54,8 +53,8 @@ class Figure:
 
     place: of its key in /stats, 0 for none there. type: of its value there, `object` for a document that
     `stats_shape.py` draws. stats: the attribute of `TopicStats`, `ChannelStats` or `ClientStats`, "" for the name, None
-    where there is none. source: the attribute of `Topic`, `Channel` or `Consumer`, "" for the name where it is counted; None,
-    and "" where it is measured, for what is worked out. history: "" for no column there.
+    where there is none. source: the attribute of `Topic`, `Channel` or `Consumer`, "" for the name where it is counted;
+    None, and "" where it is measured, for what is worked out. history: "" for no column there.
     """
 
     name: str
@@ -84,13 +83,18 @@ class Figure:
         return self.source or (self.name if self.source is not None and self.kind is COUNTED else "")
 
     @property
+    def is_of_part(self) -> bool:
+        """Whether a part of the stats has it that most do not have: the quarantine."""
+        return "." in self.attribute
+
+    @property
     def is_flag(self) -> bool:
         return self.unit == FLAG
 
 
 NONE = "none"
 FLAG = "0 or 1"
-NUMBER_OR_NULL: UnionType = int | None
+NUMBER_OR_NULL: object = int | None
 
 TOPIC = (
     Figure("topic_name", MEASURED, NONE, "Name of the topic", 1, str, source="name"),
@@ -408,7 +412,15 @@ CHANNEL = (
         metric="penstock_channel_max_attempts",
     ),
     Figure(
-        "paused", MEASURED, FLAG, "The channel is paused", 11, bool, source="paused", metric="penstock_channel_paused"
+        "paused",
+        MEASURED,
+        FLAG,
+        "The channel is paused",
+        11,
+        bool,
+        source="paused",
+        metric="penstock_channel_paused",
+        sample="paused",
     ),
     Figure(
         "fenced",
@@ -523,15 +535,13 @@ CLIENT = (
     Figure("authed", MEASURED, FLAG, "It has sent AUTH, which was accepted; absent otherwise", 16, bool),
     Figure("auth_identity", MEASURED, NONE, "As the auth server or its token names it; absent without AUTH", 17, str),
     Figure("auth_identity_url", MEASURED, NONE, "Of that identity; absent without AUTH", 18, str),
-    Figure("topology_zone", MEASURED, NONE, "Always empty: this server has no zones", 19, str, stats=None),
-    Figure("topology_region", MEASURED, NONE, "Always empty: this server has no regions", 20, str, stats=None),
+    Figure("topology_zone", MEASURED, NONE, "Always empty: this server has no zones", 19, str),
+    Figure("topology_region", MEASURED, NONE, "Always empty: this server has no regions", 20, str),
     Figure("pub_counts", COUNTED, "messages", "Messages it published, by topic", 21, object, source=None),
     Figure("tls", MEASURED, FLAG, "Its connection has TLS", 22, bool),
     Figure("tls_cipher_suite", MEASURED, NONE, "Cipher suite of its TLS", 23, str),
     Figure("tls_version", MEASURED, NONE, "Version of its TLS", 24, str),
-    Figure(
-        "tls_negotiated_protocol", MEASURED, NONE, "Always empty: NSQ's clients negotiate none", 25, str, stats=None
-    ),
+    Figure("tls_negotiated_protocol", MEASURED, NONE, "Always empty: NSQ's clients negotiate none", 25, str),
     Figure(
         "tls_negotiated_protocol_is_mutual",
         MEASURED,

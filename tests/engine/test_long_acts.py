@@ -133,11 +133,13 @@ def test_between_two_steps_of_a_deletion_all_counts_add_up(engine: Engine) -> No
         snapshot = engine.stats.now(include_clients=False)
         (topic,) = snapshot.topics
         finished = sum(channel.finish_count for channel in topic.channels)
-        assert finished + snapshot.gone.finish_count == 2 * CHANNELS
-        assert topic.message_count + snapshot.gone.message_count == 2
+        assert finished + snapshot.gone.by_metric["penstock_messages_finished_total"] == 2 * CHANNELS
+        assert topic.message_count + snapshot.gone.by_metric["penstock_messages_published_total"] == 2
         engine.turn()
-    gone = engine.stats.now(include_clients=False).gone
-    assert (steps, gone.finish_count, gone.message_count) == (CHANNELS, 2 * CHANNELS, 2)
+    gone = engine.stats.now(include_clients=False).gone.by_metric
+    assert steps == CHANNELS
+    assert gone["penstock_messages_finished_total"] == 2 * CHANNELS
+    assert gone["penstock_messages_published_total"] == 2
 
 
 def test_a_kill_amid_a_deletion_leaves_the_topic_deleted(engine: Engine, tmp_path: Path) -> None:

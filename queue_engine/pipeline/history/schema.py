@@ -6,25 +6,13 @@ A history row is one node's window of a minute or an hour: of all topics (topic 
 
 import pyarrow as pa
 
+from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, WAITING
+
+_ROWS = (WAITING, *TOPIC, *CHANNEL)
 # Column → what it is, at the moment of a sample.
-GAUGES = {
-    "waiting": "messages not yet in flight; of a topic with those of its channels",
-    "depth": "messages in the queue of the topic or channel itself",
-    "in_flight": "messages with consumers; of a topic summed over its channels",
-    "deferred": "messages put off; of a topic summed over its channels",
-    "clients": "consumers that are connected",
-    "disk_bytes": "bytes on the disk",
-    "oldest_age_ms": "milliseconds since the oldest waiting message came; of a topic that of its worst channel",
-}
+GAUGES = {row.sample: row.history for row in _ROWS if row.history and row.kind is MEASURED}
 # Column → what it counts, within a sample's interval or a window.
-COUNTERS = {
-    "messages": "messages that came",
-    "message_bytes": "bytes of their bodies; of a channel 0",
-    "finished": "messages finished; of a topic summed over its channels",
-    "requeued": "messages given back",
-    "timeouts": "messages whose time in flight ran out",
-    "disconnects": "messages that came back with their consumer's connection",
-}
+COUNTERS = {row.sample: row.history for row in _ROWS if row.history and row.kind is COUNTED}
 KEYS = ("node", "topic", "channel")
 # Every file is sorted so: one channel's rows lie together. The node makes the order whole.
 ORDER = ("topic", "channel", "t", "node")

@@ -1,23 +1,8 @@
 """Writes `/stats` in JSON and in text, as nsqd does.
 
-Keys, order and units are nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. Beside its keys there
-are:
-
-- topic and channel: `oldest_age_ms` (of the oldest unfinished message: waiting, in flight, or deferred and due, then
-  since it is due; null for none or unknown), `disk_bytes` (of its files, or the part of the log that is kept for it;
-  null for unknown), `fenced` (why it stopped until an operator retries it), `unreadable` (what of it the disk can't
-  read or write; retried by itself), `dropped_count` (messages of an ephemeral one for which there was no room)
-- topic and channel, too: `pause` (who paused it, why, since when, until when, and how much waited then, as
-  `vocabulary/flow/pause.py` has it; null while it is not paused, and where nothing is known of the pause),
-  `resume_refused` (why a pause whose end has come goes on; retried by itself)
-- topic alone: `storage`, `cursors`
-- channel alone: `finish_count`, `disconnect_count`, `ready_count`, `held_back` (why nothing is delivered though
-  messages wait), `ramp` (it was resumed and delivers slowly until then; null); `quarantined_count` and `…_bytes` (set
-  aside, in no other count), `quarantined_since_ms` (the oldest), `quarantine_full` (why messages wait again instead),
-  `max_attempts` (0: off), `redrive` (the last one and how far it is; null)
-- client: `timeout_count`, `msg_timeout`
-- the whole: `connection_count`, and `log`: the stats of the log that all topics of that kind share (`LogStats`), null
-  where there is none
+The keys of topics, channels and clients, their order, units and meaning: `vocabulary/figures.py`. They begin with
+nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. Beside nsqd's keys the whole has
+`connection_count`, and `log`: the stats of the log that all topics of that kind share (`LogStats`), null without one.
 
 `e2e_processing_latency` has `buckets` beside nsqd's keys where the request has include_buckets=true: [end of the bucket
 in nanoseconds, messages in it], the shortest first. Whoever reads several servers adds up the counts of the same end
@@ -41,10 +26,14 @@ from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, text_layout
 from queue_engine.vocabulary.flow.pause import Pause
 from queue_engine.vocabulary.version import NSQ_VERSION
 
 _LINES_PER_STEP = 50
+_TOPIC_LINE = text_layout(TOPIC, lambda row: row.name)
+_CHANNEL_LINE = text_layout(CHANNEL, lambda row: row.name)
+_CLIENT_LINE = text_layout(CLIENT, lambda row: f"0.{row.attribute}")
 _DAMAGES_MAX = 100  # `report` and `lost_count` have all
 
 
@@ -146,8 +135,7 @@ def stats_text(figures: EngineFigures, wanted: Wanted) -> Generator[None, None, 
         # nsqd has none of a topic without channels.
         quantiles = () if window is NO_CHANNELS else snapshot.percentiles
         lines.append(
-            f"{'*P ' if one['paused'] else '   '}[{one['topic_name']:<15}] depth: {one['depth']:<5} "
-            f"be-depth: {one['backend_depth']:<5} msgs: {one['message_count']:<8} "
+            f"{'*P ' if one['paused'] else '   '}[{one['topic_name']:<15}] {_TOPIC_LINE.format_map(one)} "
             f"e2e%: {_latency_text(window, quantiles)}"
         )
         lines += _trouble_text(one)
@@ -157,10 +145,7 @@ def stats_text(figures: EngineFigures, wanted: Wanted) -> Generator[None, None, 
                 yield
             mark = "   *P " if channel["paused"] else "      "
             lines.append(
-                f"{mark}[{channel['channel_name']:<25}] depth: {channel['depth']:<5} "
-                f"be-depth: {channel['backend_depth']:<5} inflt: {channel['in_flight_count']:<4} "
-                f"def: {channel['deferred_count']:<4} re-q: {channel['requeue_count']:<5} "
-                f"timeout: {channel['timeout_count']:<5} msgs: {channel['message_count']:<8} "
+                f"{mark}[{channel['channel_name']:<25}] {_CHANNEL_LINE.format_map(channel)} "
                 f"e2e%: {_latency_text(channel['e2e_processing_latency'], snapshot.percentiles)}"
             )
             lines += _trouble_text(channel)
@@ -228,9 +213,8 @@ def _client_text(client: ClientStats) -> str:
 
 def _consumer_text(client: ClientStats, now_s: int) -> str:
     return (
-        f"[{_client_text(client)}] state: {client.state} inflt: {client.in_flight_count:<4} "
-        f"rdy: {client.ready_count:<4} fin: {client.finish_count:<8} re-q: {client.requeue_count:<8} "
-        f"msgs: {client.message_count:<8} connected: {_duration(max(now_s - client.connect_ts, 0))}"
+        f"[{_client_text(client)}] {_CLIENT_LINE.format(client)} "
+        f"connected: {_duration(max(now_s - client.connect_ts, 0))}"
     )
 
 

@@ -6,12 +6,14 @@
 import json
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 import orjson
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
 from queue_engine.delivery.stats import ClientStats, Figures
+from queue_engine.vocabulary.figures import CLIENT, in_stats
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.latency.latency_percentiles import bucket_table
@@ -20,6 +22,12 @@ from queue_engine.wire.cursor import CursorStats
 # Topics, channels and clients: a tenth of a millisecond, or half of one with percentiles.
 _ROWS_PER_STEP = 50
 _NO_LATENCY = {"count": 0, "percentiles": None}
+_OF_AUTH = ("authed", "auth_identity", "auth_identity_url")
+# Of a client with AUTH, and of one without: the keys, and the reader of their values.
+_WITH_AUTH, _WITHOUT_AUTH = (
+    ([row.name for row in rows], attrgetter(*[row.attribute for row in rows]))
+    for rows in (in_stats(CLIENT), [row for row in in_stats(CLIENT) if row.name not in _OF_AUTH])
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,41 +121,9 @@ def _rows_inside(row: Figures | ClientStats) -> int:
 
 def client_document(client: ClientStats, topic: str) -> dict[str, Any]:
     """One connection; of its counts of published messages those of `topic`, "" for all."""
-    # As nsqd does, only of a client that has sent AUTH.
-    auth: dict[str, Any] = {}
-    if client.authed:
-        auth = {
-            "authed": True,
-            "auth_identity": client.auth_identity,
-            "auth_identity_url": client.auth_identity_url,
-        }
-    return {
-        "client_id": client.client_id,
-        "hostname": client.hostname,
-        "version": client.version,
-        "remote_address": client.remote_address,
-        "state": client.state,
-        "ready_count": client.ready_count,
-        "in_flight_count": client.in_flight_count,
-        "message_count": client.message_count,
-        "finish_count": client.finish_count,
-        "requeue_count": client.requeue_count,
-        "connect_ts": client.connect_ts,
-        "sample_rate": client.sample_rate,
-        "deflate": client.deflate,
-        "snappy": client.snappy,
-        "user_agent": client.user_agent,
-        **auth,
-        "topology_zone": "",
-        "topology_region": "",
-        "pub_counts": [
-            {"topic": name, "count": count} for name, count in client.pub_counts if not topic or name == topic
-        ],
-        "tls": client.tls,
-        "tls_cipher_suite": client.tls_cipher_suite,
-        "tls_version": client.tls_version,
-        "tls_negotiated_protocol": "",  # NSQ's clients negotiate none
-        "tls_negotiated_protocol_is_mutual": client.tls,  # as Go says of every TLS connection
-        "timeout_count": client.timeout_count,
-        "msg_timeout": client.msg_timeout_ms,
-    }
+    keys, read = _WITH_AUTH if client.authed else _WITHOUT_AUTH  # as nsqd does
+    document = dict(zip(keys, read(client), strict=True))
+    document["pub_counts"] = [
+        {"topic": name, "count": count} for name, count in client.pub_counts if not topic or name == topic
+    ]
+    return document

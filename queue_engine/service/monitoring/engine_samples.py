@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.service.admission.refused_publishes import Reason
@@ -11,37 +12,19 @@ from queue_engine.service.monitoring.selection import Selection, SeriesCosts
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
+from queue_engine.vocabulary.figures import CHANNEL, TOPIC, Figure
 from queue_engine.vocabulary.latency.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
 from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
 
-# The family and the field of the stats that it shows.
-_TOPIC = {
-    "penstock_topic_depth": "depth",
-    "penstock_topic_messages_total": "message_count",
-    "penstock_topic_body_bytes_total": "message_bytes",
-    "penstock_topic_dropped_total": "dropped_count",
-    "penstock_topic_kept_bytes": "disk_bytes",
-    "penstock_topic_paused": "paused",
-    "penstock_topic_fenced": "fenced",
-    "penstock_topic_unreadable": "unreadable",
-}
-_CHANNEL = {
-    "penstock_channel_depth": "depth",
-    "penstock_channel_in_flight": "in_flight_count",
-    "penstock_channel_deferred": "deferred_count",
-    "penstock_channel_quarantined": "quarantined_count",
-    "penstock_channel_messages_total": "message_count",
-    "penstock_channel_finished_total": "finish_count",
-    "penstock_channel_requeued_total": "requeue_count",
-    "penstock_channel_timeouts_total": "timeout_count",
-    "penstock_channel_consumers": "client_count",
-    "penstock_channel_ready": "ready_count",
-    "penstock_channel_dropped_total": "dropped_count",
-    "penstock_channel_kept_bytes": "disk_bytes",
-    "penstock_channel_paused": "paused",
-    "penstock_channel_fenced": "fenced",
-    "penstock_channel_unreadable": "unreadable",
-}
+
+def _metrics(rows: Iterable[Figure]) -> dict[str, str]:
+    """The family and the field of the stats that it shows."""
+    return {row.metric: row.attribute for row in rows if row.metric}
+
+
+_TOPIC = _metrics(TOPIC)
+_CHANNEL = _metrics(row for row in CHANNEL if not row.is_of_part)
+_PART = _metrics(row for row in CHANNEL if row.is_of_part)
 _CURSOR = {
     "penstock_cursor_depth": "depth",
     "penstock_cursor_lag_bytes": "lag_bytes",
@@ -126,10 +109,9 @@ def add_topics(to: Exposition, selection: Selection, taken_at_ns: int, pause_lim
     to.add("penstock_channel_oldest_seconds", oldest)
     _add_pauses(to, "penstock_topic", listed, taken_at_ns // NS_PER_MS, pause_limit_ms)
     # Of those with a quarantine alone, as with pauses.
-    used = [(of, channel.quarantine) for of, channel in channels if channel.quarantine is not NO_QUARANTINE]
-    to.add("penstock_channel_quarantined_bytes", [(of, float(one.bytes)) for of, one in used])
-    to.add("penstock_quarantine_full", [(of, float(bool(one.full))) for of, one in used])
-    to.add("penstock_channel_max_attempts", [(of, float(one.max_attempts)) for of, one in used])
+    used = [(of, channel) for of, channel in channels if channel.quarantine is not NO_QUARANTINE]
+    for name, field in _PART.items():
+        to.add(name, _samples(used, field))
     _add_pauses(to, "penstock_channel", channels, taken_at_ns // NS_PER_MS, pause_limit_ms)
     if selection.has_histograms:
         latencies = [(of, latency_counts(channel.latency)) for of, channel in channels]
@@ -187,5 +169,6 @@ def _add_log(to: Exposition, log: LogStats) -> None:
 
 def _samples(listed: Iterable[tuple[str, TopicStats | ChannelStats]], field: str) -> list[Sample]:
     """One field of each topic or channel; unknown values (None) are left out. A sentence counts as 1."""
-    found = [(of, getattr(one, field)) for of, one in listed]
+    read = attrgetter(field)
+    found = [(of, read(one)) for of, one in listed]
     return [(of, bool(value) if isinstance(value, str) else value) for of, value in found if value is not None]

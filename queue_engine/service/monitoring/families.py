@@ -4,11 +4,15 @@ Names end in their unit, and counters in `_total`. Counters begin at 0 with the 
 time; a clock that is set back counts as no time.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, WAITING, Figure
 
 COUNTER = "counter"
 GAUGE = "gauge"
 HISTOGRAM = "histogram"
+_KINDS = {COUNTED: COUNTER, MEASURED: GAUGE}
 
 _TOPIC = ("topic",)
 _CHANNEL = ("topic", "channel")
@@ -23,6 +27,20 @@ class Family(NamedTuple):
     help: str
     unit: str
     labels: tuple[str, ...] = ()
+
+
+def _of(rows: Iterable[Figure], labels: tuple[str, ...]) -> list[Family]:
+    return [Family(row.metric, _KINDS[row.kind], _help(row), row.unit, labels) for row in rows if row.metric]
+
+
+def _help(row: Figure) -> str:
+    said = f"1 while {row.text[0].lower()}{row.text[1:]}" if row.is_flag else row.text
+    return f"{said}; none without a quarantine" if row.is_of_part else said
+
+
+def _totals() -> list[Family]:
+    rows = (WAITING, *CHANNEL, *TOPIC)
+    return [Family(row.total.metric, _KINDS[row.kind], row.total.text, row.unit) for row in rows if row.total]
 
 
 _TABLE = (
@@ -107,16 +125,8 @@ _TABLE = (
     # All topics together, whatever topics the answer lists.
     Family("penstock_topics", GAUGE, "Topics", "topics"),
     Family("penstock_channels", GAUGE, "Channels of all topics", "channels"),
-    Family("penstock_consumers", GAUGE, "Consumers connected to any channel", "consumers"),
-    Family("penstock_messages_waiting", GAUGE, "Messages that wait, once for each channel", "messages"),
-    Family("penstock_messages_in_flight", GAUGE, "Messages in flight, of all channels", "messages"),
-    Family("penstock_messages_deferred", GAUGE, "Messages deferred, of all channels", "messages"),
+    *_totals(),
     Family("penstock_oldest_seconds", GAUGE, "Age of the oldest unfinished message; 0 for none", "seconds"),
-    Family("penstock_messages_published_total", COUNTER, "Messages published to any topic", "messages"),
-    Family("penstock_body_bytes_published_total", COUNTER, "Bytes of bodies published to any topic", "bytes"),
-    Family("penstock_messages_finished_total", COUNTER, "Messages finished, of all channels", "messages"),
-    Family("penstock_messages_requeued_total", COUNTER, "Messages requeued, of all channels", "messages"),
-    Family("penstock_messages_timed_out_total", COUNTER, "Messages timed out, of all channels", "messages"),
     Family(
         "penstock_publish_to_finish_seconds",
         HISTOGRAM,
@@ -148,10 +158,7 @@ _TABLE = (
         "series",
     ),
     # Topics.
-    Family("penstock_topic_depth", GAUGE, "Messages that wait at the topic itself", "messages", _TOPIC),
-    Family("penstock_topic_messages_total", COUNTER, "Messages published", "messages", _TOPIC),
-    Family("penstock_topic_body_bytes_total", COUNTER, "Bytes of bodies published", "bytes", _TOPIC),
-    Family("penstock_topic_dropped_total", COUNTER, "Messages an ephemeral topic had no room for", "messages", _TOPIC),
+    *_of(TOPIC, _TOPIC),
     Family(
         "penstock_topic_disk_bytes",
         GAUGE,
@@ -159,14 +166,6 @@ _TABLE = (
         "bytes",
         _TOPIC,
     ),
-    Family(
-        "penstock_topic_kept_bytes",
-        GAUGE,
-        "Bytes that are kept for the topic, of its files or of the log; topics share the log, so the sum means nothing",
-        "bytes",
-        _TOPIC,
-    ),
-    Family("penstock_topic_paused", GAUGE, "1 while the topic is paused", "0 or 1", _TOPIC),
     Family(
         "penstock_topic_paused_seconds",
         GAUGE,
@@ -181,31 +180,8 @@ _TABLE = (
         "seconds",
         _TOPIC,
     ),
-    Family(
-        "penstock_topic_fenced",
-        GAUGE,
-        "1 while a fault has stopped the topic, until an operator retries it",
-        "0 or 1",
-        _TOPIC,
-    ),
-    Family("penstock_topic_unreadable", GAUGE, "1 while the disk refuses something of the topic", "0 or 1", _TOPIC),
     # Channels.
-    Family("penstock_channel_depth", GAUGE, "Messages that wait", "messages", _CHANNEL),
-    Family("penstock_channel_in_flight", GAUGE, "Messages in flight", "messages", _CHANNEL),
-    Family("penstock_channel_deferred", GAUGE, "Messages deferred", "messages", _CHANNEL),
-    Family("penstock_channel_messages_total", COUNTER, "Messages that came to the channel", "messages", _CHANNEL),
-    Family("penstock_channel_finished_total", COUNTER, "Messages finished", "messages", _CHANNEL),
-    Family("penstock_channel_requeued_total", COUNTER, "Messages requeued", "messages", _CHANNEL),
-    Family("penstock_channel_timeouts_total", COUNTER, "Messages timed out", "messages", _CHANNEL),
-    Family("penstock_channel_consumers", GAUGE, "Consumers connected", "consumers", _CHANNEL),
-    Family("penstock_channel_ready", GAUGE, "RDY of all consumers together", "messages", _CHANNEL),
-    Family(
-        "penstock_channel_dropped_total",
-        COUNTER,
-        "Messages an ephemeral channel had no room for",
-        "messages",
-        _CHANNEL,
-    ),
+    *_of(CHANNEL, _CHANNEL),
     Family(
         "penstock_channel_disk_bytes",
         GAUGE,
@@ -213,42 +189,6 @@ _TABLE = (
         "bytes",
         _CHANNEL,
     ),
-    Family(
-        "penstock_channel_kept_bytes",
-        GAUGE,
-        "Bytes that are kept for the channel, of its files or of the log; channels share the log",
-        "bytes",
-        _CHANNEL,
-    ),
-    Family(
-        "penstock_channel_quarantined",
-        GAUGE,
-        "Messages that are set aside until redriven",
-        "messages",
-        _CHANNEL,
-    ),
-    Family(
-        "penstock_channel_quarantined_bytes",
-        GAUGE,
-        "Bytes of quarantined messages; none without a quarantine",
-        "bytes",
-        _CHANNEL,
-    ),
-    Family(
-        "penstock_channel_max_attempts",
-        GAUGE,
-        "Deliveries after which a message that comes back is quarantined, 0 for off; none without a quarantine",
-        "deliveries",
-        _CHANNEL,
-    ),
-    Family(
-        "penstock_quarantine_full",
-        GAUGE,
-        "1 while the quarantine is full, so that messages wait again instead; none without a quarantine",
-        "0 or 1",
-        _CHANNEL,
-    ),
-    Family("penstock_channel_paused", GAUGE, "1 while the channel is paused", "0 or 1", _CHANNEL),
     Family(
         "penstock_channel_paused_seconds",
         GAUGE,
@@ -262,16 +202,6 @@ _TABLE = (
         "For how long a pause of the channel has outlived its end, or --pause-limit; none without a pause",
         "seconds",
         _CHANNEL,
-    ),
-    Family(
-        "penstock_channel_fenced",
-        GAUGE,
-        "1 while a fault has stopped the channel, until an operator retries it",
-        "0 or 1",
-        _CHANNEL,
-    ),
-    Family(
-        "penstock_channel_unreadable", GAUGE, "1 while the disk refuses something of the channel", "0 or 1", _CHANNEL
     ),
     Family(
         "penstock_channel_oldest_seconds",

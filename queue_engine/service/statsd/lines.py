@@ -8,12 +8,34 @@ Names of topics and channels stand as they are, as with nsqd: a dot in one of th
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
+from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, Kind
 from queue_engine.vocabulary.names import is_ephemeral
 
 _CHANNELS_PER_STEP = 50
+
+
+class _Named:
+    """Reads the figures of one kind under statsd's names."""
+
+    def __init__(self, rows: Iterable[Figure], kind: Kind) -> None:
+        chosen = [row for row in rows if row.statsd and row.kind is kind]
+        self._names = [row.statsd for row in chosen]
+        self._read = attrgetter(*[row.attribute for row in chosen])
+
+    def of(self, stats: TopicStats | ChannelStats) -> dict[str, int]:
+        return dict(zip(self._names, self._read(stats), strict=True))
+
+    def lines(self, start: str, stats: TopicStats | ChannelStats) -> list[str]:
+        """As gauges."""
+        return [f"{start}{name}:{value}|g" for name, value in zip(self._names, self._read(stats), strict=True)]
+
+
+_TOPIC_COUNTERS, _TOPIC_GAUGES = _Named(TOPIC, COUNTED), _Named(TOPIC, MEASURED)
+_CHANNEL_COUNTERS, _CHANNEL_GAUGES = _Named(CHANNEL, COUNTED), _Named(CHANNEL, MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +84,8 @@ class StatsdLines:
         self, topic: TopicStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         start = f"{self._prefix}topic.{topic.topic_name}."
-        counts = {"message_count": topic.message_count, "message_bytes": topic.message_bytes}
-        lines = self._grown(start, (topic.topic_name, ""), _Counters(topic.number, counts), known)
-        lines += [f"{start}depth:{topic.depth}|g", f"{start}backend_depth:{topic.backend_depth}|g"]
+        lines = self._grown(start, (topic.topic_name, ""), _Counters(topic.number, _TOPIC_COUNTERS.of(topic)), known)
+        lines += _TOPIC_GAUGES.lines(start, topic)
         if topic.channels:
             lines += _latencies(start, topic.window, quantiles)
         return lines
@@ -73,20 +94,9 @@ class StatsdLines:
         self, channel: ChannelStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         start = f"{self._prefix}topic.{channel.topic_name}.channel.{channel.channel_name}."
-        counts = {
-            "message_count": channel.message_count,
-            "requeue_count": channel.requeue_count,
-            "timeout_count": channel.timeout_count,
-        }
         key = (channel.topic_name, channel.channel_name)
-        lines = self._grown(start, key, _Counters(channel.number, counts), known)
-        lines += [
-            f"{start}depth:{channel.depth}|g",
-            f"{start}backend_depth:{channel.backend_depth}|g",
-            f"{start}in_flight_count:{channel.in_flight_count}|g",
-            f"{start}deferred_count:{channel.deferred_count}|g",
-            f"{start}clients:{channel.client_count}|g",
-        ]
+        lines = self._grown(start, key, _Counters(channel.number, _CHANNEL_COUNTERS.of(channel)), known)
+        lines += _CHANNEL_GAUGES.lines(start, channel)
         return lines + _latencies(start, channel.window, quantiles)
 
     def _grown(

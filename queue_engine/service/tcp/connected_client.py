@@ -43,8 +43,13 @@ from queue_engine.tls.server_context import TlsState
 from queue_engine.vocabulary.client_key import UNIX
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaError, RequestError
+from queue_engine.vocabulary.figures import CLIENT, reader, sources
 from queue_engine.vocabulary.ticket import Ticket
 
+# What its subscription has of the figures, and what they are without one.
+_read_own = reader(CLIENT)
+_OWN_FIELDS = [row.attribute for row in sources(CLIENT)]
+_NOTHING = (0,) * len(_OWN_FIELDS)
 _VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 
 
@@ -336,12 +341,6 @@ class ConnectedClient:
             remote_address=self.remote_address,
             version="V2",
             state=self._state,
-            ready_count=consumer.ready_count if consumer else 0,
-            in_flight_count=consumer.in_flight_count if consumer else 0,
-            message_count=consumer.message_count if consumer else 0,
-            finish_count=consumer.finish_count if consumer else 0,
-            requeue_count=consumer.requeue_count if consumer else 0,
-            timeout_count=consumer.timeout_count if consumer else 0,
             connect_ts=self._connected_at_s,
             msg_timeout_ms=identity.msg_timeout_ms,
             pub_counts=tuple(self.pub_counts.items()),
@@ -354,6 +353,7 @@ class ConnectedClient:
             tls=self.tls is not None,
             tls_cipher_suite=self.tls.cipher_suite if self.tls is not None else "",
             tls_version=self.tls.version if self.tls is not None else "",
+            **dict(zip(_OWN_FIELDS, _read_own(consumer) if consumer else _NOTHING, strict=True)),
         )
 
 

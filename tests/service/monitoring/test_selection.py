@@ -205,8 +205,8 @@ async def test_what_is_deleted_while_a_snapshot_is_made_counts_once(tmp_path: Pa
         engine.acts.delete_channel("t001", "a")
         settle(engine)
         snapshot = whole_of(slices)
-    assert snapshot.gone.finish_count == 2
-    sums = snapshot.gone.with_all_of(snapshot.topics)
-    assert (sums.message_count, sums.finish_count) == (2, 2)
+    assert snapshot.gone.by_metric["penstock_messages_finished_total"] == 2
+    sums = snapshot.gone.with_all_of(snapshot.topics).by_metric
+    assert sums["penstock_messages_published_total"] == sums["penstock_messages_finished_total"] == 2
     assert "t000" not in [topic.topic_name for topic in snapshot.topics]
     assert snapshot.topics[0].channels == ()

@@ -1,5 +1,6 @@
-"""The JSON schema of `/stats`: nsqd's keys, and those beside them (`stats.py` says what they mean)."""
+"""The JSON schema of `/stats`: its keys are those of `vocabulary/figures.py`."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from queue_engine.service.http.reference.shapes import (
@@ -7,6 +8,7 @@ from queue_engine.service.http.reference.shapes import (
     NUMBER,
     TEXT,
     YES_OR_NO,
+    Schema,
     array,
     nullable,
     record,
@@ -15,6 +17,8 @@ from queue_engine.service.http.reference.shapes import (
 )
 from queue_engine.storage.log_stats import LeaseStats, LogStats
 from queue_engine.storage.recovery_report import LostMessages, ProgressLoss
+from queue_engine.vocabulary import figures
+from queue_engine.vocabulary.figures import NUMBER_OR_NULL, Figure, in_stats
 
 _LATENCY = record(
     {
@@ -28,16 +32,6 @@ _LATENCY = record(
     optional=("buckets",),
     text="From publish to FIN, nanoseconds. count: of the messages that the percentiles are of. buckets: [end, count].",
 )
-# Beside nsqd's keys, of topics and of channels.
-_PLACE = {
-    "oldest_age_ms": nullable(COUNT),
-    "disk_bytes": nullable(COUNT),
-    "fenced": TEXT,
-    "unreadable": TEXT,
-    "dropped_count": COUNT,
-    "pause": {"oneOf": [ref("Pause"), {"type": "null"}]},
-    "resume_refused": TEXT,
-}
 PAUSE = record(
     {
         "by": TEXT,
@@ -52,97 +46,50 @@ PAUSE = record(
     text="A pause: who, why, since when, until when (0: no end), what waited then; who gave it that reason and end.",
 )
 
-CLIENT = record(
-    {
-        "client_id": TEXT,
-        "hostname": TEXT,
-        "version": TEXT,
-        "remote_address": TEXT,
-        "state": COUNT,
-        "ready_count": COUNT,
-        "in_flight_count": COUNT,
-        "message_count": COUNT,
-        "finish_count": COUNT,
-        "requeue_count": COUNT,
-        "connect_ts": COUNT,
-        "sample_rate": COUNT,
-        "deflate": YES_OR_NO,
-        "snappy": YES_OR_NO,
-        "user_agent": TEXT,
-        "topology_zone": TEXT,
-        "topology_region": TEXT,
-        "pub_counts": array(record({"topic": TEXT, "count": COUNT})),
-        "tls": YES_OR_NO,
-        "tls_cipher_suite": TEXT,
-        "tls_version": TEXT,
-        "tls_negotiated_protocol": TEXT,
-        "tls_negotiated_protocol_is_mutual": YES_OR_NO,
-        "timeout_count": COUNT,
-        "msg_timeout": COUNT,
+# What stands for the documents in the table of figures.
+_OBJECTS: Mapping[str, Schema] = {
+    "e2e_processing_latency": _LATENCY,
+    "pause": {"oneOf": [ref("Pause"), {"type": "null"}]},
+    "channels": array(ref("Channel")),
+    "cursors": array(ref("Cursor")),
+    "clients": {"type": ["array", "null"], "items": ref("Client")},
+    "pub_counts": array(record({"topic": TEXT, "count": COUNT})),
+    "redrive": {
+        "oneOf": [
+            record(
+                {
+                    "rate": COUNT,
+                    "total": COUNT,
+                    "began_ms": COUNT,
+                    "keeps_attempts": YES_OR_NO,
+                    "by": TEXT,
+                    "done": COUNT,
+                    "left": COUNT,
+                    "ended": TEXT,
+                }
+            ),
+            {"type": "null"},
+        ]
     },
+    "ramp": {"oneOf": [record({"from_ms": COUNT, "until_ms": COUNT}), {"type": "null"}]},
+}
+_TYPES: Mapping[object, Schema] = {int: COUNT, NUMBER_OR_NULL: nullable(COUNT), str: TEXT, bool: YES_OR_NO}
+
+
+def _properties(rows: Iterable[Figure]) -> dict[str, Schema]:
+    return {row.name: _OBJECTS[row.name] if row.type is object else _TYPES[row.type] for row in in_stats(rows)}
+
+
+CLIENT = record(
+    _properties(figures.CLIENT),
+    optional=("authed", "auth_identity", "auth_identity_url"),
     text="A connection. connect_ts: Unix seconds. msg_timeout: milliseconds.",
 )
 CHANNEL = record(
-    {
-        "channel_name": TEXT,
-        "depth": COUNT,
-        "backend_depth": COUNT,
-        "in_flight_count": COUNT,
-        "deferred_count": COUNT,
-        "message_count": COUNT,
-        "requeue_count": COUNT,
-        "timeout_count": COUNT,
-        "client_count": COUNT,
-        "clients": {"type": ["array", "null"], "items": ref("Client")},
-        "paused": YES_OR_NO,
-        "e2e_processing_latency": _LATENCY,
-        "finish_count": COUNT,
-        "disconnect_count": COUNT,
-        "ready_count": COUNT,
-        "held_back": TEXT,
-        "quarantined_count": COUNT,
-        "quarantined_bytes": COUNT,
-        "quarantined_since_ms": nullable(COUNT),
-        "quarantine_full": TEXT,
-        "max_attempts": COUNT,
-        "redrive": {
-            "oneOf": [
-                record(
-                    {
-                        "rate": COUNT,
-                        "total": COUNT,
-                        "began_ms": COUNT,
-                        "keeps_attempts": YES_OR_NO,
-                        "by": TEXT,
-                        "done": COUNT,
-                        "left": COUNT,
-                        "ended": TEXT,
-                    }
-                ),
-                {"type": "null"},
-            ]
-        },
-        "ramp": {"oneOf": [record({"from_ms": COUNT, "until_ms": COUNT}), {"type": "null"}]},
-        **_PLACE,
-    },
+    _properties(figures.CHANNEL),
     text="A channel. clients: null where the request has include_clients=false.",
 )
-TOPIC = record(
-    {
-        "topic_name": TEXT,
-        "channels": array(ref("Channel")),
-        "depth": COUNT,
-        "backend_depth": COUNT,
-        "message_count": COUNT,
-        "message_bytes": COUNT,
-        "paused": YES_OR_NO,
-        "e2e_processing_latency": _LATENCY,
-        "storage": TEXT,
-        "cursors": array(ref("Cursor")),
-        **_PLACE,
-    },
-    text="A topic, its channels and its pipeline cursors.",
-)
+TOPIC = record(_properties(figures.TOPIC), text="A topic, its channels and its pipeline cursors.")
 _DAMAGE = record(
     {
         "position": COUNT,
