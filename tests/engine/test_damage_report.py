@@ -51,6 +51,10 @@ def test_it_is_told_by_topic_with_offsets_and_the_exact_number(
     for topic, lost in losses.items():
         assert lost["count"] == lost["next_offset"] - lost["first_offset"] == 100 - depths[topic] > 20
     assert stats["log"]["recovery"]["lost_count"] == damage["lost_count"] == 200 - sum(depths.values())
+    assert (damage["is_exact"], damage["reason"]) == (True, "segments are missing")
+    of_orders = f"of topic orders (offsets {losses['orders']['first_offset']} to "
+    assert [line for line in stats["log"]["recovery"]["report"] if line.startswith("Damage, ") and of_orders in line]
+    assert damaged.log.topic_state("orders").ranges == ((0, 100),), "who reads the log is to miss them"
     table = log_table(LiveState(damaged.stats.now(include_clients=False), {}))
     cells = [row.cells[1][1] for row in table.rows if row.key.startswith("recovery")]
     (told,) = [cell for cell in cells if isinstance(cell, Cell) and cell.tone == "danger"]

@@ -120,7 +120,6 @@ ONLY: dict[str, tuple[str, str]] = {
     "browser/test_incidents.py": (LOG, "a disk queue has neither quarantine nor trash"),
     "browser/test_pipeline.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "console/test_pipeline_page.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
-    "service/test_lost_segment.py": (LOG, "a disk queue has no segments"),
     "service/http/test_reads.py": (LOG, "a disk queue forgets what it handed out"),
     "service/http/test_write.py": (LOG, "a disk queue keeps no keys"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
@@ -277,6 +276,8 @@ ONCE: dict[str, str] = {
     "service/test_collector.py": "the interpreter's own pauses",
     "service/test_https.py": "sockets and certificates",
     "service/test_protocol_fuzz.py": "it is about what is refused",
+    "service/test_runner.py": "the thread of the engine; engine/test_fences has failures of both kinds",
+    "service/test_start.py": "what is answered before the first topic",
     "service/test_stats_options.py": "options, before anything of a queue is asked",
     "service/test_versions.py": "versions of programs and files",
 }

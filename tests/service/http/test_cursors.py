@@ -145,9 +145,10 @@ async def test_the_audit_hears_of_each_change_and_not_of_looks_at_the_list(serve
     assert server.acts[-1].error == "CURSOR_NOT_FOUND: cursor orders/archive does not exist"
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "status", "word", "detail"),
-    [
+async def test_what_is_refused_is_told_in_a_sentence(server: Server) -> None:
+    await server.request("POST", "/topic/create?topic=old&storage=diskqueue")
+    await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
+    for method, target, status, word, detail in (
         ("POST", "/cursor/create?cursor=archive", 400, "INVALID_REQUEST", "topic is missing"),
         ("POST", "/cursor/create?topic=orders", 400, "INVALID_REQUEST", "cursor is missing"),
         ("POST", "/cursor/create?topic=orders&cursor=a+b", 400, "INVALID_CURSOR", "cursor name 'a b' is not valid"),
@@ -165,17 +166,11 @@ async def test_the_audit_hears_of_each_change_and_not_of_looks_at_the_list(serve
         ("POST", "/cursor/delete?topic=orders&cursor=none", 404, "CURSOR_NOT_FOUND", "orders/none does not exist"),
         ("GET", "/cursor/create?topic=orders&cursor=a", 405, "METHOD_NOT_ALLOWED", ""),
         ("POST", "/cursor/list", 405, "METHOD_NOT_ALLOWED", ""),
-    ],
-)
-async def test_what_is_refused_is_told_in_a_sentence(
-    server: Server, method: str, target: str, status: int, word: str, detail: str
-) -> None:
-    await server.request("POST", "/topic/create?topic=old&storage=diskqueue")
-    await server.request("POST", "/cursor/create?topic=orders&cursor=archive")
-    answer = await server.request(method, target)
-    assert (answer.status, answer.message) == (status, word)
-    assert detail in answer.detail
-    assert [one.offset for one in server.engine.cursors.all().cursors] == [0]
+    ):
+        answer = await server.request(method, target)
+        assert (answer.status, answer.message) == (status, word), target
+        assert detail in answer.detail, target
+        assert [one.offset for one in server.engine.cursors.all().cursors] == [0], target
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 from queue_engine.vocabulary.run import Batch
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 
-# Every byte changed three ways in CI; every bit with this set.
+# Every byte changed in one of three ways in CI; every bit with this set.
 EXHAUSTIVE = bool(os.environ.get("TEST_EVERY_BIT"))
 SEGMENT_BYTES = 2_048
 HEAD_BYTES = head_bytes_of(SEGMENT_BYTES)
@@ -253,8 +253,13 @@ def test_a_segment_that_was_not_sealed_ends_the_log(bench: Bench) -> None:
 
 
 def changed_bytes(data: bytes, at: int) -> list[int]:
-    every = [data[at] ^ 1 << bit for bit in range(8)] if EXHAUSTIVE else [data[at] ^ 1]
-    return [value for value in {*every, 0, 0xFF} if value != data[at]]
+    """Values that damage has at this byte: every flipped bit, 0 and 0xFF; else one of them, another at the next byte.
+    faults/test_block_damage.py has all three at places by chance, its command at every place."""
+    if EXHAUSTIVE:
+        every = {*(data[at] ^ 1 << bit for bit in range(8)), 0, 0xFF}
+    else:
+        every = {(data[at] ^ 1, 0, 0xFF)[at % 3]}
+    return [value for value in every if value != data[at]] or [data[at] ^ 1]
 
 
 @pytest.mark.slow(reason="damages every byte")
@@ -286,7 +291,7 @@ def test_no_damaged_byte_below_the_mark_costs_more_than_its_own_message(bench: B
                 cases += 1
                 path.write_bytes(data)
                 restore(bench)
-    assert cases > 3_000
+    assert cases > 1_000
 
 
 def restore(bench: Bench) -> None:
