@@ -168,17 +168,17 @@ async def test_a_refused_finish_is_logged_where_nobody_listens(
     await wait_for_async("the line", lambda: "E_TOUCH_FAILED" in caplog.text)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "t\nPUB u", "x" * 65, ".."])
-async def test_an_impossible_name_goes_nowhere(producer: Producer, engine: RunningEngine, name: str) -> None:
-    for publish in (
-        producer.publish(name, b"x"),
-        producer.publish_many(name, [b"x"]),
-        producer.publish_deferred(name, b"x", defer_ms=1),
-        Consumer.open("127.0.0.1", engine.tcp_port, name, "c"),
-        Consumer.open("127.0.0.1", engine.tcp_port, "t", name),
-    ):
-        with pytest.raises(ValueError, match="is no name"):
-            await publish
+async def test_an_impossible_name_goes_nowhere(producer: Producer, engine: RunningEngine) -> None:
+    for name in ("", "a b", "t\nPUB u", "x" * 65, ".."):
+        for publish in (
+            producer.publish(name, b"x"),
+            producer.publish_many(name, [b"x"]),
+            producer.publish_deferred(name, b"x", defer_ms=1),
+            Consumer.open("127.0.0.1", engine.tcp_port, name, "c"),
+            Consumer.open("127.0.0.1", engine.tcp_port, "t", name),
+        ):
+            with pytest.raises(ValueError, match="is no name"):
+                await publish
     await producer.publish("t", b"still connected")
     assert [topic["topic_name"] for topic in engine.stats()["topics"]] == ["t"]
 
