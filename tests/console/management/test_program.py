@@ -90,16 +90,16 @@ def test_help_of_a_command_is_the_same_in_each_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(reason="starts processes")
-@pytest.mark.parametrize("option", ["--settings=x", "--pythonpath=.", "--traceback", "--version"])
-def test_djangos_own_options_are_none_of_ours(tmp_path: Path, option: str) -> None:
-    told = refusal(penstock("topology", "check", option, f"--data-path={tmp_path}", directory=tmp_path))
-    assert f"unrecognized arguments: {option}." in told
+def test_djangos_own_options_are_none_of_ours(tmp_path: Path) -> None:
+    options = ("--settings=x", "--pythonpath=.", "--traceback", "--version")
+    told = refusal(penstock("topology", "check", *options, f"--data-path={tmp_path}", directory=tmp_path))
+    assert f"unrecognized arguments: {' '.join(options)}." in told
 
 
 @pytest.mark.slow(reason="starts processes")
-@pytest.mark.parametrize("name", ["migrate", "flush", "shell", "runserver", "createsuperuser", "changepassword"])
-def test_djangos_own_commands_are_none_of_ours(tmp_path: Path, name: str) -> None:
-    assert f"there is no command '{name}'." in refusal(penstock(name, directory=tmp_path))
+def test_djangos_own_commands_are_none_of_ours(tmp_path: Path) -> None:
+    assert "there is no command 'migrate'." in refusal(penstock("migrate", directory=tmp_path))
+    assert COMMANDS.keys() & {"flush", "shell", "runserver", "createsuperuser", "changepassword"} == set()
 
 
 def test_a_misspelled_command_option_and_variable_name_the_nearest(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_each_variable_that_the_code_names_is_known() -> None:
 @pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize(
     "arguments",
-    [("user", "list"), ("audit", "verify"), ("topology", "check"), ("backup", "copy")],
+    [("user", "list"), ("backup", "copy")],
     ids=lambda arguments: arguments[0],
 )
 def test_a_command_that_only_looks_makes_no_data_directory(tmp_path: Path, arguments: tuple[str, ...]) -> None:
