@@ -97,7 +97,8 @@ MAY_IMPORT = {
         " pipeline.housekeeping pipeline.replay"
     ),
     "pipeline.rearchive": (
-        "vocabulary pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.source pipeline.job pipeline.archive"
+        "vocabulary wire pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.source pipeline.job "
+        "pipeline.archive"
     ),
     "nsqd_import": "vocabulary disk disk_queue.fifo topology pipeline.source",
     "pipeline.worker": (

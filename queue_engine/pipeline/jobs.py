@@ -310,12 +310,14 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
         topics = rounds.due(cursors, is_once=once)
         rows = 0
         tidied = changed.look()
-        if topics or tidied or (archiver and archiver.resting.topics):
+        if cursors or tidied:
             archiver = archiver or Archiver(context, include_replayed=replayed_topics(os.environ))
             archiver.archives.sum_up_again(tidied)
             lost = archiver.archives.lost_topics()
             # An operator has made the cursor anew.
             archiver.resting.forget({one.topic for one in cursors if one.topic in lost and not one.lake})
+            topics |= archiver.to_look_at(cursors, is_once=once)
+        if archiver and (topics or tidied or archiver.resting.topics):
             rows = archiver.run(topics) if once else archiver.run_round(topics, {one.topic for one in cursors})
         if once and not rows:
             return

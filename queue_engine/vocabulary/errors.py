@@ -333,6 +333,10 @@ class ArchiveLostError(TableError):
     """The table of an archive is gone, or ends before a place that it had reached; an operator decides what follows."""
 
 
+class ArchiveFilesMissingError(ArchiveLostError):
+    """Files of the table of an archive are gone."""
+
+
 class ForeignFileError(TableError):
     """A table names a file that does not lie below it."""
 

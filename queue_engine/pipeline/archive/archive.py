@@ -16,7 +16,7 @@ Before a topic's first step its cursor takes the lake's identity: from then on n
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
 from queue_engine.pipeline.archive.archives import Archives, Commit
@@ -30,6 +30,7 @@ from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.job.error_sentences import is_any_of, sentence_of
 from queue_engine.pipeline.job.state import RUNNING, WAITING, JobState, TopicProgress
 from queue_engine.pipeline.source.wanted_range import WantedRange, synced_messages, wanted_range
+from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import (
     OffsetBeyondEndError,
@@ -62,6 +63,8 @@ _PASSES_MAX = 5
 _OF_THE_STORE = (StoreUnreachableError, StoreRefusedError, StoreBusyError, StoreFullError)
 # A store may refuse single topics, as its rules say. When it has refused so many, one after the other, it refuses all.
 REFUSED_TOPICS_MAX = 20
+# Each opens a table: so many at each look at the cursors hold no message up.
+LOOKS_MAX = 10
 
 
 class Archiver:
@@ -120,6 +123,18 @@ class Archiver:
             self.resting.fail(topic, sentence_of(error))
         run.report(WAITING, is_due=self.resting.note != before)
         return run.rows
+
+    def to_look_at(self, cursors: Collection[CursorStats], *, is_once: bool = False) -> set[str]:
+        """Topics of whose tables it is time to look for missing files: a few, or all with is_once."""
+        due = [
+            one.topic
+            for one in cursors
+            if one.topic not in self.resting.topics
+            and self.archives.is_look_due(
+                ArchivedIdentity(one.topic, self.target.server, one.number, one.id_base), is_anew=not one.lake
+            )
+        ]
+        return set(due if is_once else due[:LOOKS_MAX])
 
     def _passes(self, topics: Collection[str] | None) -> "_Run":
         run = _Run(self, topics)
@@ -185,7 +200,8 @@ class _Run:
         self._works = {}
         has_changed = False
         for cursor in self._cursors():
-            if cursor.offset >= cursor.synced_offset:
+            is_idle = cursor.offset >= cursor.synced_offset
+            if is_idle and not self._archives.is_look_due(self._identity(cursor), is_anew=not cursor.lake):
                 # Nothing new: its table is not asked.
                 continue
             try:
@@ -194,13 +210,16 @@ class _Run:
                 logger.info("topic gone since the cursors were listed: %s", exc)
                 has_changed = True
                 continue
-            except PipelineError as exc:
+            except Exception as exc:
+                if self._context.stop.is_set():
+                    return False
                 if self._is_of_the_store(exc):
                     # It would fail for every topic, and slowly.
                     raise
                 self._fail(self._identity(cursor), exc)
                 continue
-            self._works[cursor.topic, cursor.number] = work
+            if not is_idle:
+                self._works[cursor.topic, cursor.number] = work
         self.report(RUNNING)
         for works in self._steps():
             if self._context.stop.is_set():
@@ -272,6 +291,12 @@ class _Run:
                 raise self._archives.lost(identity, had)
             # An operator has seen that, and made the cursor anew.
             self._archives.begin_again(identity, had, max(cursor.offset, cursor.oldest_offset))
+        if self._archives.is_look_due(identity, is_anew=not cursor.lake):
+            missing = self._archives.missing_files(identity)
+            if missing and cursor.lake:
+                raise self._archives.incomplete(identity, missing)
+            if missing:
+                self._repair(cursor, identity, missing)
         archived = self._archives.next_offset(identity)
         # The log may have lost messages since the first step was killed: a gap from there.
         at = self._archives.begun_at(identity, cursor.offset) if archived is None else archived
@@ -280,9 +305,7 @@ class _Run:
                 f"{topic} is archived up to offset {at}, and its log ends at {cursor.synced_offset}: it lost messages "
                 "that were synced"
             )
-        state = self._context.engine.topic(topic)
-        if (state.number, state.id_base) != (number, cursor.id_base):
-            raise TopicReplacedError(f"{topic} has the number {state.number}, not {number}: it was created again")
+        state = self._state_of(cursor)
         if not cursor.lake:
             # Durable before the first commit: two lakes must not both begin.
             self._context.engine.cursor_move(topic, ARCHIVE_CURSOR, number=number, offset=cursor.offset, lake=lake)
@@ -301,6 +324,26 @@ class _Run:
         known = self._archives.summary.topics.get(topic)
         done = 0 if known is None else known.rows + known.damaged_count
         return _Work(identity, state, begin, archived is None, rows_max, done)
+
+    def _repair(self, cursor: CursorStats, identity: ArchivedIdentity, missing: Sequence[TableFile]) -> None:
+        """Write missing files of a table again, from the cursor's offset on; what lies before is lost."""
+        repair = self._archives.plan_repair(identity, self._state_of(cursor), missing, cursor.offset)
+        written: list[WrittenRange] = []
+        for wanted, leaves_out in repair.ranges(self._step_rows):
+            target = self._target if leaves_out else replace(self._target, include_replayed=frozenset([identity.topic]))
+            written += write_step(
+                self._context.spark, self._context.engine, [wanted], target, read_from=self._context.read_from
+            )
+        self._archives.commit_repair(repair, written)
+
+    def _state_of(self, cursor: CursorStats) -> TopicState:
+        """The topic now. Raises TopicReplacedError, TopicMissingError."""
+        state = self._context.engine.topic(cursor.topic)
+        if (state.number, state.id_base) != (cursor.number, cursor.id_base):
+            raise TopicReplacedError(
+                f"{cursor.topic} has the number {state.number}, not {cursor.number}: it was created again"
+            )
+        return state
 
     def _message_bytes(self, state: TopicState, offset: int) -> int:
         """The bytes of a message in the log, estimated from the next ones. The cursor's lag in bytes can't be used:

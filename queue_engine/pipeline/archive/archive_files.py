@@ -3,6 +3,7 @@
 A file may have rows of several topics of one name, and its rows may be in any order: compaction joins files.
 """
 
+import errno
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,10 +17,12 @@ from queue_engine.disk.no_follow import refuse_link
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path
 from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.source.record_columns import hex_column
+from queue_engine.pipeline.tables.missing_files import missing_file_error
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.table_files import TableFile
+from queue_engine.vocabulary.errors import PipelineError
 
 _IDENTIFYING = ("offset", "message_id", "server")
 _OFFSET_MAX = (1 << 62) - 1
@@ -58,13 +61,27 @@ def row_counts(table: LakeTable, identities: Collection[ArchivedIdentity]) -> di
     not opened; of others the columns are read that identify a row. Raises StoreError, TableError."""
     counts = dict.fromkeys(identities, 0)
     for file in table.files():
-        owners = [one for one in identities if _may_have(file, one)]
-        if len(owners) == 1 and file.rows and {"offset", "message_id"} <= file.minimum.keys() & file.maximum.keys():
-            counts[owners[0]] += file.rows
+        if owner := owner_of(file, identities):
+            counts[owner] += file.rows
             continue
-        for one in owners:
-            counts[one] += _rows_in(table, file, one)
+        for one in identities:
+            if _may_have(file, one):
+                counts[one] += sum(len(rows) for rows in _rows_in(table, file, one))
     return counts
+
+
+def owner_of(file: TableFile, identities: Collection[ArchivedIdentity]) -> ArchivedIdentity | None:
+    """The topic of which all rows of a file are, by its statistics; None where these do not tell."""
+    owners = [one for one in identities if _may_have(file, one)]
+    if len(owners) == 1 and file.rows and {"offset", "message_id"} <= file.minimum.keys() & file.maximum.keys():
+        return owners[0]
+    return None
+
+
+def offsets_in(table: LakeTable, file: TableFile, identity: ArchivedIdentity) -> pa.ChunkedArray:
+    """The offsets of the topic's rows in a file. Raises StoreError, TableError."""
+    pieces = [rows.column("offset").combine_chunks() for rows in _rows_in(table, file, identity)]
+    return pa.chunked_array(pieces, pa.int64())
 
 
 def _may_have(file: TableFile, identity: ArchivedIdentity) -> bool:
@@ -76,15 +93,22 @@ def _may_have(file: TableFile, identity: ArchivedIdentity) -> bool:
     return low is None or high is None or low <= identity.server <= high
 
 
-def _rows_in(table: LakeTable, file: TableFile, identity: ArchivedIdentity) -> int:
+def _rows_in(table: LakeTable, file: TableFile, identity: ArchivedIdentity) -> list[pa.Table]:
     try:
         opened = ArchiveFile(table.storage, identity, file.path)
         try:
-            return sum(len(opened.rows(group, ())) for group in range(opened.group_count))
+            return [opened.rows(group, ()) for group in range(opened.group_count)]
         finally:
             opened.close()
     except (OSError, pa.ArrowException) as exc:
-        raise table_error(exc, table.at(file)) from exc
+        raise file_error(exc, table.place, file.path) from exc
+
+
+def file_error(error: OSError | pa.ArrowException, place: str, path: str) -> PipelineError:
+    """The error of a reader of the data file at `path` of the table at `place`."""
+    if isinstance(error, FileNotFoundError):
+        return missing_file_error(place, path)
+    return table_error(error, posixpath.join(place, path))
 
 
 def newest_first(counts: Mapping[ArchivedIdentity, int], server: str) -> tuple[ArchivedIncarnation, ...]:
@@ -101,12 +125,15 @@ class ArchiveFile:
     """One data file, opened. path: relative to the topic's table."""
 
     def __init__(self, storage: TableStorage, identity: ArchivedIdentity, path: str) -> None:
-        """Raises FileNotFoundError when it is gone, and other OSErrors."""
+        """Raises FileNotFoundError, with the path for its filename, when it is gone, and other OSErrors."""
         self._identity = identity
         whole_path = posixpath.join(archive_path(identity.topic), path)
         if storage.is_local:
             refuse_link(storage.at(whole_path))
-        self._source = storage.filesystem.open_input_file(storage.at_filesystem(whole_path))
+        try:
+            self._source = storage.filesystem.open_input_file(storage.at_filesystem(whole_path))
+        except FileNotFoundError as exc:
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", path) from exc
         self._file = pq.ParquetFile(self._source)
         self._has_server = "server" in self._file.schema_arrow.names
 

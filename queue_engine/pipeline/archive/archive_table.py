@@ -11,6 +11,9 @@
 A commit's app id is <server>/<topic number>-<id base, 16 hex digits>, its version the next offset to be archived: all
 messages before it are in the table, or in `archive_gaps`. So the table itself says where the next step begins, and a
 step that is done twice is committed once.
+
+A repair, which writes missing files again (repair.py), has the app id <that of the topic>/repair, and for its version
+when it was made, Unix ms, in this table and in `archive_gaps`. A version that does not know it goes on beside it.
 """
 
 from dataclasses import dataclass
@@ -54,6 +57,10 @@ class ArchivedIdentity:
     @property
     def app_id(self) -> str:
         return f"{self.server}/{self.number}-{self.id_base:016x}"
+
+    @property
+    def repair_app_id(self) -> str:
+        return f"{self.app_id}/repair"
 
 
 def archive_path(topic: str) -> str:

@@ -19,6 +19,8 @@ from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archiv
 from queue_engine.pipeline.archive.gaps import GapRows, Gaps, lost_gaps
 from queue_engine.pipeline.archive.lake_identity import NAME as LAKE_FILE
 from queue_engine.pipeline.archive.lake_identity import lake_identity
+from queue_engine.pipeline.archive.repair import Repair, missing_sentence, plan_repair
+from queue_engine.pipeline.archive.step_check import WrittenRange
 from queue_engine.pipeline.archive.summary import (
     GAPS_MAX,
     ArchivedIncarnation,
@@ -27,11 +29,14 @@ from queue_engine.pipeline.archive.summary import (
 )
 from queue_engine.pipeline.job.error_sentences import sentence_of
 from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.tables.missing_files import missing_files
 from queue_engine.pipeline.tables.parquet_files import DataFile
 from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.pipeline.tables.table_files import TableFile
 from queue_engine.pipeline.tables.tables import LakeTables
-from queue_engine.vocabulary.clock import NS_PER_MS, Clock
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import (
+    ArchiveFilesMissingError,
     ArchiveLostError,
     PipelineError,
     StoreError,
@@ -39,11 +44,14 @@ from queue_engine.vocabulary.errors import (
     TableMissingError,
 )
 from queue_engine.wire.cursor import CursorStats
+from queue_engine.wire.topic_state import TopicState
 
 logger = logging.getLogger(__name__)
 
 # A commit waits for the disk or the network most of its time.
 COMMIT_THREADS = 4
+# How often the files of a table are looked at: one list of its directory.
+LOOK_EVERY_NS = 3_600 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,7 @@ class Archives:
         self._clock = clock
         self._gaps = Gaps(tables)
         self._next: dict[ArchivedIdentity, int | None] = {}
+        self._looked_ns: dict[ArchivedIdentity, int] = {}
         self.identity = lake_identity(tables.storage, self._gaps)
         self.summary = ArchiveSummary(lake, clock)
         if self.summary.is_new:
@@ -143,7 +152,10 @@ class Archives:
         known = [
             one for one in self._gaps.read(identity.topic).get(identity, []) if one.first_offset >= (archived or 0)
         ]
-        gaps = lost_gaps(known, first, had, begin, self._clock.time_ns() // NS_PER_MS)
+        # Not the time of a repair whose table is lost now: what has that would count for nothing.
+        repaired_ms = self._gaps.unfinished_repair(identity, archive_table(self._tables, identity.topic))
+        at_ms = max(self._clock.time_ns() // NS_PER_MS, -1 if repaired_ms is None else repaired_ms + 1)
+        gaps = lost_gaps(known, first, had, begin, at_ms)
         if error := self.commit([Commit(identity, first, begin, archived is None, gaps=gaps)])[identity]:
             raise error
         self.summary.forget(identity.topic)
@@ -160,6 +172,71 @@ class Archives:
             return offset
         gaps = self._gaps.read(identity.topic).get(identity, [])
         return min([offset, *(one.first_offset for one in gaps if one.reason == BEGIN)])
+
+    # Files that are missing.
+
+    def is_look_due(self, identity: ArchivedIdentity, *, is_anew: bool) -> bool:
+        """Whether to look for missing files of a table. is_anew: whether its cursor was made anew."""
+        known = self.summary.topics.get(identity.topic)
+        if known is None or known.table_version < 0 or _identity_of(known) != identity:
+            return False
+        looked_ns = self._looked_ns.get(identity)
+        is_long_ago = looked_ns is None or self._clock.monotonic_ns() - looked_ns >= LOOK_EVERY_NS
+        return is_anew or known.is_lost or is_long_ago
+
+    def missing_files(self, identity: ArchivedIdentity) -> list[TableFile]:
+        """Look for files of a table that are missing. Where none is, what a killed repair left goes, and the table no
+        longer counts as lost. Raises StoreError, TableError."""
+        self._looked_ns.pop(identity, None)
+        table = archive_table(self._tables, identity.topic)
+        found = missing_files(table)
+        if not found:
+            unfinished = self._gaps.unfinished_repair(identity, table)
+            if unfinished is not None:
+                self._gaps.commit_lost(identity, [], unfinished + 1, unfinished=unfinished)
+            known = self.summary.topics.get(identity.topic)
+            if known is not None and (known.is_lost or known.table_version != table.version or unfinished is not None):
+                self._sum_up_anew(identity, known.committed_ms)
+            self._looked_ns[identity] = self._clock.monotonic_ns()
+        return found
+
+    def incomplete(self, identity: ArchivedIdentity, files: Sequence[TableFile]) -> ArchiveFilesMissingError:
+        """The error of an archive whose table lacks these files."""
+        topic = identity.topic
+        table = archive_table(self._tables, topic)
+        return ArchiveFilesMissingError(
+            f"{missing_sentence(table, files)}: nothing more of {topic} is archived, and the log keeps its messages. "
+            "Put the files back from a backup, and the archive goes on; or have what the log still has of them written "
+            f"again (Write missing files… on the page Pipeline, or penstock pipeline rearchive {topic})"
+        )
+
+    def plan_repair(
+        self, identity: ArchivedIdentity, state: TopicState, files: Sequence[TableFile], start: int
+    ) -> Repair:
+        return plan_repair(self._tables, identity, state, files, start)
+
+    def commit_repair(self, repair: Repair, written: Sequence[WrittenRange]) -> None:
+        """Commit what was written in the place of missing files, and what is lost. Raises StoreError, TableError."""
+        identity = repair.identity
+        table = archive_table(self._tables, identity.topic)
+        done = table.transaction(identity.repair_app_id)
+        unfinished = self._gaps.unfinished_repair(identity, table)
+        now_ms = self._clock.time_ns() // NS_PER_MS
+        at_ms = max(now_ms, *(one + 1 for one in (done, unfinished) if one is not None), 0)
+        gaps = repair.gaps(written, at_ms)
+        self._gaps.commit_lost(identity, gaps, at_ms, unfinished=unfinished)
+        files = [file for one in written for file in one.files]
+        table.commit(files, identity.repair_app_id, at_ms, after=done, remove=[one.path for one in repair.files])
+        logger.warning(
+            "archive written again topic=%s missing_files=%d rows=%d lost=%d",
+            identity.topic,
+            len(repair.files),
+            sum(one.rows for one in files),
+            sum(gap.count for _, gap in gaps),
+        )
+        self._looked_ns[identity] = self._clock.monotonic_ns()
+        self._sum_up_anew(identity, now_ms)
+        self.summary.write(is_last=True)
 
     # Commits.
 
@@ -236,6 +313,7 @@ class Archives:
                 committed_ms=now_ms,
                 error="",
                 is_lost=False,
+                is_partial=False,
                 incarnations=tuple(
                     replace(other, rows=other.rows + one.rows) if _is_of(other, one.identity) else other
                     for other in known.incarnations
@@ -344,7 +422,8 @@ class Archives:
         if known is None and is_lost:
             known = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
         if known is not None:
-            self.summary.put(replace(known, error=sentence_of(error), is_lost=is_lost))
+            is_partial = isinstance(error, ArchiveFilesMissingError)
+            self.summary.put(replace(known, error=sentence_of(error), is_lost=is_lost, is_partial=is_partial))
 
 
 def _identity_of(one: ArchivedTopic) -> ArchivedIdentity:

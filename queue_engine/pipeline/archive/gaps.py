@@ -12,7 +12,7 @@
     gone        the log had removed it before it was read
     retention   the archive lagged further behind than the log may keep for it
     off         the topic's archive was switched off
-    lost        the archive had it, and its table is gone or was put back to an earlier state
+    lost        the archive had it, and its table, or a file of it, is gone or was put back to an earlier state
     replayed    replayed messages, which are left out; others lie between them, so count is less than the range
     begin       where the archive begins: nothing is missing there, count is 0
 
@@ -22,11 +22,13 @@ its rows have null there; `penstock sql` computes them for all rows. An older ve
 
 Of each topic, rows in its table + counts here = next offset - first offset. Gaps are committed before the messages
 beside them, with the same app id and version. So a step that was killed in between leaves gaps behind the end of its
-topic's table: the topic's next commit replaces them, and nothing is counted twice. A table that is gone is made anew
+topic's table: the topic's next commit replaces them, and nothing is counted twice. What a repair that was killed left
+is told by its time (repair.py). A table that is gone is made anew
 from the summary when the job starts, with the begin of each archive and the newest gaps of each topic (summary.py).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,7 +116,7 @@ class Gaps:
         known = dict(zip(ranges, self.next_offsets(list(ranges)), strict=True))
         ends = {one: -1 if archived is None else archived for one, (archived, _) in ranges.items()}
         left = {one: ends[one] for one, at in known.items() if at is not None and at > ends[one]}
-        rows, replaced = self._beside(left)
+        rows, replaced = self._beside(left, lambda one, gap: one in left and not _lies_before(gap, left[one]))
         rows += [(identity, gap) for identity, found in gaps.items() for gap in found]
         if not rows and not replaced:
             return
@@ -127,12 +129,41 @@ class Gaps:
         files = [self._written(rows)] if rows else []
         self._table.commit_moves(files, moves, remove=replaced)
 
-    def _beside(self, left: Mapping[ArchivedIdentity, int]) -> tuple[list[GapRow], list[str]]:
-        """The files with gaps behind the end of these topics' tables, by their paths, and what else is in them."""
+    # Repairs.
+
+    def unfinished_repair(self, identity: ArchivedIdentity, table: LakeTable) -> int | None:
+        """The time (Unix ms) of the gaps that a repair has committed and whose table did not follow; None for none."""
+        (begun,) = self._table.transactions([identity.repair_app_id])
+        done = table.transaction(identity.repair_app_id)
+        return begun if begun is not None and (done is None or done < begun) else None
+
+    def commit_lost(
+        self, identity: ArchivedIdentity, rows: Sequence[GapRow], at_ms: int, *, unfinished: int | None
+    ) -> None:
+        """Commit what a repair of a topic's table finds lost, durably, in the place of what an unfinished one left.
+        at_ms: of the rows, and the version of the commit. Raises StoreError, TableError."""
+
+        def is_left(one: ArchivedIdentity, gap: ArchiveGap) -> bool:
+            return (one.topic, gap.reason, gap.at_ms) == (identity.topic, LOST, unfinished)
+
+        kept, replaced = self._beside([] if unfinished is None else [identity], is_left)
+        if not rows and not replaced:
+            return
+        (known,) = self._table.transactions([identity.repair_app_id])
+        written = [*kept, *rows]
+        move = Move(identity.repair_app_id, at_ms, known)
+        self._table.commit_moves([self._written(written)] if written else [], [move], remove=replaced)
+
+    def _beside(
+        self, topics: Iterable[ArchivedIdentity], is_left: Callable[[ArchivedIdentity, ArchiveGap], bool]
+    ) -> tuple[list[GapRow], list[str]]:
+        """The files with gaps of these topics' names that a killed process left, by their paths, and what else is in
+        them."""
+        names = {one.topic for one in topics}
         kept: list[GapRow] = []
         paths = []
-        for file, rows in self._files({one.topic for one in left}) if left else ():
-            beside = [(one, gap) for one, gap in rows if one not in left or _lies_before(gap, left[one])]
+        for file, rows in self._files(names) if names else ():
+            beside = [(one, gap) for one, gap in rows if not is_left(one, gap)]
             if len(beside) < len(rows):
                 kept += beside
                 paths.append(file.path)
@@ -238,7 +269,9 @@ def lost_gaps(known: Sequence[ArchiveGap], first: int, had: int, begin: int, at_
         if gap.reason == BEGIN or start >= after or not (is_whole or gap.reason != REPLAYED):
             continue
         fill(start)
-        gaps.append(gap if is_whole else ArchiveGap(start, after, gap.reason, gap.at_ms))
+        # Of the time of now what is lost, too: that of a repair tells its rows apart.
+        gap_ms = at_ms if gap.reason == LOST else gap.at_ms
+        gaps.append(replace(gap, at_ms=gap_ms) if is_whole else ArchiveGap(start, after, gap.reason, gap_ms))
         if gap.reason == REPLAYED and (others := after - start - gap.count):
             gaps.append(ArchiveGap(start, after, LOST, at_ms, others))
     fill(begin)

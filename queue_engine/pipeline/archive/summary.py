@@ -7,7 +7,8 @@
             "first_time_ms", "last_time_ms": of publishing, null while empty, "table_version", "committed_ms",
             "gaps": [{"first_offset", "next_offset", "reason", "at_ms", "count"}, …]: of that newest topic, the newest
             GAPS_MAX, "damaged_count": of all, "error": why the table can't be read, or "", "is_lost": whether the table
-            is gone or ends before next_offset, so that an operator decides what follows,
+            is gone or ends before next_offset, so that an operator decides what follows, "is_partial": whether only
+            files of it are gone,
             "incarnations": [{"server", "number", "id_base", "rows"}, …]: of each topic that ever had this name, those
             of this topic's server first, the newest first}
 
@@ -67,6 +68,7 @@ class ArchivedTopic:
     damaged_count: int = 0
     error: str = ""
     is_lost: bool = False
+    is_partial: bool = False
     incarnations: tuple[ArchivedIncarnation, ...] = ()
 
     def with_gaps(self, gaps: list[ArchiveGap]) -> "ArchivedTopic":

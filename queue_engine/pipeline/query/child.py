@@ -34,6 +34,8 @@ _SHOWN_AS_TEXT = re.compile(r"UNION|UHUGEINT|BIGNUM|\bBIT\b|TIME WITH TIME ZONE|
 _WORDS_OF_SQL = re.compile(r"""(?<![\w"'])(?:offset|at)(?![\w"'])""", re.IGNORECASE)
 # What duckdb writes before pyarrow's own text.
 _READING = "reading the Arrow source failed: "
+# Of a disk, and of a store.
+_MISSING = re.compile(r"No such file|does not exist|NO_SUCH_KEY|HTTP response code: 404")
 _IN_QUOTES = 'The columns "offset" and "at" stand in double quotes, since these words are SQL\'s own.'
 
 
@@ -264,8 +266,16 @@ def _unread(reason: str, views: list[View]) -> str:
     said = re.sub(r"^\w+: ", "", " ".join(reason.split())).rstrip(".")
     return (
         f"A data file of {names} can't be read: {said}. Run the query again, since housekeeping may just "
-        "have replaced the file; if that fails too, restore the file from a backup."
+        f"have replaced the file; if that fails too, restore the file from a backup{_again(reason, views)}."
     )
+
+
+def _again(reason: str, views: list[View]) -> str:
+    """For a file of an archive that is missing: the command that writes it again. reason: has its path."""
+    topics = [view.topic for view in views if view.topic and f"{view.table}/" in reason]
+    if not topics or not _MISSING.search(reason):
+        return ""
+    return f", or have what the log still has of it written again: penstock pipeline rearchive {topics[0]}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from queue_engine.pipeline.archive.archive_files import (
     ArchiveFile,
+    file_error,
     files_of,
     offset_bounds,
 )
@@ -48,7 +49,6 @@ from queue_engine.pipeline.replay.sources import (
 )
 from queue_engine.pipeline.source.schemas import MESSAGES
 from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, TopicMissingError
@@ -228,7 +228,7 @@ def candidates(
         finally:
             file.close()
     except (OSError, pa.ArrowException) as exc:
-        raise table_error(exc, storage.at(f"{archive_path(source.topic)}/{path}")) from exc
+        raise file_error(exc, storage.at(archive_path(source.topic)), path) from exc
 
 
 def _in_ranges(frame: DataFrame) -> Iterator[Any]:

@@ -6,7 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of, newest_first, row_counts
+from queue_engine.pipeline.archive.archive_files import (
+    ArchiveFile,
+    file_error,
+    files_of,
+    newest_first,
+    row_counts,
+)
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
 from queue_engine.pipeline.archive.gaps import Gaps
 from queue_engine.pipeline.archive.old_manifest import check_converted
@@ -14,7 +20,6 @@ from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.job.context import JobContext
 from queue_engine.pipeline.replay.path_check import SAMPLE_BYTES, SAMPLE_ROWS
 from queue_engine.pipeline.replay.request import ReplayRequest
-from queue_engine.pipeline.tables.store_errors import table_error
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import PipelineError
@@ -77,7 +82,7 @@ def sampled_bodies(tables: LakeTables, source: ArchivedIdentity, request: Replay
             finally:
                 file.close()
         except (OSError, pa.ArrowException) as exc:
-            raise table_error(exc, table.at(files[at])) from exc
+            raise file_error(exc, table.place, path) from exc
         bodies += chosen_rows(rows, request).column("body").to_pylist()
         others += [] if bodies else rows.column("body").to_pylist()
     return bodies or others

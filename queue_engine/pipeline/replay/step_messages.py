@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from queue_engine.pipeline.archive.archive_files import ArchiveFile, files_of, offset_bounds
+from queue_engine.pipeline.archive.archive_files import ArchiveFile, file_error, files_of, offset_bounds
 from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
 from queue_engine.pipeline.replay.plan import Offsets, ReplayStep, unpacked_offsets
 from queue_engine.pipeline.tables.store_errors import table_error
@@ -56,7 +56,7 @@ class StepMessages:
             except FileNotFoundError as exc:
                 self.close()
                 if not left:
-                    raise table_error(exc, self._table.place) from exc
+                    raise file_error(exc, self._table.place, exc.filename or "") from exc
             except (OSError, pa.ArrowException) as exc:
                 self.close()
                 raise table_error(exc, self._table.place) from exc

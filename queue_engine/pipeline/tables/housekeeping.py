@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from queue_engine.pipeline.tables.log_files import LOG, commit_path, log_listing, log_path
 from queue_engine.pipeline.tables.log_mending import is_readable_checkpoint
+from queue_engine.pipeline.tables.missing_files import missing_file_error
 from queue_engine.pipeline.tables.parquet_files import DATA_FILE_NAME, DataFile, DataFileWriter
 from queue_engine.pipeline.tables.table import LakeTable
 from queue_engine.pipeline.tables.table_files import TableFile
@@ -158,10 +159,7 @@ def _batches_of(table: LakeTable, files: Sequence[TableFile], schema: pa.Schema)
                     ]
                     yield pa.record_batch(columns, schema=schema)
         except FileNotFoundError as exc:
-            raise DataFileMissingError(
-                f"{table.at(file)} counts in the table, and is not there: restore it from a backup, or remove it from"
-                " the table (delta-rs: DeltaTable.repair)"
-            ) from exc
+            raise missing_file_error(table.place, file.path) from exc
         except (OSError, pa.ArrowException) as exc:
             raise DataFileMissingError(f"{table.at(file)} counts in the table, and can't be read: {exc}") from exc
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
 
 from queue_engine.pipeline.archive.archive_table import archive_path
 from queue_engine.pipeline.lake.lake import Lake
 from queue_engine.pipeline.rearchive import rearchive
 from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.vocabulary.errors import ArchiveLostError
+from queue_engine.vocabulary.errors import ArchiveFilesMissingError, ArchiveLostError
 from tests.pipeline.archive_reading import archive_of, archive_once, cursor_of, job, publish, switch_on
 from tests.pipeline.local_tasks import LocalTasks
 from tests.support.processes.engine_process import EngineProcess
@@ -90,6 +91,37 @@ def test_a_place_that_is_none_is_refused(
     assert sentence in capsys.readouterr().err
     assert run(engine, tmp_path, "--from", "2026-11-20T00:00:00Z", "--dry-run") == 0
     assert "from offset 0 up to 30" in capsys.readouterr().out
+
+
+def test_files_that_are_missing_are_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = lake_of(tmp_path)
+    with EngineProcess(tmp_path / "data", options=["--storage=log"]) as engine:
+        for first in (0, 10, 20):
+            publish(engine, "orders", BODIES[first : first + 10])
+            switch_on(engine, "orders")
+            archive(lake, engine)
+        paths = Path(lake.within(archive_path("orders"))).glob("date=*/*.parquet")
+        (path,) = [one for one in paths if pq.ParquetFile(one).read(["offset"])["offset"][0].as_py() == 0]
+        path.unlink()
+        with pytest.raises(ArchiveFilesMissingError, match=r"1 of the 3 files .* 10 messages, offsets 0 to 9: nothing"):
+            archive(lake, engine)
+        for start in (0, 5):
+            assert run(engine, tmp_path, *(["--from", str(start)] if start else []), "--dry-run") == 0
+            said = capsys.readouterr().out
+            assert "1 of the 3 files of the table" in said
+            assert (
+                f"Would read {10 - start} messages of these offsets from the log, write each once, and remove" in said
+            )
+            assert (f"{start} messages of these files are not read" in said) == bool(start)
+        assert cursor_of(engine, "orders").offset == 30
+        assert run(engine, tmp_path, "--from", "5") == 0
+        assert cursor_of(engine, "orders").offset == 5
+        archive(lake, engine)
+        found = archive_of(lake, "orders")
+        assert (found.bodies, found.reasons) == (BODIES[5:], [(0, 5, "lost")])
+        assert cursor_of(engine, "orders").offset == 30
+        assert run(engine, tmp_path) == 2
+        assert "lacks nothing that was archived" in capsys.readouterr().err
 
 
 def test_a_server_that_does_not_know_the_act_is_named(

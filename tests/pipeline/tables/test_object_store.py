@@ -13,6 +13,7 @@ from queue_engine.pipeline.tables import store_options
 from queue_engine.pipeline.tables import table as table_module
 from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
 from queue_engine.pipeline.tables.log_files import checkpoint_path, commit_path, last_checkpoint_path
+from queue_engine.pipeline.tables.missing_files import missing_files
 from queue_engine.pipeline.tables.storage import TableStorage
 from queue_engine.pipeline.tables.table import CommitResult, LakeTable
 from queue_engine.pipeline.tables.tables import LakeTables
@@ -78,10 +79,13 @@ def test_a_table_lives_on_s3(storage: TableStorage, table: LakeTable) -> None:
     assert merged is not None
     assert merged.rows == 50
     assert vacuum(table, retention_ms=0, unnamed_age_ms=86_400_000).replaced == 5
+    assert missing_files(table) == []
     assert clean_log(table, keep_ms=-86_400_000) == 7
     again = opened(storage)
     assert (again.transaction(APP), offsets_of(again), len(again.files())) == (50, list(range(50)), 1)
     assert storage.directories("archive") == ["orders"]
+    storage.remove([f"{PATH}/{merged.path}"])
+    assert [one.path for one in missing_files(again)] == [merged.path]
     storage.write("small.json", b"{}")
     assert (storage.read("small.json", 10), storage.read("none.json", 10), storage.exists("none")) == (
         b"{}",

@@ -1,0 +1,122 @@
+"""The archive job without an engine and without Spark: a step writes the files of its ranges by itself."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from queue_engine.pipeline.archive import archive as archive_module
+from queue_engine.pipeline.archive.archive import Archiver
+from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, archive_path
+from queue_engine.pipeline.archive.step_check import WrittenRange
+from queue_engine.pipeline.archive.step_writer import StepTarget
+from queue_engine.pipeline.job.context import JobContext
+from queue_engine.pipeline.job.state import JobState
+from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
+from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.wire.cursor import CursorStats
+from queue_engine.wire.topic_state import TopicState
+from tests.support.clock import ManualClock
+
+SERVER = "5f1c"
+TIME = datetime(2026, 11, 20, 12, tzinfo=UTC)
+REPLAYED_OFFSET = 7
+
+
+class FakeEngine:
+    """Topics with messages from offset 0 to their end; the message REPLAYED_OFFSET of each was replayed."""
+
+    def __init__(self, ends: dict[str, int]) -> None:
+        self.ends = ends
+        self.lakes = dict.fromkeys(ends, "")
+        self.offsets = dict.fromkeys(ends, 0)
+        self.oldest = dict.fromkeys(ends, 0)
+        self.name = SERVER
+
+    def server(self) -> str:
+        return self.name
+
+    def number(self, topic: str) -> int:
+        return 1 + list(self.ends).index(topic)
+
+    def cursor_list(self) -> list[CursorStats]:
+        return [
+            CursorStats(
+                cursor="archive", topic=topic, number=self.number(topic), id_base=0x100, offset=self.offsets[topic],
+                end_offset=end, synced_offset=end, oldest_offset=self.oldest[topic], depth=end - self.offsets[topic],
+                lag_bytes=0, retention_bytes=0, created_ms=1, is_warned=False, lake=self.lakes[topic],
+            )
+            for topic, end in self.ends.items()
+        ]  # fmt: skip
+
+    def topic(self, topic: str) -> TopicState:
+        end = self.ends[topic]
+        oldest = self.oldest[topic]
+        return TopicState(
+            topic=topic, number=self.number(topic), id_base=0x100, oldest_offset=oldest, synced_offset=end,
+            end_offset=end,
+        )  # fmt: skip
+
+    def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int, lake: str) -> None:
+        self.offsets[topic], self.lakes[topic] = offset, lake
+
+
+def written(lake: Lake, wanted: WantedRange, target: StepTarget) -> WrittenRange:
+    """As `write_step` writes a range."""
+    offsets = [
+        one
+        for one in range(wanted.first_offset, wanted.next_offset)
+        if one != REPLAYED_OFFSET or wanted.topic in target.include_replayed
+    ]
+    left_out = [[REPLAYED_OFFSET, REPLAYED_OFFSET + 1]] if len(offsets) < wanted.count else []
+    files: tuple[DataFile, ...] = ()
+    if offsets:
+        count = len(offsets)
+        columns = [
+            offsets,
+            [TIME] * count,
+            [f"{wanted.id_base + offset:016x}" for offset in offsets],
+            [None] * count,
+            [b"%d" % offset for offset in offsets],
+            [False] * count,
+            [target.server] * count,
+        ]
+        rows = pa.table(dict(zip(FILE_COLUMNS.names, columns, strict=True)), schema=FILE_COLUMNS)
+        path = archive_path(wanted.topic)
+        files = (write_data_file(TableStorage(lake.path), path, FILE_COLUMNS, {"date": "2026-11-20"}, [rows]),)
+    return WrittenRange(wanted, files, np.array(left_out, np.int64).reshape(-1, 2), ())
+
+
+@contextmanager
+def faked_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    """A held lake, whose steps are written without Spark."""
+    lake = Lake(str(tmp_path / "pipeline"), clock=ManualClock())
+
+    def write(_: Any, __: Any, ranges: Sequence[WantedRange], target: StepTarget, **___: Any) -> list[WrittenRange]:
+        return [written(lake, one, target) for one in ranges]
+
+    monkeypatch.setattr(archive_module, "write_step", write)
+    with lake.lock():
+        yield lake
+
+
+def archiver(
+    lake: Lake,
+    engine: FakeEngine,
+    clock: ManualClock | None = None,
+    report: Callable[[JobState], None] = lambda _: None,
+    **given: Any,
+) -> Archiver:
+    spark: Any = SimpleNamespace()
+    client: Any = engine
+    context = JobContext(spark, lake, client, clock or ManualClock(), threading.Event(), report)
+    return Archiver(context, **given)
