@@ -156,7 +156,7 @@ def _switched_off(done: Done) -> str:
 
 def _begun_again(done: Done) -> str:
     to_archive = f"{counted(done.outcome.depth, 'message')} to archive"
-    return f"The archive of {done.topic} begins a new table, with {to_archive}."
+    return f"The archive of {done.topic} begins again, with {to_archive}."
 
 
 def _rewound(done: Done) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from admin_console.gateway.gateway import ARCHIVE_CURSOR
-from admin_console.screens.cells import Cell, Chip, StateCell
+from admin_console.screens.cells import ActionCell, Cell, Chip, StateCell
 from admin_console.screens.links import act_cell
 from admin_console.screens.parts import Banner, Column, Empty, Table
 from admin_console.vocabulary import units
@@ -21,6 +21,10 @@ _COLUMNS = (
     Column("gaps", "Given up", "text"),
     Column("action", "Act", "action"),
 )
+
+
+NEW_TABLE = "New table…"
+WRITE_MISSING_FILES = "Write missing files…"
 
 
 def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
@@ -62,12 +66,14 @@ def lost_archive(topic: "TopicStats", pipeline: "PipelineView | None") -> "Archi
 
 
 def lost_archive_banner(archived: "ArchivedTopic", role: Role) -> Banner:
-    return Banner(
-        "danger",
-        "Not archived: the table of its archive is lost.",
-        archived.error,
-        acts=(act_cell("New table…", "archive_again", role, archived.topic),),
-    )
+    what = "files of its archive are missing" if archived.is_partial else "the table of its archive is lost"
+    return Banner("danger", f"Not archived: {what}.", archived.error, acts=(begin_again_cell(archived, role),))
+
+
+def begin_again_cell(archived: "ArchivedTopic", role: Role) -> ActionCell:
+    """The act for an archive that is lost, or lacks files."""
+    label = WRITE_MISSING_FILES if archived.is_partial else NEW_TABLE
+    return act_cell(label, "archive_again", role, archived.topic)
 
 
 def _chips(cursor: "CursorStats") -> tuple[Chip, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.gateway.gateway import ARCHIVE_CURSOR
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import ActionCell, BaseCell, Cell, Chip, NameCell, ProgressCell, StateCell, TimesCell
+from admin_console.screens.cursors import NEW_TABLE, WRITE_MISSING_FILES, begin_again_cell
 from admin_console.screens.jobs import (
     error_cell,
     housekeeping_table,
@@ -40,7 +41,7 @@ _REASONS = {
     "gone": "removed from the log before they were archived",
     "retention": "beyond the limit of the log",
     "off": "the archive was off",
-    "lost": "their table is lost",
+    "lost": "their table or file is lost",
     "replayed": "published by a replay",
 }
 _TOPIC_COLUMNS = (
@@ -89,7 +90,8 @@ def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str,
             "cancels": _offers(replays, "Cancel…"),
             "archives": _offers(archived, "Archive…"),
             "stops_archiving": _offers(archived, "Stop archiving…"),
-            "begins_again": _offers(archived, "New table…"),
+            "begins_again": _offers(archived, NEW_TABLE),
+            "writes_missing": _offers(archived, WRITE_MISSING_FILES),
         },
     }
 
@@ -312,7 +314,7 @@ def _topic_table(
                     _range(topic),
                     _offsets(topic),
                     _gaps(topic, cursor),
-                    _switch(key[0], cursor, role, is_present=key[0] in present, is_lost=bool(topic and topic.is_lost)),
+                    _switch(key[0], topic, cursor, role, is_present=key[0] in present),
                 ),
             )
         )
@@ -340,7 +342,7 @@ def _archive_chips(
     else:
         chips.append(Chip("topic gone", "", "The topic was deleted or created again; its archive stays."))
     if topic is not None and topic.is_lost:
-        chips.append(Chip("▲ table lost", "danger", topic.error))
+        chips.append(Chip("▲ files missing" if topic.is_partial else "▲ table lost", "danger", topic.error))
     if topic is not None and topic.damaged_count:
         chips.append(Chip(f"▲ {units.number(topic.damaged_count)} damaged", "danger", "Their bodies are lost."))
     return tuple(chips)
@@ -407,9 +409,11 @@ def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
     return Cell(text, told, "danger" if counts["lost"] else "")
 
 
-def _switch(topic: str, cursor: "CursorStats | None", role: Role, *, is_present: bool, is_lost: bool) -> ActionCell:
-    if cursor is not None and is_lost:
-        return act_cell("New table…", "archive_again", role, topic)
+def _switch(
+    topic: str, archived: "ArchivedTopic | None", cursor: "CursorStats | None", role: Role, *, is_present: bool
+) -> ActionCell:
+    if cursor is not None and archived is not None and archived.is_lost:
+        return begin_again_cell(archived, role)
     if cursor is not None:
         return act_cell("Stop archiving…", "archive_off", role, topic)
     return act_cell("Archive…", "archive_on", role, topic) if is_present else ActionCell()

@@ -97,7 +97,8 @@ def parts(live: LiveState | None, role: Role, name: str, pipeline: "PipelineView
             "stopped": bool(topic.fenced or topic.unreadable),
             "archived": is_archived(topic),
             "unarchived": not is_archived(topic),
-            "archive_lost": lost is not None,
+            "archive_lost": lost is not None and not lost.is_partial,
+            "archive_incomplete": lost is not None and lost.is_partial,
         },
         "texts": {**panel_texts(live, topic), **latency.texts(topic.window, live.snapshot)},
     }

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from admin_console.gateway.gateway import ARCHIVE_CURSOR, CursorStats, Maker, Target, TopicStats
 from admin_console.gateway.pipeline import get_pipeline
 from admin_console.gateway.sentences import counted, given_up
+from admin_console.screens.cursors import lost_archive
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.views.risky_acts import EXPECTED, expected_of
@@ -136,10 +137,26 @@ class ArchiveOn(_CursorAct):
 
 
 class ArchiveAgain(ArchiveOn):
-    """For an archive whose table is gone, or was put back to an earlier state."""
+    """For an archive whose table is gone, was put back to an earlier state, or lacks files."""
 
     def question(self) -> Question:
         self.cursor_stats()
+        lost = lost_archive(self.logged_topic(), get_pipeline(settings.DATA_PATH).view())
+        if lost is not None and lost.is_partial:
+            return self.pose(
+                f"Write missing files of the archive of {self.topic} again",
+                [
+                    lost.error,
+                    "If the files are restored, the archive continues by itself.",
+                    "From the oldest message: messages of these files that the log still has are written again, once.",
+                    "From now on: nothing is written again, and messages that are not archived yet are given up, too.",
+                    "The view archive_gaps lists lost messages.",
+                    "Channels keep their messages.",
+                ],
+                [self.start_field(), typed_name_field(self.name)],
+                button=f"Write {self.topic} again",
+                is_dangerous=True,
+            )
         return self.pose(
             f"Begin the archive of {self.topic} again",
             [

@@ -49,6 +49,7 @@ _ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("archive_on", "Archive", "unarchived"),
         ("set_archive_limits", "Archive limits", "archived"),
         ("archive_again", "New table", "archive_lost"),
+        ("archive_again", "Write missing files", "archive_incomplete"),
         ("archive_off", "Stop archiving", "archived"),
         ("empty_topic", "Empty", ""),
         ("delete_topic", "Delete", ""),
@@ -75,6 +76,7 @@ _ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("archive_on", "Archive", "archives"),
         ("archive_off", "Stop archiving", "stops_archiving"),
         ("archive_again", "New table", "begins_again"),
+        ("archive_again", "Write missing files", "writes_missing"),
     ),
     "replay": (
         ("run_replay", "Run", "asked"),

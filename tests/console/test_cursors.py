@@ -143,7 +143,7 @@ def test_an_archive_whose_table_is_lost_begins_again_also_further_back(client: C
     refused = client.post(AGAIN, {"typed_name": "orders", "start": "start"}, headers=JSON)
     assert (refused.status_code, cursors(engine)["archive"].offset) == (400, 4)
     answer = client.post(AGAIN, {"typed_name": "orders/archive", "start": "start"}, headers=JSON)
-    assert answer.json()["message"] == "The archive of orders begins a new table, with 5 messages to archive."
+    assert answer.json()["message"] == "The archive of orders begins again, with 5 messages to archive."
     one = cursors(engine)["archive"]
     assert (one.offset, one.lake, one.gaps) == (0, "", ())
     assert (last_result().action, last_result().detail) == ("archive_again", "from the oldest message in the log")
