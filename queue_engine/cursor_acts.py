@@ -7,11 +7,12 @@ from queue_engine.catalog.stores import Stores
 from queue_engine.delivery.stats import Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.fetch.log_reader import LogReader
-from queue_engine.log_acts import END, START, Target, log_store_of
+from queue_engine.log_acts import Target, log_store_of
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.cursors import CONSUMER_CURSOR_BYTES, Cursor, EndedCursor
 from queue_engine.readers.reader_registry import ANY_MAKER, Maker
 from queue_engine.topic_acts import check_counts
+from queue_engine.vocabulary.acts.parameters import END, START
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,

@@ -22,6 +22,7 @@ from queue_engine.log_store.log_backlog import LogBacklog
 from queue_engine.log_store.log_topic_store import LogTopicStore
 from queue_engine.readers.reader_registry import ANY_MAKER, Maker, Reader
 from queue_engine.samples.sampler import Sampler
+from queue_engine.vocabulary.acts.parameters import END, START
 from queue_engine.vocabulary.acts.table import check, why_not
 from queue_engine.vocabulary.errors import (
     InvalidStorageError,
@@ -45,8 +46,6 @@ RANGES_MAX = 1_000
 LEASE_TTL_MS_MIN = 1_000
 LEASE_TTL_MS_MAX = 3_600_000
 LEASE_SEGMENTS_MAX = 1_000
-START = "start"
-END = "end"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "vocabulary.options": "vocabulary",
     "vocabulary.flow": "vocabulary",
     "vocabulary.latency": "",
-    "vocabulary.acts": "vocabulary",
+    "vocabulary.acts": "vocabulary vocabulary.flow",
     "process": "",
     "go_flags": "vocabulary vocabulary.options",
     "protocol": "vocabulary vocabulary.options",
@@ -58,7 +58,7 @@ MAY_IMPORT = {
         "service.layers"
     ),
     "service.lookup_client": "vocabulary vocabulary.options delivery engine service.loop",
-    "service.http.reference": "vocabulary vocabulary.flow wire storage messages engine service.monitoring",
+    "service.http.reference": "vocabulary vocabulary.acts wire storage messages engine service.monitoring",
     "service.http.exchange": "vocabulary wire service.admission service.http.reference",
     "service.http": (
         "vocabulary vocabulary.options vocabulary.flow vocabulary.latency vocabulary.acts protocol wire storage "

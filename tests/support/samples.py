@@ -3,8 +3,9 @@
 from typing import Any
 
 from queue_engine.engine import Engine
-from queue_engine.log_acts import READ_MESSAGES_MAX, START, Target
+from queue_engine.log_acts import READ_MESSAGES_MAX, Target
 from queue_engine.samples.sample_format import Sample, decode_sample
+from queue_engine.vocabulary.acts.parameters import START
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.clock import ManualClock
 from tests.support.engine import pass_time

@@ -13,21 +13,15 @@ from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine import Engine
 from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http import log_answers, log_queries
-from queue_engine.service.http.act_queries import (
-    QUARANTINE_ACTS,
-    pause_details,
-    quarantine_details,
-    resume_details,
-)
+from queue_engine.service.http.act_queries import details_of, of_act
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response
-from queue_engine.service.http.log_queries import whole_number
 from queue_engine.service.http.query import Query, query_of
-from queue_engine.service.http.reference.parameters import EXPECTED, SEEK_PLACE, START_PLACE
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.vocabulary.acts.parameters import SEEK_PLACE
 from queue_engine.vocabulary.errors import PenstockError, ReservedTopicError
 from queue_engine.vocabulary.names import is_reserved, is_valid_name
 from queue_engine.vocabulary.ticket import Ticket
@@ -59,11 +53,9 @@ class ActRoutes:
         # The other acts answer TOPIC_NOT_FOUND to such a name.
         elif action in ("create_topic", "empty_topic") and not is_valid_name(topic):
             self._audit.refuse(head, action, topic, "", Refusal(400, "INVALID_TOPIC"), answer)
-        elif action == "create_topic" and "storage" in query:
-            self._act(head, action, topic, "", answer, storage=query["storage"])
         else:
             try:
-                details = _details(head, action, query)
+                details = details_of(of_act(action), query, head.author)
             except Refusal as refusal:
                 self._audit.refuse(head, action, topic, "", refusal, answer)
                 return
@@ -90,7 +82,7 @@ class ActRoutes:
             assert topic is not None
             assert channel is not None
             try:
-                details = _details(head, action, query)
+                details = details_of(of_act(action), query, head.author)
             except Refusal as refusal:
                 self._audit.refuse(head, action, topic, channel, refusal, answer)
                 return
@@ -145,8 +137,7 @@ class ActRoutes:
                 if done.error is not None:
                     self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
                     return
-                has_sentence_of_them = action.startswith(("pause_", "unpause_")) or action in QUARANTINE_ACTS
-                told = details if has_sentence_of_them else {}
+                told = details if of_act(action).is_detailed else {}
                 record = ActRecord(
                     action,
                     topic,
@@ -191,18 +182,3 @@ class ActRoutes:
         if channel:
             engine.catalog.channel(topic, channel)
         return True
-
-
-def _details(head: RequestHead, action: str, query: Query) -> dict[str, Any]:
-    """What an act takes beside the names. Raises Refusal."""
-    if action == "create_channel":
-        start = log_queries.target_of(query, START_PLACE)
-        return {} if start is None else {"start": start}
-    if action.startswith("pause_"):
-        return pause_details(query, head.author)
-    if action.startswith(("empty_", "delete_")):
-        expected = {"expected": whole_number(query, EXPECTED)} if EXPECTED.name in query else {}
-        return {"by": head.author, **expected}
-    if action in QUARANTINE_ACTS:
-        return quarantine_details(action, query, head.author)
-    return resume_details(query) if action.startswith("unpause_") else {}

@@ -18,7 +18,7 @@ from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine import Engine
 from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.messages.rows import MessageQuery, MessageRow, SearchState
-from queue_engine.service.http.act_queries import keeps_attempts
+from queue_engine.service.http.act_queries import details_of, of_act
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
@@ -28,10 +28,11 @@ from queue_engine.service.http.log_queries import QueryError, message_key_of, wh
 from queue_engine.service.http.query import Query, publish_topic, query_of
 from queue_engine.service.http.reference import parameters
 from queue_engine.service.http.reference.content_types import JSON
-from queue_engine.service.http.reference.parameters import KEEP_ATTEMPTS, WholeNumber, Word
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
 from queue_engine.service.http.token_check import NOT_ALLOWED
+from queue_engine.vocabulary.acts import parameters as act_parameters
+from queue_engine.vocabulary.acts.parameters import WholeNumber, Word
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import Ticket
@@ -98,7 +99,7 @@ class MessageRoutes:
         self._audit.require_room()
         query = query_of(head.path, head.raw_query)
         topic, channel = _names(query)
-        message_id, offset = query.get("id", ""), _optional(query, parameters.MESSAGE_OFFSET)
+        message_id, offset = query.get("id", ""), _optional(query, act_parameters.MESSAGE_OFFSET)
         found = _done(lambda: self._engine.messages.one(topic, channel, message_id=message_id, offset=offset))
         self._report_read(head, topic, channel, 1)
         document = {"topic": topic, "channel": channel, "storage": found.storage}
@@ -158,7 +159,7 @@ class MessageRoutes:
             query = query_of(head.path, head.raw_query)
             topic, channel = query.get("topic", ""), query.get("channel", "")
             _names(query)
-            details = _named(query, body)
+            details = {**_named(query, body), **details_of(of_act(action), query, head.author)}
         except Refusal as refusal:
             refuse(refusal)
             return
@@ -230,21 +231,18 @@ def _word(query: Query, parameter: Word) -> str:
     return text
 
 
-def _named(query: Query, body: bytes) -> dict[str, Any]:
+def _named(query: Query, body: bytes) -> dict[str, list[Any]]:
     """The messages that an act names, as its arguments."""
-    to: dict[str, Any] = {"to": query["to"]} if "to" in query else {}
-    if KEEP_ATTEMPTS.name in query:
-        to["keeps_attempts"] = keeps_attempts(query)
     if "id" in query and "offset" in query:
         raise QueryError("id and offset name two messages: give one")
     if "id" in query:
-        return {"ids": [query["id"]], **to}
+        return {"ids": [query["id"]]}
     if "offset" in query:
-        return {"offsets": [whole_number(query, parameters.MESSAGE_OFFSET)], **to}
+        return {"offsets": [whole_number(query, act_parameters.MESSAGE_OFFSET)]}
     ids = body.decode("ascii", "replace").split()
     if not ids:
         raise QueryError("no message is named: give id or offset, or ids as body, one a line")
-    return {"ids": ids, **to}
+    return {"ids": ids}
 
 
 def _row(row: MessageRow, body: bytes | None) -> dict[str, Any]:

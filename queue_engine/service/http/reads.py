@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine import Engine
-from queue_engine.log_acts import START, Target
+from queue_engine.log_acts import Target
 from queue_engine.service.http import cursors as http_cursors
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit
@@ -31,6 +31,8 @@ from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
 from queue_engine.service.http.token_check import NOT_ALLOWED, maker_of
+from queue_engine.vocabulary.acts import parameters as act_parameters
+from queue_engine.vocabulary.acts.parameters import START
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
@@ -85,7 +87,7 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            offset = whole_number(query, parameters.OFFSET)
+            offset = whole_number(query, act_parameters.OFFSET)
             frames = self._engine.log.read_frames(topic, offset, whole_number(query, parameters.MAX_BYTES))
             self._report_read(head, topic, "", frames.count)
             return log_answers.frames_response(frames), DONE
@@ -97,7 +99,7 @@ class ReadRoutes:
 
         def read(query: Query) -> _Read:
             topic = publish_topic(query)
-            offset = whole_number(query, parameters.OFFSET)
+            offset = whole_number(query, act_parameters.OFFSET)
             records = self._engine.log.read_records(topic, offset, whole_number(query, parameters.MAX_RECORD_BYTES))
             self._report_read(head, topic, "", records.message_count)
             return log_answers.records_response(records), DONE

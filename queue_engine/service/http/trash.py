@@ -22,9 +22,9 @@ from queue_engine.service.http.exchange.response import Answer, Response
 from queue_engine.service.http.log_queries import QueryError, whole_number
 from queue_engine.service.http.query import Query, query_of
 from queue_engine.service.http.reference.content_types import JSON
-from queue_engine.service.http.reference.parameters import TRASH_ID, TRASH_SWAP
 from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
+from queue_engine.vocabulary.acts.parameters import TRASH_ID, TRASH_SWAP
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.ticket import Ticket
 

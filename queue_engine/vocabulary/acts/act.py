@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from queue_engine.vocabulary.acts.parameters import Parameter, Place
 from queue_engine.vocabulary.grants import Role
 from queue_engine.vocabulary.permission import Permission
 
@@ -63,12 +64,18 @@ OF_TOPIC = (State.CHANNELS, State.TOPIC_BACKLOG, State.TOPIC_PAUSE, State.TOPIC_
 
 @dataclass(frozen=True, slots=True)
 class OverHttp:
-    """How a request over HTTP does the act: by POST. harm: what the holder of the permission can destroy, or keep
-    others from; a token for some topics does that on these topics alone. permission: what a token must allow."""
+    """How a request over HTTP does the act: by POST. text: what it does. harm: what the holder of the permission can
+    destroy, or keep others from; a token for some topics does that on these topics alone. parameters: those beside the
+    names. permission: what a token must allow. takes_author: the method gets as `by` who asked. is_detailed: the audit
+    list has the values of the parameters, for the act's sentence."""
 
     path: str
+    text: str
     harm: str
+    parameters: tuple[Parameter | Place, ...] = ()
     permission: Permission = Permission.ADMINISTER
+    takes_author: bool = False
+    is_detailed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,27 @@ from queue_engine.vocabulary.acts.act import (
     OverHttp,
     State,
 )
+from queue_engine.vocabulary.acts.parameters import (
+    CURSOR_ANEW,
+    CURSOR_LAKE,
+    CURSOR_NUMBER,
+    CURSOR_OFFSET,
+    CURSOR_START_PLACE,
+    EXPECTED,
+    KEEP_ATTEMPTS,
+    MAX_ATTEMPTS,
+    PAUSE_FOR,
+    PAUSE_UNTIL,
+    PUBLISH_TO,
+    RAMP,
+    REASON,
+    REDRIVE_RATE,
+    SEEK_PLACE,
+    START_PLACE,
+    STORAGE,
+    TRASH_ID,
+    TRASH_SWAP,
+)
 from queue_engine.vocabulary.errors import InvalidStorageError
 from queue_engine.vocabulary.grants import Role
 from queue_engine.vocabulary.names import is_ephemeral
@@ -37,6 +58,8 @@ _QUARANTINE = Kinds(
     ephemeral="it keeps nothing, so nothing can be set aside",
 )
 
+_PAUSE = (REASON, PAUSE_FOR, PAUSE_UNTIL)
+
 # What the holder of a token can do with it.
 _RESTORABLE = "takes messages from consumers; the trash restores them until it gives them up"
 _STOPS = "consumers wait until it is resumed; the log keeps their messages"
@@ -45,35 +68,15 @@ OWN_READERS = "the log keeps messages for it, within limits; its own alone, othe
 
 _TABLE = (
     # Topics.
-    Act("create_topic", Role.OPERATOR, http=OverHttp("/topic/create", "a place of --max-topics")),
     Act(
-        "pause_topic",
+        "create_topic",
         Role.OPERATOR,
-        unchanged=(State.TOPIC, State.TOPIC_PAUSE),
-        undo="unpause_topic",
-        on_several=True,
-        http=OverHttp("/topic/pause", _STOPS),
-    ),
-    Act(
-        "unpause_topic",
-        Role.OPERATOR,
-        unchanged=(State.TOPIC, State.TOPIC_PAUSE),
-        on_several=True,
-        http=OverHttp("/topic/unpause", "consumers get messages that an operator held back"),
-    ),
-    Act(
-        "retry_topic",
-        Role.OPERATOR,
-        unchanged=(State.TOPIC, State.TOPIC_FENCE),
-        http=OverHttp("/topic/retry", "nothing; clears a fence, which comes again while its cause lasts"),
-    ),
-    Act(
-        "empty_topic",
-        Role.ADMIN,
-        unchanged=(State.TOPIC, State.TOPIC_BACKLOG, *IN_CHANNEL, State.COUNTS),
-        undo="restore_trash",
-        on_several=True,
-        http=OverHttp("/topic/empty", _RESTORABLE),
+        http=OverHttp(
+            "/topic/create",
+            "Create a topic; one that exists stays as it is.",
+            "a place of --max-topics",
+            parameters=(STORAGE,),
+        ),
     ),
     Act(
         "delete_topic",
@@ -82,7 +85,64 @@ _TABLE = (
         undo="restore_trash",
         on_several=True,
         http=OverHttp(
-            "/topic/delete", "the topic, its channels and cursors; the trash restores it until it gives it up"
+            "/topic/delete",
+            "Delete a topic with its channels and messages. Of the log it can be restored.",
+            "the topic, its channels and cursors; the trash restores it until it gives it up",
+            parameters=(EXPECTED,),
+            takes_author=True,
+        ),
+    ),
+    Act(
+        "empty_topic",
+        Role.ADMIN,
+        unchanged=(State.TOPIC, State.TOPIC_BACKLOG, *IN_CHANNEL, State.COUNTS),
+        undo="restore_trash",
+        on_several=True,
+        http=OverHttp(
+            "/topic/empty",
+            "Drop the messages that wait at a topic. Of the log they can be restored.",
+            _RESTORABLE,
+            parameters=(EXPECTED,),
+            takes_author=True,
+        ),
+    ),
+    Act(
+        "pause_topic",
+        Role.OPERATOR,
+        unchanged=(State.TOPIC, State.TOPIC_PAUSE),
+        undo="unpause_topic",
+        on_several=True,
+        http=OverHttp(
+            "/topic/pause",
+            "Pass no more messages from a topic to its channels. Of a topic that is paused, change the reason or the "
+            "end.",
+            _STOPS,
+            parameters=_PAUSE,
+            takes_author=True,
+            is_detailed=True,
+        ),
+    ),
+    Act(
+        "unpause_topic",
+        Role.OPERATOR,
+        unchanged=(State.TOPIC, State.TOPIC_PAUSE),
+        on_several=True,
+        http=OverHttp(
+            "/topic/unpause",
+            "Pass messages from a topic to its channels again. A ramp is one of its channels.",
+            "consumers get messages that an operator held back",
+            parameters=(RAMP,),
+            is_detailed=True,
+        ),
+    ),
+    Act(
+        "retry_topic",
+        Role.OPERATOR,
+        unchanged=(State.TOPIC, State.TOPIC_FENCE),
+        http=OverHttp(
+            "/topic/retry",
+            "Let a fenced topic go on.",
+            "nothing; clears a fence, which comes again while its cause lasts",
         ),
     ),
     Act("publish", Role.OPERATOR, unchanged=(State.TOPIC,)),
@@ -92,7 +152,38 @@ _TABLE = (
         Role.OPERATOR,
         unchanged=(State.TOPIC, State.CHANNELS),
         http=OverHttp(
-            "/channel/create", "the log keeps what the channel does not consume; a place of --max-channels-per-topic"
+            "/channel/create",
+            "Create a channel; one that exists stays as it is. Of a topic of the log it may begin at an older message.",
+            "the log keeps what the channel does not consume; a place of --max-channels-per-topic",
+            parameters=(START_PLACE,),
+        ),
+    ),
+    Act(
+        "delete_channel",
+        Role.ADMIN,
+        unchanged=(State.CHANNEL, *OF_CHANNEL, State.COUNTS),
+        undo="restore_trash",
+        on_several=True,
+        http=OverHttp(
+            "/channel/delete",
+            "Delete a channel with its messages. Of the log it can be restored.",
+            _RESTORABLE,
+            parameters=(EXPECTED,),
+            takes_author=True,
+        ),
+    ),
+    Act(
+        "empty_channel",
+        Role.ADMIN,
+        unchanged=(State.CHANNEL, *IN_CHANNEL, State.COUNTS),
+        undo="restore_trash",
+        on_several=True,
+        http=OverHttp(
+            "/channel/empty",
+            "Drop all messages of a channel. Of the log they can be restored.",
+            _RESTORABLE,
+            parameters=(EXPECTED,),
+            takes_author=True,
         ),
     ),
     Act(
@@ -101,46 +192,36 @@ _TABLE = (
         unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
         undo="unpause_channel",
         on_several=True,
-        http=OverHttp("/channel/pause", _STOPS),
+        http=OverHttp(
+            "/channel/pause",
+            "Deliver no more messages of a channel. Of a channel that is paused, change the reason or the end.",
+            _STOPS,
+            parameters=_PAUSE,
+            takes_author=True,
+            is_detailed=True,
+        ),
     ),
     Act(
         "unpause_channel",
         Role.OPERATOR,
         unchanged=(State.CHANNEL, State.CHANNEL_PAUSE),
         on_several=True,
-        http=OverHttp("/channel/unpause", "consumers get messages that an operator held back"),
+        http=OverHttp(
+            "/channel/unpause",
+            "Deliver messages of a channel again. Of one that delivers slowly, end the ramp.",
+            "consumers get messages that an operator held back",
+            parameters=(RAMP,),
+            is_detailed=True,
+        ),
     ),
     Act(
         "retry_channel",
         Role.OPERATOR,
         unchanged=(State.CHANNEL, State.CHANNEL_FENCE),
-        http=OverHttp("/channel/retry", "nothing; clears a fence, which comes again while its cause lasts"),
-    ),
-    Act(
-        "empty_channel",
-        Role.ADMIN,
-        unchanged=(State.CHANNEL, *IN_CHANNEL, State.COUNTS),
-        undo="restore_trash",
-        on_several=True,
-        http=OverHttp("/channel/empty", _RESTORABLE),
-    ),
-    Act(
-        "delete_channel",
-        Role.ADMIN,
-        unchanged=(State.CHANNEL, *OF_CHANNEL, State.COUNTS),
-        undo="restore_trash",
-        on_several=True,
-        http=OverHttp("/channel/delete", _RESTORABLE),
-    ),
-    Act("requeue_channel", Role.OPERATOR, unchanged=(State.CHANNEL, State.IN_FLIGHT), on_several=True),
-    Act("release_deferred", Role.OPERATOR, unchanged=(State.CHANNEL, State.DEFERRED)),
-    Act(
-        "rewind_channel",
-        Role.ADMIN,
-        kinds=_BY_OFFSET,
-        unchanged=(State.CHANNEL, *IN_CHANNEL),
         http=OverHttp(
-            "/channel/seek", "forth: consumers miss messages, until a rewind back; back: they get messages twice"
+            "/channel/retry",
+            "Let a fenced channel go on; what is not finished waits again.",
+            "nothing; clears a fence, which comes again while its cause lasts",
         ),
     ),
     Act(
@@ -150,7 +231,10 @@ _TABLE = (
         unchanged=(State.CHANNEL, State.MAX_ATTEMPTS),
         http=OverHttp(
             "/channel/max_attempts",
+            "Set after how many deliveries a message that comes back is quarantined; of a channel of the log.",
             "a low number quarantines what consumers would still handle; a redrive brings it back",
+            parameters=(MAX_ATTEMPTS,),
+            is_detailed=True,
         ),
     ),
     Act(
@@ -158,35 +242,77 @@ _TABLE = (
         Role.OPERATOR,
         kinds=_QUARANTINE,
         unchanged=(State.CHANNEL, State.QUARANTINE),
-        http=OverHttp("/channel/redrive", _AGAIN),
+        http=OverHttp(
+            "/channel/redrive",
+            "Let all that is quarantined now wait again in its channel, so many a second. It goes on after a restart.",
+            _AGAIN,
+            parameters=(REDRIVE_RATE, KEEP_ATTEMPTS),
+            takes_author=True,
+            is_detailed=True,
+        ),
     ),
     Act(
         "cancel_redrive",
         Role.OPERATOR,
         kinds=_QUARANTINE,
         unchanged=(State.CHANNEL, State.QUARANTINE),
-        http=OverHttp("/channel/redrive/cancel", "quarantined messages stay there until the next redrive"),
+        http=OverHttp(
+            "/channel/redrive/cancel",
+            "Stop a redrive; what it did not come to stays quarantined.",
+            "quarantined messages stay there until the next redrive",
+            is_detailed=True,
+        ),
     ),
+    Act(
+        "rewind_channel",
+        Role.ADMIN,
+        kinds=_BY_OFFSET,
+        unchanged=(State.CHANNEL, *IN_CHANNEL),
+        http=OverHttp(
+            "/channel/seek",
+            "Rewind a channel of the log, back or forth; one of offset, time_ms and to says where.",
+            "forth: consumers miss messages, until a rewind back; back: they get messages twice",
+            parameters=(SEEK_PLACE,),
+        ),
+    ),
+    Act("requeue_channel", Role.OPERATOR, unchanged=(State.CHANNEL, State.IN_FLIGHT), on_several=True),
+    Act("release_deferred", Role.OPERATOR, unchanged=(State.CHANNEL, State.DEFERRED)),
     # Single messages of a channel.
     Act(
         "finish_messages",
         Role.ADMIN,
         unchanged=OF_MESSAGES,
-        http=OverHttp("/channel/message/finish", "consumers miss the message; on diskqueue it is gone"),
+        http=OverHttp(
+            "/channel/message/finish",
+            "Finish messages that wait, are deferred or in flight: they are never delivered again.",
+            "consumers miss the message; on diskqueue it is gone",
+        ),
     ),
-    Act("requeue_messages", Role.OPERATOR, unchanged=OF_MESSAGES, http=OverHttp("/channel/message/requeue", _AGAIN)),
+    Act(
+        "requeue_messages",
+        Role.OPERATOR,
+        unchanged=OF_MESSAGES,
+        http=OverHttp("/channel/message/requeue", "Let messages in flight wait again now.", _AGAIN),
+    ),
     Act(
         "release_messages",
         Role.OPERATOR,
         unchanged=OF_MESSAGES,
-        http=OverHttp("/channel/message/release", "a deferred message comes early"),
+        http=OverHttp(
+            "/channel/message/release",
+            "Let deferred messages wait like the others now.",
+            "a deferred message comes early",
+        ),
     ),
     Act(
         "publish_again",
         Role.OPERATOR,
         unchanged=(*OF_MESSAGES, State.COPIES),
         http=OverHttp(
-            "/channel/message/republish", f"{_AGAIN}; to another topic, which the token must administer, too"
+            "/channel/message/republish",
+            "Publish the bodies of messages once more, to the same topic or another; those messages stay as they are.",
+            f"{_AGAIN}; to another topic, which the token must administer, too",
+            parameters=(PUBLISH_TO,),
         ),
     ),
     Act(
@@ -194,14 +320,24 @@ _TABLE = (
         Role.OPERATOR,
         kinds=_QUARANTINE,
         unchanged=OF_MESSAGES,
-        http=OverHttp("/channel/message/quarantine", "consumers miss the message until a redrive"),
+        http=OverHttp(
+            "/channel/message/quarantine",
+            "Set messages aside that wait, are deferred or in flight, until they are redriven; of a channel of the "
+            "log.",
+            "consumers miss the message until a redrive",
+        ),
     ),
     Act(
         "redrive_messages",
         Role.OPERATOR,
         kinds=_QUARANTINE,
         unchanged=OF_MESSAGES,
-        http=OverHttp("/channel/message/redrive", _AGAIN),
+        http=OverHttp(
+            "/channel/message/redrive",
+            "Let quarantined messages wait again in their channel now.",
+            _AGAIN,
+            parameters=(KEEP_ATTEMPTS,),
+        ),
     ),
     # The trash; the server does the last two by itself.
     Act(
@@ -210,7 +346,12 @@ _TABLE = (
         kinds=_TRASH,
         unchanged=(State.TOPIC, State.TRASH, State.TOPIC_BACKLOG, *IN_CHANNEL),
         http=OverHttp(
-            "/trash/restore", "consumers get the messages again; with swap, what has the name goes to the trash"
+            "/trash/restore",
+            "Bring back what an entry has: what waited, was deferred or in flight. A channel that lives again is "
+            "joined: what either finished stays finished.",
+            "consumers get the messages again; with swap, what has the name goes to the trash",
+            parameters=(TRASH_ID.required(), TRASH_SWAP),
+            takes_author=True,
         ),
     ),
     Act(
@@ -218,7 +359,12 @@ _TABLE = (
         Role.ADMIN,
         kinds=_TRASH,
         unchanged=(State.TRASH,),
-        http=OverHttp("/trash/delete", "what is in the trash, for good"),
+        http=OverHttp(
+            "/trash/delete",
+            "Delete an entry for good.",
+            "what is in the trash, for good",
+            parameters=(TRASH_ID.required(),),
+        ),
     ),
     Act("expire_trash", None, unchanged=(State.TRASH,)),
     Act("give_up_trash", None, unchanged=(State.TRASH,)),
@@ -228,20 +374,37 @@ _TABLE = (
         None,
         kinds=_CURSORS,
         unchanged=(State.CURSOR,),
-        http=OverHttp("/cursor/create", OWN_READERS, Permission.CONSUME),
+        http=OverHttp(
+            "/cursor/create",
+            "Create a cursor; one that exists stays as it is, but for anew.",
+            OWN_READERS,
+            parameters=(CURSOR_START_PLACE, CURSOR_ANEW),
+            permission=Permission.CONSUME,
+        ),
     ),
     Act(
         "move_cursor",
         None,
         kinds=_CURSORS,
-        http=OverHttp("/cursor/move", "its own cursors: their reader misses what they passed", Permission.CONSUME),
+        http=OverHttp(
+            "/cursor/move",
+            "Move a cursor on: its reader has stored everything before the offset. It never goes back.",
+            "its own cursors: their reader misses what they passed",
+            parameters=(CURSOR_NUMBER.required(), CURSOR_OFFSET.required(), CURSOR_LAKE),
+            permission=Permission.CONSUME,
+        ),
     ),
     Act(
         "delete_cursor",
         Role.ADMIN,
         kinds=_CURSORS,
         unchanged=(State.TOPIC, State.CURSOR, State.COUNTS),
-        http=OverHttp("/cursor/delete", "its own cursors: their reader begins anew", Permission.CONSUME),
+        http=OverHttp(
+            "/cursor/delete",
+            "Delete a cursor: nothing is kept for it any more.",
+            "its own cursors: their reader begins anew",
+            permission=Permission.CONSUME,
+        ),
     ),
     Act("archive_on", Role.OPERATOR, kinds=_CURSORS, unchanged=(State.TOPIC, State.CURSOR)),
     Act("archive_off", Role.ADMIN, kinds=_CURSORS, unchanged=(State.TOPIC, State.CURSOR, State.COUNTS)),

@@ -11,8 +11,9 @@ import pytest
 from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.disk.files import Files
 from queue_engine.engine import Engine
-from queue_engine.log_acts import START, Target
+from queue_engine.log_acts import Target
 from queue_engine.samples.sample_format import decode_sample
+from queue_engine.vocabulary.acts.parameters import START
 from queue_engine.vocabulary.errors import ReservedTopicError, TopicNotFoundError
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from queue_engine.vocabulary.names import SAMPLES_TOPIC

@@ -9,7 +9,8 @@ import pytest
 
 from queue_engine.disk.background import Backgrounds, InlineBackground
 from queue_engine.engine import Engine
-from queue_engine.log_acts import END, Target
+from queue_engine.log_acts import Target
+from queue_engine.vocabulary.acts.parameters import END
 from queue_engine.vocabulary.errors import ChannelNotFoundError, OutcomeUnknownError, TopicNotFoundError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 from tests.support.clock import ManualClock

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.service.http.reference.parameters import TIME_MS_MOST
+from queue_engine.vocabulary.acts.parameters import TIME_MS_MOST
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.service.http.server import Server, http_server
 from tests.support.engine import pass_time, settle

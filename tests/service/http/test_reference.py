@@ -7,8 +7,8 @@ import pytest
 from openapi_spec_validator import validate
 
 from queue_engine.service.http.reference.endpoints import ENDPOINTS
-from queue_engine.service.http.reference.parameters import Parameter
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.vocabulary.acts.parameters import Parameter
 from tests.service.http.documented import check_answer, check_some_answer, document
 from tests.service.http.good_requests import BODIES, prepared
 from tests.service.http.server import http_server

@@ -1,9 +1,15 @@
 """Who may ask for what over HTTP: every path of the server against the table, with and without the token."""
 
+from inspect import signature
 from pathlib import Path
 
+from queue_engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.vocabulary.acts.parameters import CURSOR_ANEW, Place
+from queue_engine.vocabulary.acts.table import ACTS
 from tests.service.http.server import Server, http_server, request_bytes
+from tests.support.clock import ManualClock
+from tests.support.engine import make_engine
 
 TOKEN = "s3cret"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
@@ -18,6 +24,18 @@ async def test_every_path_has_a_rule_and_every_rule_a_path(tmp_path: Path) -> No
     async with http_server(tmp_path) as server:
         assert server.api.paths == PATHS.keys()
     assert {path for path, entry in PATHS.items() if entry.rule is Rule.OPEN} == OPEN
+
+
+def test_what_a_request_for_an_act_brings_is_what_its_method_takes(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, ManualClock())
+    for act in ACTS.values():
+        if act.http is None:
+            continue
+        taken = {one.word.keyword if isinstance(one, Place) else one.keyword for one in act.http.parameters}
+        taken.discard(CURSOR_ANEW.name)  # it chooses between two methods
+        keywords = signature(ENGINE_ACTS[act.name].on(engine)).parameters.keys()
+        assert taken <= keywords, act.name
+        assert act.http.takes_author == ("by" in keywords), act.name
 
 
 async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Path) -> None:

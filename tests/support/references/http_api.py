@@ -6,8 +6,8 @@ from typing import Any
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.declarations import Endpoint, Error
 from queue_engine.service.http.reference.endpoints import ENDPOINTS, SECTIONS
-from queue_engine.service.http.reference.parameters import Duration, Name, Parameter
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.vocabulary.acts.parameters import Duration, Name, Parameter
 from queue_engine.vocabulary.options.durations import format_duration
 from tests.support.references.generated import code, table
 

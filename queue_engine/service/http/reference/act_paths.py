@@ -1,121 +1,118 @@
-"""The paths that change topics and channels. Each act is in the audit list; the answer comes when it is durable."""
+"""The paths of acts, made of the acts' own table. Each is in the audit list; the answer comes when it is durable."""
 
-from queue_engine.service.http.reference import errors, parameters, shapes
+from collections.abc import Mapping
+
+from queue_engine.messages.rows import IDS_MAX
+from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.content_types import JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
-from queue_engine.service.http.reference.parameters import Parameter
+from queue_engine.service.http.reference.shapes import ref
+from queue_engine.vocabulary.acts import parameters
+from queue_engine.vocabulary.acts.act import Act, OverHttp
+from queue_engine.vocabulary.acts.parameters import Parameter, Place
+from queue_engine.vocabulary.acts.table import ACTS
 
-_DONE = (Success("Nothing: the act is done.", NOTHING),)
+_OF_TOPIC = (parameters.TOPIC.required(),)
+_OF_CHANNEL = (*_OF_TOPIC, parameters.CHANNEL.required())
+_OF_MESSAGES = (*_OF_CHANNEL, parameters.MESSAGE_ID, parameters.MESSAGE_OFFSET)
+_OF_CURSOR = (*_OF_TOPIC, parameters.CURSOR.required())
 
-
-_PAUSE = (parameters.REASON, parameters.PAUSE_FOR, parameters.PAUSE_UNTIL)
-
-
-def _topic(text: str, *further: Parameter, errors_too: tuple[Error, ...] = ()) -> Endpoint:
-    return Endpoint(
-        text,
-        _DONE,
-        (parameters.TOPIC.required(), *further),
-        errors=(*errors.ACT, errors.TOPIC_MISSING, errors.TOPIC_NOT_FOUND, errors.FENCED_ACT, *errors_too),
-    )
-
-
-def _channel(text: str, *further: Parameter, errors_too: tuple[Error, ...] = (errors.CHANNEL_NOT_FOUND,)) -> Endpoint:
-    return Endpoint(
-        text,
-        _DONE,
-        (parameters.TOPIC.required(), parameters.CHANNEL.required(), *further),
-        errors=(
-            *errors.ACT,
-            errors.FENCED_ACT,
-            errors.TOPIC_MISSING,
-            errors.TOPIC_ARGUMENT_INVALID,
-            errors.CHANNEL_MISSING,
-            errors.CHANNEL_ARGUMENT_INVALID,
-            errors.TOPIC_NOT_FOUND,
-            *errors_too,
-        ),
-    )
-
-
-ACTS = {
-    "/topic/create": Endpoint(
-        "Create a topic; one that exists stays as it is.",
-        _DONE,
-        (parameters.TOPIC.required(), parameters.STORAGE),
-        errors=(
-            *errors.ACT,
-            errors.TOPIC_MISSING,
-            errors.STORAGE_UNKNOWN,
-            errors.LIMIT_REACHED,
-        ),
-    ),
-    "/topic/delete": _topic(
-        "Delete a topic with its channels and messages. Of the log it can be restored.",
-        parameters.EXPECTED,
-        errors_too=(errors.COUNTS_CHANGED,),
-    ),
-    "/topic/empty": _topic(
-        "Drop the messages that wait at a topic. Of the log they can be restored.",
-        parameters.EXPECTED,
-        errors_too=(errors.COUNTS_CHANGED,),
-    ),
-    "/topic/pause": _topic(
-        "Pass no more messages from a topic to its channels. Of a topic that is paused, change the reason or the end.",
-        *_PAUSE,
-    ),
-    "/topic/unpause": _topic(
-        "Pass messages from a topic to its channels again. A ramp is one of its channels.", parameters.RAMP
-    ),
-    "/topic/retry": _topic("Let a fenced topic go on."),
-    "/channel/create": _channel(
-        "Create a channel; one that exists stays as it is. Of a topic of the log it may begin at an older message.",
-        *parameters.START_PLACE,
-        errors_too=(errors.STORAGE_INVALID, errors.LIMIT_REACHED, errors.OFFSET_BEYOND_END),
-    ),
-    "/channel/delete": _channel(
-        "Delete a channel with its messages. Of the log it can be restored.",
-        parameters.EXPECTED,
-        errors_too=(errors.CHANNEL_NOT_FOUND, errors.COUNTS_CHANGED),
-    ),
-    "/channel/empty": _channel(
-        "Drop all messages of a channel. Of the log they can be restored.",
-        parameters.EXPECTED,
-        errors_too=(errors.CHANNEL_NOT_FOUND, errors.COUNTS_CHANGED),
-    ),
-    "/channel/pause": _channel(
-        "Deliver no more messages of a channel. Of a channel that is paused, change the reason or the end.", *_PAUSE
-    ),
-    "/channel/unpause": _channel(
-        "Deliver messages of a channel again. Of one that delivers slowly, end the ramp.", parameters.RAMP
-    ),
-    "/channel/retry": _channel("Let a fenced channel go on; what is not finished waits again."),
-    "/channel/max_attempts": _channel(
-        "Set after how many deliveries a message that comes back is quarantined; of a channel of the log.",
-        parameters.MAX_ATTEMPTS,
-        errors_too=(errors.CHANNEL_NOT_FOUND, errors.STORAGE_INVALID),
-    ),
-    "/channel/redrive": _channel(
-        "Let all that is quarantined now wait again in its channel, so many a second. It goes on after a restart.",
-        parameters.REDRIVE_RATE,
-        parameters.KEEP_ATTEMPTS,
-        errors_too=(errors.CHANNEL_NOT_FOUND, errors.STORAGE_INVALID),
-    ),
-    "/channel/redrive/cancel": _channel(
-        "Stop a redrive; what it did not come to stays quarantined.",
-        errors_too=(errors.CHANNEL_NOT_FOUND, errors.STORAGE_INVALID),
-    ),
-    "/channel/seek": Endpoint(
-        "Rewind a channel of the log, back or forth; one of offset, time_ms and to says where.",
-        (Success("Where the channel goes on.", JSON, shapes.ref("Seek")),),
-        (parameters.TOPIC.required(), parameters.CHANNEL.required(), *parameters.SEEK_PLACE),
-        errors=(
-            *errors.ACT,
-            errors.FENCED_ACT,
-            errors.STORAGE_INVALID,
-            errors.OFFSET_BEYOND_END,
-            errors.TOPIC_NOT_FOUND,
-            errors.CHANNEL_NOT_FOUND,
-        ),
-    ),
+# By the first part of a path: the names that the act takes.
+_NAMES: Mapping[str, tuple[Parameter, ...]] = {
+    "/topic/": _OF_TOPIC,
+    "/channel/": _OF_CHANNEL,
+    "/channel/message/": _OF_MESSAGES,
+    "/trash/": (),
+    "/cursor/": _OF_CURSOR,
 }
+_IDS = f"without id and offset: the messages' ids, one a line, at most {IDS_MAX:,}"
+_DONE = Success("Nothing: the act is done.", NOTHING)
+_ANSWERS = {
+    "/channel/message/": Success("What was done to each message, when it is durable.", JSON, ref("MessageResults")),
+    "/trash/": Success("What the act concerned.", JSON, ref("TrashAct")),
+    "rewind_channel": Success("Where the channel goes on.", JSON, ref("Seek")),
+    "create_cursor": Success("The cursor.", JSON, ref("CreatedCursor")),
+    "move_cursor": Success("The cursor.", JSON, ref("Cursor")),
+    "delete_cursor": Success("The messages that it had not passed.", JSON, ref("DeletedCursor")),
+}
+# Of all acts with such a path, of one act, or of one that has the parameter.
+_ERRORS: Mapping[str, tuple[Error, ...]] = {
+    "/topic/": (*errors.ACT, errors.TOPIC_MISSING),
+    "/channel/": (
+        *errors.ACT,
+        errors.FENCED_ACT,
+        errors.TOPIC_MISSING,
+        errors.TOPIC_ARGUMENT_INVALID,
+        errors.CHANNEL_MISSING,
+        errors.CHANNEL_ARGUMENT_INVALID,
+        errors.TOPIC_NOT_FOUND,
+    ),
+    "/channel/message/": (
+        errors.TOPIC_MISSING,
+        errors.TOPIC_INVALID,
+        errors.CHANNEL_MISSING,
+        errors.TOPIC_NOT_FOUND,
+        errors.CHANNEL_NOT_FOUND,
+        *errors.ACT,
+        errors.FENCED_ACT,
+        errors.LIMIT_REACHED,
+    ),
+    "/trash/": (errors.TRASH_NOT_FOUND, errors.OUTCOME_UNKNOWN, errors.EXITING, errors.NOT_AUDITED),
+    "/cursor/": (errors.TOPIC_INVALID, errors.TOPIC_NOT_FOUND, errors.EXITING, errors.NOT_AUDITED),
+    "create_topic": (errors.LIMIT_REACHED,),
+    "create_channel": (errors.STORAGE_INVALID, errors.LIMIT_REACHED, errors.OFFSET_BEYOND_END),
+    "restore_trash": (errors.TRASH_CONFLICT, errors.LIMIT_REACHED),
+    "create_cursor": (errors.CURSOR_INVALID, errors.OFFSET_NOT_THERE),
+    "move_cursor": (errors.CURSOR_NOT_FOUND, errors.TOPIC_CHANGED, errors.LAKE_CHANGED, errors.OFFSET_BEYOND_END),
+    "delete_cursor": (errors.CURSOR_NOT_FOUND,),
+    "expected": (errors.COUNTS_CHANGED,),
+    "storage": (errors.STORAGE_UNKNOWN,),
+}
+# A rewind reads its place first, and names that are missing or wrong name nothing that is there.
+_OF_REWIND = (
+    *errors.ACT,
+    errors.FENCED_ACT,
+    errors.OFFSET_BEYOND_END,
+    errors.TOPIC_NOT_FOUND,
+    errors.CHANNEL_NOT_FOUND,
+)
+
+
+def start_of(path: str) -> str:
+    """The part of an act's path that says what it is about: `/channel/` of `/channel/pause`."""
+    return max((start for start in _NAMES if path.startswith(start)), key=len)
+
+
+def _errors(act: Act, start: str, taken: tuple[Parameter, ...]) -> tuple[Error, ...]:
+    if act.name == "rewind_channel":
+        found = list(_OF_REWIND)
+    else:
+        found = [error for key in (start, act.name, *(one.name for one in taken)) for error in _ERRORS.get(key, ())]
+        if not act.name.startswith("create_"):
+            found += {
+                "/topic/": [errors.TOPIC_NOT_FOUND, errors.FENCED_ACT],
+                "/channel/": [errors.CHANNEL_NOT_FOUND],
+            }.get(start, [])
+    # What the trash has is of the log.
+    return (*found, errors.STORAGE_INVALID) if act.kinds.diskqueue and start != "/trash/" else tuple(found)
+
+
+def _endpoint(act: Act, http: OverHttp) -> Endpoint:
+    start = start_of(http.path)
+    taken = tuple(one for given in http.parameters for one in (given if isinstance(given, Place) else (given,)))
+    return Endpoint(
+        http.text,
+        (_ANSWERS.get(act.name) or _ANSWERS.get(start) or _DONE,),
+        (*_NAMES[start], *taken),
+        body=_IDS if start == "/channel/message/" else "",
+        errors=_errors(act, start, taken),
+    )
+
+
+def paths_of_acts(*starts: str) -> dict[str, Endpoint]:
+    """Those whose path has such a start."""
+    return {
+        act.http.path: _endpoint(act, act.http)
+        for act in ACTS.values()
+        if act.http is not None and start_of(act.http.path) in starts
+    }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_engine.service.http.reference.content_types import TEXT
-from queue_engine.service.http.reference.parameters import Parameter
+from queue_engine.vocabulary.acts.parameters import Parameter
 
 
 @dataclass(frozen=True, slots=True)

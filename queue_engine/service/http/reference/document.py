@@ -9,7 +9,7 @@ from queue_engine.service.http.reference import errors, message_shapes, shapes, 
 from queue_engine.service.http.reference.content_types import BINARY, JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
 from queue_engine.service.http.reference.endpoints import OWN_PATHS, SECTIONS
-from queue_engine.service.http.reference.parameters import Parameter
+from queue_engine.vocabulary.acts.parameters import Parameter
 from queue_engine.vocabulary.version import VERSION
 
 _ABOUT = """nsqd's HTTP API, and Penstock's additions to it. An error is JSON with nsqd's word as `message`, and often a

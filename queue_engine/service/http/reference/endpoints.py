@@ -2,25 +2,23 @@
 
 from collections.abc import Mapping
 
-from queue_engine.service.http.reference.act_paths import ACTS
-from queue_engine.service.http.reference.cursor_paths import CURSORS
+from queue_engine.service.http.reference.act_paths import paths_of_acts
 from queue_engine.service.http.reference.declarations import Endpoint
 from queue_engine.service.http.reference.message_paths import MESSAGES
 from queue_engine.service.http.reference.publish_paths import PUBLISHING
-from queue_engine.service.http.reference.read_paths import READING
+from queue_engine.service.http.reference.read_paths import CURSORS, READING, TRASH
 from queue_engine.service.http.reference.server_paths import DEBUG, SERVER
-from queue_engine.service.http.reference.trash_paths import TRASH
 
 # Heading → its paths.
 SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
     "The server": SERVER,
     "Looking into the process": DEBUG,
     "Publishing": PUBLISHING,
-    "Topics and channels": ACTS,
+    "Topics and channels": paths_of_acts("/topic/", "/channel/"),
     "Single messages of a channel": MESSAGES,
-    "The trash": TRASH,
+    "The trash": {**TRASH, **paths_of_acts("/trash/")},
     "Reading, leases": READING,
-    "Pipeline cursors": CURSORS,
+    "Pipeline cursors": {**paths_of_acts("/cursor/"), **CURSORS},
 }
 ENDPOINTS: Mapping[str, Endpoint] = {
     path: endpoint for section in SECTIONS.values() for path, endpoint in section.items()

@@ -1,13 +1,13 @@
 """The paths for single messages of a channel: lists by state, acts on them, and searches."""
 
-from queue_engine.messages.rows import IDS_MAX
 from queue_engine.service.http.reference import errors, parameters
+from queue_engine.service.http.reference.act_paths import paths_of_acts
 from queue_engine.service.http.reference.content_types import JSON
-from queue_engine.service.http.reference.declarations import Endpoint, Error, Success
-from queue_engine.service.http.reference.parameters import Parameter
+from queue_engine.service.http.reference.declarations import Endpoint, Success
 from queue_engine.service.http.reference.shapes import ref
+from queue_engine.vocabulary.acts import parameters as act_parameters
 
-_NAMES = (parameters.TOPIC.required(), parameters.CHANNEL.required())
+_NAMES = (act_parameters.TOPIC.required(), act_parameters.CHANNEL.required())
 _NAMED = (
     errors.TOPIC_MISSING,
     errors.TOPIC_INVALID,
@@ -15,16 +15,6 @@ _NAMED = (
     errors.TOPIC_NOT_FOUND,
     errors.CHANNEL_NOT_FOUND,
 )
-
-
-def _act(text: str, *further: Parameter, errors_too: tuple[Error, ...] = ()) -> Endpoint:
-    return Endpoint(
-        text,
-        (Success("What was done to each message, when it is durable.", JSON, ref("MessageResults")),),
-        (*_NAMES, parameters.MESSAGE_ID, parameters.MESSAGE_OFFSET, *further),
-        body=f"without id and offset: the messages' ids, one a line, at most {IDS_MAX:,}",
-        errors=(*_NAMED, *errors.ACT, errors.FENCED_ACT, errors.LIMIT_REACHED, *errors_too),
-    )
 
 
 MESSAGES = {
@@ -50,27 +40,10 @@ MESSAGES = {
     "/channel/message": Endpoint(
         "One message of a channel, by its id or its offset, with its state and its whole body.",
         (Success("The message.", JSON, ref("OneMessage")),),
-        (*_NAMES, parameters.MESSAGE_ID, parameters.MESSAGE_OFFSET),
+        (*_NAMES, act_parameters.MESSAGE_ID, act_parameters.MESSAGE_OFFSET),
         errors=(*_NAMED, errors.MESSAGE_NOT_FOUND, errors.NOT_AUDITED),
     ),
-    "/channel/message/finish": _act(
-        "Finish messages that wait, are deferred or in flight: they are never delivered again."
-    ),
-    "/channel/message/requeue": _act("Let messages in flight wait again now."),
-    "/channel/message/release": _act("Let deferred messages wait like the others now."),
-    "/channel/message/republish": _act(
-        "Publish the bodies of messages once more, to the same topic or another; those messages stay as they are.",
-        parameters.PUBLISH_TO,
-    ),
-    "/channel/message/quarantine": _act(
-        "Set messages aside that wait, are deferred or in flight, until they are redriven; of a channel of the log.",
-        errors_too=(errors.STORAGE_INVALID,),
-    ),
-    "/channel/message/redrive": _act(
-        "Let quarantined messages wait again in their channel now.",
-        parameters.KEEP_ATTEMPTS,
-        errors_too=(errors.STORAGE_INVALID,),
-    ),
+    **paths_of_acts("/channel/message/"),
     "/channel/search": Endpoint(
         "Begin a search for a text in the bodies of a channel's messages. It ends when nobody asks for it for 15 s.",
         (Success("The search.", JSON, ref("Search")),),

@@ -3,12 +3,13 @@
 from queue_engine.service.http.reference import errors, parameters, shapes
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.declarations import Endpoint, Success
+from queue_engine.vocabulary.acts import parameters as act_parameters
 
 PUBLISHING = {
     "/pub": Endpoint(
         "Publish one message; a new topic is created.",
         (Success("OK"),),
-        (parameters.TOPIC.required(), parameters.DEFER, parameters.KEY),
+        (act_parameters.TOPIC.required(), parameters.DEFER, parameters.KEY),
         body="the message, 1 byte to --max-msg-size",
         is_message=True,
         errors=(*errors.PUBLISH, errors.MESSAGE_EMPTY, errors.DEFER_INVALID, errors.STORAGE_INVALID),
@@ -16,7 +17,7 @@ PUBLISHING = {
     "/mpub": Endpoint(
         "Publish several messages at once; a new topic is created.",
         (Success("OK"),),
-        (parameters.TOPIC.required(), parameters.BINARY),
+        (act_parameters.TOPIC.required(), parameters.BINARY),
         body=(
             "a message a line; with binary their count, and each behind its size (4 bytes each, big-endian); "
             "--max-body-size bytes and --max-mpub-messages messages at most"
@@ -27,7 +28,7 @@ PUBLISHING = {
         "Publish a batch once per batch key, whole or not at all; the same request again changes nothing.",
         (Success("Where the batch is.", JSON, shapes.ref("WrittenBatch")),),
         (
-            parameters.TOPIC.required(),
+            act_parameters.TOPIC.required(),
             parameters.BATCH_KEY.required(),
             parameters.REPLAYED,
             parameters.TOPIC_NUMBER,

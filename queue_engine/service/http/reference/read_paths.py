@@ -3,6 +3,7 @@
 from queue_engine.service.http.reference import errors, parameters, shapes
 from queue_engine.service.http.reference.content_types import BINARY, JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Success
+from queue_engine.vocabulary.acts import parameters as act_parameters
 
 _NAMED = (errors.TOPIC_MISSING, errors.TOPIC_INVALID, errors.TOPIC_NOT_FOUND, errors.STORAGE_INVALID)
 _PAGE = {
@@ -19,7 +20,13 @@ READING = {
         "Messages of a topic from a place on (the oldest without one), those with a key, or those that a channel "
         "delivers next.",
         (Success("The messages.", JSON, shapes.ref("MessagePage")),),
-        (parameters.TOPIC.required(), parameters.CHANNEL, *parameters.FROM_PLACE, *parameters.BY_KEY, parameters.LIMIT),
+        (
+            act_parameters.TOPIC.required(),
+            act_parameters.CHANNEL,
+            *parameters.FROM_PLACE,
+            *parameters.BY_KEY,
+            parameters.LIMIT,
+        ),
         errors=(
             *_NAMED,
             errors.CHANNEL_NOT_FOUND,
@@ -30,19 +37,19 @@ READING = {
     "/log/read": Endpoint(
         "Messages in bulk, as frames that consumers get; only those that are certain to be on the disk.",
         (Success("The frames.", BINARY, headers=_PAGE),),
-        (parameters.TOPIC.required(), parameters.OFFSET.required(), parameters.MAX_BYTES),
+        (act_parameters.TOPIC.required(), act_parameters.OFFSET.required(), parameters.MAX_BYTES),
         errors=(*_NAMED, errors.OFFSET_BEYOND_END, errors.NOT_AUDITED),
     ),
     "/log/records": Endpoint(
         "The same as records of the log, each behind its position, salt and size (8, 8 and 4 bytes, big-endian).",
         (Success("The records.", BINARY, headers={**_PAGE, "X-Penstock-Oldest-Offset": "the oldest offset"}),),
-        (parameters.TOPIC.required(), parameters.OFFSET.required(), parameters.MAX_RECORD_BYTES),
+        (act_parameters.TOPIC.required(), act_parameters.OFFSET.required(), parameters.MAX_RECORD_BYTES),
         errors=(*_NAMED, errors.OFFSET_BEYOND_END, errors.NOT_AUDITED),
     ),
     "/log/topic": Endpoint(
         "A topic's identity, its first and last offset, and which offsets have messages.",
         (Success("The topic's state.", JSON, shapes.ref("TopicState")),),
-        (parameters.TOPIC.required(), parameters.TIME_MS, parameters.FROM_OFFSET),
+        (act_parameters.TOPIC.required(), act_parameters.TIME_MS, parameters.FROM_OFFSET),
         errors=_NAMED,
     ),
     "/log/lease": Endpoint(
@@ -50,7 +57,7 @@ READING = {
         "offset.",
         (Success("The lease and its segments.", JSON, shapes.ref("LeasedFiles")),),
         (
-            parameters.TOPIC,
+            act_parameters.TOPIC,
             parameters.LEASE,
             parameters.LEASE_OFFSET,
             parameters.TTL_MS,
@@ -76,5 +83,19 @@ READING = {
         (Success("Nothing: the lease has ended.", NOTHING),),
         (parameters.LEASE.required(),),
         errors=(errors.LEASE_NOT_FOUND, errors.EXITING, errors.NOT_AUDITED),
+    ),
+}
+
+TRASH = {
+    "/trash": Endpoint(
+        "What was emptied or deleted of topics of the log and can be restored, newest first.",
+        (Success("The entries.", JSON, shapes.ref("Trash")),),
+    ),
+}
+CURSORS = {
+    "/cursor/list": Endpoint(
+        "All cursors, and those that were deleted.",
+        (Success("The cursors.", JSON, shapes.ref("CursorList")),),
+        (parameters.CURSORS_TOPIC,),
     ),
 }
