@@ -361,7 +361,7 @@ async def _(server: Server, good: GoodRequests, patch: pytest.MonkeyPatch, path:
         raise OutcomeUnknownError("the act was written, and syncing that failed")
 
     action = PATHS[path].action
-    places = (server.engine.acts, server.engine.message_acts, server.engine.trash)
+    places = (server.engine.acts, server.engine.quarantine, server.engine.message_acts, server.engine.trash)
     patch.setattr(next(one for one in places if hasattr(one, action)), action, is_unknown)
     return await good.send(path)
 
