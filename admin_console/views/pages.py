@@ -29,13 +29,6 @@ from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
 
-QUARANTINE_ACTS = ("set_max_attempts", "redrive_channel", "cancel_redrive")
-# What a topic's kind may be unable to do, by the page that has a button for it.
-_KIND_ACTS = {
-    "topic": ("read_messages", "archive_on"),
-    "channel": ("rewind_channel", *QUARANTINE_ACTS),
-}
-
 # The acts that a page offers, in the order of its buttons: what the button says, and the flag that shows it.
 _ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "overview": (("create_topic", "New topic", ""), ("pause_channel", "Pause", "")),
@@ -173,11 +166,13 @@ def _rendered(
 
 def _cannot(live: LiveState | None, asked: Request) -> Mapping[str, Any]:
     """Act → why the topic's kind can't do it; and the same `sentences`, for readers without a pointer."""
-    topic = live.topics.get(asked.topic) if live else None
+    topic = live.topics.get(asked.topic) if live and asked.page in ("topic", "channel") else None
     if topic is None:
         return {}
     names = [name for name in (asked.topic, asked.channel) if name]
-    reasons = {act: why_not(act, topic.storage, *names) for act in _KIND_ACTS.get(asked.page, ())}
+    reads = ("read_messages",) if asked.page == "topic" else ()
+    acts = (*reads, *(act for act, _, _ in _ACTS[asked.page]))
+    reasons = {act: why_not(act, topic.storage, *names) for act in acts}
     return {**reasons, "sentences": said_once(reasons.values())}
 
 
