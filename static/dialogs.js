@@ -18,14 +18,15 @@ document.addEventListener("click", async (event) => {
   await askInDialog(url.href, link);
 });
 
-// opener: what was clicked; it gets the focus back.
-export async function askInDialog(url, opener) {
-  const answer = await ask(url);
+// opener: what was clicked; it gets the focus back. body: of a question that is too long for a link.
+export async function askInDialog(url, opener, body) {
+  const answer = await ask(url, body && { method: "POST", body });
   if (answer.form) open(answer.form, opener);
   else if (answer.isLost) {
     // Where the server is gone altogether, the page says so.
     if (!(await isServerGone())) open(refusal("The server did not answer. Nothing was done."), opener);
   } else if (answer.sentence && answer.status !== NOT_LOGGED_IN) open(refusal(answer.sentence), opener);
+  else if (body && answer.status !== NOT_LOGGED_IN) open(refusal(`The server answered with status ${answer.status}.`), opener);
   else location.assign(answer.status === NOT_LOGGED_IN ? logInPath() : url); // a log-in leads back to this page
 }
 

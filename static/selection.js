@@ -2,7 +2,7 @@
 // Without scripts the bar's buttons lead to the same question as a page.
 import { askInDialog } from "./dialogs.js";
 
-const NAMED_MAX = 100; // in a link
+const LINK_LENGTH_MAX = 4_000; // proxies take 8 KB, Daphne 16 KB
 
 document.addEventListener("change", ({ target }) => {
   const matching = target.closest(".select-all-of");
@@ -24,12 +24,16 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const fields = new FormData(form);
   const names = fields.getAll("on");
-  // What the page shows is among all that match. A topic's page shows all of its channels: many of them are not named.
-  const isAll = fields.has("all") || (fields.has("of") && names.length > NAMED_MAX && isWhole(form.id));
-  if (isAll) fields.set("all", "1");
-  if (isAll) fields.delete("on");
-  else fields.set("on", names.join("\n"));
-  askInDialog(`${submitter.formAction}?${new URLSearchParams(fields)}`, submitter);
+  // What the page shows is among all that match.
+  fields.delete("on");
+  if (!fields.has("all")) fields.set("on", names.join("\n"));
+  const link = `${submitter.formAction}?${new URLSearchParams(fields)}`;
+  if (link.length <= LINK_LENGTH_MAX) askInDialog(link, submitter);
+  else {
+    fields.set("ask", "1");
+    fields.set("csrfmiddlewaretoken", document.querySelector("[name=csrfmiddlewaretoken]").value);
+    askInDialog(submitter.formAction, submitter, new URLSearchParams(fields));
+  }
 });
 
 // The results have been read: what was selected is done, or is asked again from there.
@@ -47,10 +51,6 @@ function unselectAll() {
     for (const box of boxesOf(table)) box.checked = false;
     show(table);
   }
-}
-
-function isWhole(form) {
-  return [...document.querySelectorAll(`.select-cell input[form="${form}"]`)].every((box) => box.checked);
 }
 
 function boxesOf(table) {

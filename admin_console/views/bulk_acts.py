@@ -177,9 +177,7 @@ class BulkAct(View):
         if self._noun == "topic":
             found = [Target(line.name) for line in topics.passing(live, show, wanted)]
         else:
-            of = asked.get("of", "")
-            keys = channel_list.passing(live, channel_list.ALL if of else show, wanted)
-            found = [Target(*key) for key in keys if of in ("", key[0])]
+            found = [Target(*key) for key in channel_list.passing(live, show, wanted)]
         self._check_count(len(found))
         return found
 

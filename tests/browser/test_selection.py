@@ -53,6 +53,19 @@ def test_selected_channels_are_paused_together_and_what_failed_is_asked_again(
     page.get_by_role("button", name="Unselect").click()
     expect(acts).to_be_hidden()
 
+    # More names than proxies take in a link.
+    many = [f"{number:02}-".ljust(64, "x") for number in range(61)]
+    for channel in many:
+        server.http("POST", f"/channel/create?topic=tints&channel={channel}")
+    expect(page.locator(f'tr[data-key="{many[-1]}"]')).to_be_attached()
+    page.get_by_role("checkbox", name="Select all that the list shows").check()
+    page.get_by_role("checkbox", name="Select red", exact=True).uncheck()
+    expect(acts).to_contain_text("62 selected")
+    with page.expect_request(lambda request: request.method == "POST") as asked:
+        acts.get_by_role("button", name="Resume…").click()
+    assert "?" not in asked.value.url
+    expect(dialog.get_by_role("heading")).to_have_text("Resume 62 channels")
+
 
 def test_all_that_match_are_offered_once_the_page_is_selected(server: ServerProcess, open_page: OpenPage) -> None:
     for number in range(25):
