@@ -77,9 +77,10 @@ function linkOf(href, label) {
 function saySeveral(form, acts) {
   const names = form.elements.on.value.split("\n").map((line) => line.trim().split(" ")[0]);
   const done = new Map(Object.entries(acts));
+  const selected = new Set(names);
   const about = new Set(names.flatMap((name) => [name, name.split("/")[0]]).concat(""));
   // An act on a channel concerns a topic that is selected, and the other way round.
-  const found = [...done].filter(([place]) => about.has(place) || names.includes(place.split("/")[0]));
+  const found = [...done].filter(([place]) => about.has(place) || selected.has(place.split("/")[0]));
   if (!found.length) return;
   const sentences = found.slice(-SAID_MAX).map(([, sentence]) => sentence);
   const more = found.length - sentences.length;
