@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,11 @@ class ReplayView:
         return "not planned" if self.plan_job is not None and self.plan_job.state == "failed" else "being planned"
 
     @property
+    def is_planned_again(self) -> bool:
+        """Whether its plan failed and is tried again by itself."""
+        return self.word == "not planned" and self.plan_job is not None and self.plan_job.next_try_ms > 0
+
+    @property
     def why_not_run(self) -> str:
         """Why it can't be run now, in a sentence; "" when it can."""
         if self.run_job is not None:
@@ -195,14 +200,21 @@ class Pipeline:
         if self._process is not None:
             self._process.stop()
 
-    def view(self) -> PipelineView:
-        """The newest view, at most FRESH_FOR_S old."""
+    def view(self, replay_id: str = "") -> PipelineView:
+        """The newest view, at most FRESH_FOR_S old. replay_id: of a replay that it has, too, however old that is."""
         with self._mutex:
             now_s = time.monotonic()
             if self._view is None or now_s - self._read_at_s >= FRESH_FOR_S:
                 self._view = self._read()
                 self._read_at_s = time.monotonic()
-            return self._view
+            view = self._view
+        if not replay_id or view.replay(replay_id) is not None:
+            return view
+        try:
+            older = self.replay(replay_id)
+        except BrokenStatusFileError as exc:
+            return replace(view, complaints=(*view.complaints, str(exc)))
+        return view if older is None else replace(view, replays=(*view.replays, older))
 
     def replay(self, replay_id: str) -> ReplayView | None:
         """One replay as its files have it now; the view has the newest alone. Raises BrokenStatusFileError."""

@@ -77,6 +77,6 @@ class Broadcast:
         view: PipelineView | None = None
         if request.wants_pipeline:
             # Small files, read in another thread: a slow disk delays this page alone.
-            view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view)
+            view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view, request.replay)
         screen = build_screen(request, live, in_flight=in_flight, http_address=http_address, pipeline=view)
         return screen.update_json()

@@ -224,10 +224,7 @@ def _has_ended(replay: ReplayView) -> bool:
 
 
 def _is_being_planned(replay: ReplayView) -> bool:
-    plan = replay.plan_job
-    return replay.word == "being planned" or (
-        replay.word == "not planned" and plan is not None and plan.next_try_ms > 0
-    )
+    return replay.word == "being planned" or replay.is_planned_again
 
 
 def _progress_line(replay: ReplayView) -> str:

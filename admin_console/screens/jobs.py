@@ -57,13 +57,15 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
     return (Chip(f"{_SIGNS.get(word, '')}{word}", _TONES.get(word, ""), title),)
 
 
-def progress_cell(label: str, state: "JobState | None") -> ProgressCell:
-    """The bar of a job, counted in its unit."""
+def progress_cell(label: str, state: "JobState | None", behind: int | None = None) -> ProgressCell:
+    """The bar of a job, counted in its unit. behind: what is left of its work now, where that is known: the job's own
+    total is of its last report."""
     if state is None or not state.total:
         return ProgressCell(label, 0, 0, units.UNKNOWN)
     done = min(state.done, state.total)
-    title = f"{done:,} of {state.total:,} {state.unit}"
-    return ProgressCell(label, done, state.total, units.share(done, state.total), title)
+    total = state.total if behind is None else done + behind
+    title = f"{done:,} of {total:,} {state.unit}"
+    return ProgressCell(label, done, total, units.share(done, total), title)
 
 
 def rate_cell(state: "JobState | None") -> Cell:
@@ -76,8 +78,8 @@ def error_cell(state: "JobState | None", view: "PipelineView") -> Cell:
         return Cell("")
     if not state.is_in_trouble or view.holder is None:
         return Cell(state.error, "", "warning" if state.state == "failed" else "muted")
-    again = _again(state)
-    return Cell(f"{state.error} {again[0].upper()}{again[1:]}." if again else state.error, "", "warning")
+    when = again(state)
+    return Cell(f"{state.error} {when[0].upper()}{when[1:]}." if when else state.error, "", "warning")
 
 
 def trouble(view: "PipelineView") -> Banner | None:
@@ -87,10 +89,10 @@ def trouble(view: "PipelineView") -> Banner | None:
         return None
     worst = found[0]
     more = f" {len(found) - 1} more failed." if len(found) > 1 else ""
-    again = _again(worst)
+    when = again(worst)
     if worst.is_partly_failed:
-        return Banner("warning", f"A part of the job {worst.job} failed; it is {again}.", worst.error + more)
-    return Banner("warning", f"The job {worst.job} failed{f'; it is {again}' if again else ''}.", worst.error + more)
+        return Banner("warning", f"A part of the job {worst.job} failed; it is {when}.", worst.error + more)
+    return Banner("warning", f"The job {worst.job} failed{f'; it is {when}' if when else ''}.", worst.error + more)
 
 
 def jobs_in_trouble(view: "PipelineView") -> "list[JobState]":
@@ -101,7 +103,7 @@ def jobs_in_trouble(view: "PipelineView") -> "list[JobState]":
     return sorted(found, key=lambda state: (state.state != "failed", state.next_try_ms))
 
 
-def _again(state: "JobState") -> str:
+def again(state: "JobState") -> str:
     """When a job that failed is tried again: words that go on from "it is"; "" when it is not."""
     if state.state != "failed" and not state.is_partly_failed:
         return "being tried again now"
@@ -118,14 +120,15 @@ def job_table(view: "PipelineView", role: Role, to_archive: int | None) -> Table
     for name in JOBS:
         state = view.jobs.get(name)
         is_stopped = state is not None and state.state == "stopped"
+        behind = to_archive if name == ARCHIVE else None
         rows.append(
             (
                 name,
                 (
                     Cell(name, JOB_SENTENCES[name]),
                     StateCell(job_chips(state, view)),
-                    progress_cell("Progress", state),
-                    _lag(state) if to_archive is None or name != ARCHIVE else Cell(units.number(to_archive)),
+                    progress_cell("Progress", state, behind),
+                    _lag(state) if behind is None else Cell(units.number(behind)),
                     rate_cell(state),
                     error_cell(state, view),
                     _switch(name, view, role, is_stopped=is_stopped),

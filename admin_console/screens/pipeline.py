@@ -124,7 +124,8 @@ def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]
     if replay.planned is not None:
         return (Chip(replay.word, "", "Run it or discard it."),)
     if replay.word == "not planned":
-        return (Chip("▲ not planned", "warning"),)
+        title = "Its plan failed and is tried again." if replay.is_planned_again else ""
+        return (Chip("▲ not planned", "warning", title),)
     return (Chip(replay.word if view.holder else "to be planned"),)
 
 

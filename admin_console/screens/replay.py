@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.gateway.replay_sources import left_out, left_out_sentence, source_words
 from admin_console.permissions.table import ACTS, CONTENTS, LEAST_ROLES
 from admin_console.screens.cells import Cell, NameCell, StateCell
-from admin_console.screens.jobs import error_cell, progress_cell, rate_cell
+from admin_console.screens.jobs import again, error_cell, progress_cell, rate_cell
 from admin_console.screens.links import url_of
 from admin_console.screens.parts import Banner, Column, Empty, Stat, Table
 from admin_console.screens.pipeline import replay_chips
@@ -14,7 +14,7 @@ from admin_console.vocabulary.roles import Role
 from admin_console.vocabulary.units import moment
 
 if TYPE_CHECKING:
-    from admin_console.gateway.pipeline import PipelineView, ReplayView
+    from admin_console.gateway.pipeline import JobState, PipelineView, ReplayView
 
 _PROGRESS_COLUMNS = (
     Column("state", "State", "state"),
@@ -58,7 +58,7 @@ def _subtitle(replay: "ReplayView") -> str:
 def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | None:
     if replay.run_job is not None:
         if replay.run_job.state == "failed":
-            return Banner("warning", "The replay failed.", replay.run_job.error)
+            return _failure("failed", replay.run_job, view)
         return None
     if replay.planned is not None:
         if not replay.planned.count:
@@ -78,8 +78,14 @@ def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | 
             ),
         )
     if replay.plan_job is not None and replay.plan_job.state == "failed":
-        return Banner("warning", "The replay can't be planned.", replay.plan_job.error)
+        return _failure("can't be planned", replay.plan_job, view)
     return Banner("", "Being planned.", f"{_planner(view)} Planning publishes nothing.")
+
+
+def _failure(what: str, job: "JobState", view: "PipelineView") -> Banner:
+    """That planning or running it failed, and whether that is tried again by itself."""
+    when = again(job) if view.holder is not None else "tried again once a worker runs"
+    return Banner("warning", f"The replay {what}{f'; it is {when}' if job.next_try_ms else ''}.", job.error)
 
 
 def _planner(view: "PipelineView") -> str:

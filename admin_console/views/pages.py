@@ -121,7 +121,7 @@ def _page(request: CheckedRequest, asked: Request) -> HttpResponse:
         gateway.watch(asked.topic, asked.channel)
     elif asked.page == "topic":
         gateway.watch("", "")
-    view = get_pipeline(settings.DATA_PATH).view() if asked.wants_pipeline else None
+    view = get_pipeline(settings.DATA_PATH).view(asked.replay) if asked.wants_pipeline else None
     # A topic's page lives as long as the engine's figures on it: a second.
     basis = None if asked.page == "topic" else view
     return cached_page(request, asked, basis, lambda context: _rendered(request, asked, gateway, view, context))

@@ -49,14 +49,19 @@ class _PipelineAct(ActPage):
 
     @property
     def page_url(self) -> str:
-        replay_id = self.replay_id or self.job.removeprefix(_REPLAY_PREFIX)
-        if replay_id != self.job and self.view.replay(replay_id) is not None:
-            return reverse("replay", args=(replay_id,))
+        if self.asked_replay and self.view.replay(self.asked_replay) is not None:
+            return reverse("replay", args=(self.asked_replay,))
         return reverse("pipeline")
 
     @property
+    def asked_replay(self) -> str:
+        """The id of the replay that it is about, "" for none."""
+        is_of_replay = self.job.startswith(_REPLAY_PREFIX)
+        return self.replay_id or (self.job.removeprefix(_REPLAY_PREFIX) if is_of_replay else "")
+
+    @property
     def view(self) -> PipelineView:
-        return self.pipeline.view()
+        return self.pipeline.view(self.asked_replay)
 
     def audit_topic(self) -> str:
         found = self.view.replay(self.replay_id) if self.replay_id else None
@@ -79,10 +84,9 @@ class _PipelineAct(ActPage):
 
     def replay(self) -> ReplayView:
         """The replay as it is now. Raises NotThereError."""
-        replay_id = self.replay_id or self.job.removeprefix(_REPLAY_PREFIX)
-        found = self.view.replay(replay_id)
+        found = self.view.replay(self.asked_replay)
         if found is None:
-            raise NotThereError(f"There is no replay {replay_id}.")
+            raise NotThereError(f"There is no replay {self.asked_replay}.")
         return found
 
 

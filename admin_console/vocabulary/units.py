@@ -109,10 +109,12 @@ def rough(seconds: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage without false precision: 99 %, 3.1 %."""
+    """A percentage without false precision: 99 %, 3.1 %. The whole alone is 100 %."""
     if whole <= 0:
         return UNKNOWN
     percent = 100 * part / whole
+    if 99.5 <= percent < 100:
+        return "99 %"
     return f"{percent:.0f} %" if percent >= 9.95 or not part else f"{percent:.1f} %"
 
 

@@ -18,12 +18,14 @@ from admin_console.gateway.pipeline import (
     ReplayView,
     WorkerProcessState,
     WorkerState,
+    get_pipeline,
     set_pipeline,
 )
 from admin_console.hub.hub import get_hub
 from admin_console.screens import pipeline as screens_pipeline
 from admin_console.screens import replay as screens_replay
 from admin_console.screens.build import Request, build_screen
+from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from queue_engine.pipeline.archive.archive_gap import ArchiveGap
 from queue_engine.pipeline.archive.summary import ArchivedIncarnation
@@ -109,7 +111,8 @@ def test_an_archive_that_rests_after_a_failure_is_behind_by_the_same_in_all_plac
     write_state(lake, JobState("rollup", "failed", lag=0, error="The disk is full."))
     cursor = see(engine).topics[0].cursors[0]
     html = shown(browser)
-    assert row(html, "jobs", "archive").startswith("archive ▲ failed 100 % 5 –")
+    assert row(html, "jobs", "archive").startswith("archive ▲ failed 64 % 5 –")
+    assert "9 of 14 " in html
     assert " 5 " in row(html, "archived", f"orders/{cursor.number}-{cursor.id_base:x}")
     assert "5 messages to archive" in words(html.split("data-stats")[1].split("</dl>")[0])
     assert row(html, "jobs", "rollup").startswith("rollup ▲ failed – – –"), "what it wrote is of before"
@@ -481,6 +484,15 @@ def test_a_replay_is_asked_for_and_its_page_says_what_becomes_of_it(
     wait_for(
         "the failure", lambda: "The replay can't be planned. There is no column price." in words(shown(browser, path))
     )
+    # It is tried again: that stands beside the failure, which the page does not call the end.
+    failed = JobState(f"plan-{replay_id}", "failed", error="The disk is full.", next_try_ms=units.now_ms() + 60_500)
+    write_state(lake, failed)
+    said = "The replay can't be planned; it is tried again"
+    wait_for("the next try", lambda: f"{said} once a worker runs. The disk is full." in words(shown(browser, path)))
+    with Lake(str(lake)).lock():
+        wait_for("its time", lambda: re.search(rf"{said} in (1m|59\.?\d* s)", words(shown(browser, path))))
+    write_state(lake, replace(failed, job=f"replay-{replay_id}"))
+    wait_for("the run", lambda: "The replay failed; it is tried again" in words(shown(browser, path)))
 
 
 def test_topics_of_one_name_are_told_apart_with_their_counts_and_the_plan_says_what_it_leaves_out(
@@ -604,6 +616,27 @@ def test_a_plan_shows_its_price_and_is_run_or_discarded(engine: EngineRunner, br
     assert browser.post(f"{path}~cancel/").status_code == 302
     (request,) = take_requests(lake)
     assert request.kind == "cancel_replay"
+
+
+def test_a_link_to_a_replay_that_the_list_has_no_longer_shows_it(
+    engine: EngineRunner, browser: Client, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admin_console.gateway.pipeline.REPLAYS_SHOWN_MAX", 1)
+    planned_replay(lake, REPLAY, topic="orders")
+    newer = REPLAY.replace("2026", "2027")
+    planned_replay(lake, newer, topic="orders")
+    see(engine)
+    html = shown(browser)
+    assert newer in html
+    assert REPLAY not in html
+    path = f"/pipeline/replays/{REPLAY}/"
+    assert "This would publish 1,200 messages." in words(shown(browser, path))
+    asked = Request("replay", Role.OPERATOR, replay=REPLAY)
+    assert build_screen(asked, get_hub().live, pipeline=get_pipeline(lake.parent).view(REPLAY)).banner
+    assert "Publish 1,200 messages to orders" in words(shown(browser, f"{path}~run/"))
+    assert browser.post(f"{path}~run/")["Location"] == path
+    # Its job, too, has a page to go back to.
+    assert f'href="{path}"' in shown(browser, f"/pipeline/jobs/replay-{REPLAY}/~stop/")
 
 
 def test_there_is_no_replay_that_nobody_asked_for(engine: EngineRunner, browser: Client) -> None:
