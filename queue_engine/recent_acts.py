@@ -86,7 +86,7 @@ class StateChangedError(RequestError):
     """What the question showed has changed; nothing was done.
 
     acts: that changed it, newest first. is_gone: the topic or channel is not there. is_other: another one has its name.
-    is_unknown: the mark is from before the start, or too old.
+    is_restored: it came back from the trash. is_unknown: the mark is from before the start, or too old.
     """
 
     code = "STATE_CHANGED"
@@ -97,12 +97,14 @@ class StateChangedError(RequestError):
         *,
         is_gone: bool = False,
         is_other: bool = False,
+        is_restored: bool = False,
         is_unknown: bool = False,
     ) -> None:
         super().__init__("the state has changed since it was shown")
         self.acts = acts
         self.is_gone = is_gone
         self.is_other = is_other
+        self.is_restored = is_restored
         self.is_unknown = is_unknown
 
 
@@ -165,9 +167,23 @@ class RecentActs:
         is_gone = any(was and not is_now for was, is_now in pairs)
         is_other = not is_gone and any(was != is_now for was, is_now in pairs)
         if found or is_gone or is_other:
-            raise StateChangedError(tuple(found), is_gone=is_gone, is_other=is_other)
+            is_restored = not is_gone and self._is_restored(place, since, is_other=is_other)
+            raise StateChangedError(tuple(found), is_gone=is_gone, is_other=is_other, is_restored=is_restored)
         if since < self._forgotten:
             raise StateChangedError(is_unknown=True)
+
+    def _is_restored(self, place: Place, since: int, *, is_other: bool) -> bool:
+        """Whether what has the name of a topic or channel now came back from the trash. is_other: it is another one."""
+        names = (place.topic, f"{place.topic}/{place.channel}")
+        is_restored = False
+        for act in self._at(place, since):
+            if act.record.action in _DELETIONS and act.place.meets(place):
+                return is_restored
+            outcome = act.record.outcome
+            if act.record.action == "restore_trash" and outcome is not None and outcome.name in names:
+                is_restored = True
+        # Without a deletion: in exchange for another one, or messages alone.
+        return is_restored and is_other
 
     def _read(self, mark: str) -> list[int]:
         """The numbers of a mark: of the latest act, and of its topic and channel where it is of one. Raises

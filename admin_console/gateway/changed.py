@@ -37,6 +37,8 @@ def changed(error: StateChangedError, name: str, asker: Asker) -> str:
         return f"{name} may have changed after this was shown: the server was restarted, or very many acts were done."
     if error.is_gone:
         head = f"{name} is gone."
+    elif error.is_restored:
+        head = f"{name} was restored from the trash after this was shown."
     elif error.is_other:
         head = f"{name} was deleted and created again after this was shown."
     else:

@@ -226,6 +226,31 @@ def test_an_act_on_another_incarnation_is_not_done(engine: EngineRunner, ada: Cl
         assert state_of(place) == before, act
 
 
+@pytest.mark.parametrize("kind", ["topic", "channel"])
+def test_what_came_back_from_the_trash_is_said_to_be_restored(
+    engine: EngineRunner, ada: Client, grace: Client, kind: str
+) -> None:
+    def delete_and_restore() -> None:
+        assert Asked(grace, f"delete_{kind}", place).confirm()["ok"]
+        deleted = get_gateway().deletion_of(place.topic, "c")
+        assert deleted is not None
+        place.trash = deleted.trash
+        assert Asked(grace, "restore_trash", place).confirm()["ok"]
+
+    place = Place(engine)
+    late = Asked(ada, "pause_channel", place)
+    delete_and_restore()
+    told = late.confirm()
+    assert (told["ok"], told["code"]) == (False, "STATE_CHANGED"), told
+    assert f"{place.topic}/c was restored from the trash after this was shown." in told["message"]
+    # One that was created behind that is another one.
+    late = Asked(ada, "pause_channel", place)
+    delete_and_restore()
+    assert Asked(grace, "delete_channel", place).confirm()["ok"]
+    place.do("create_channel", place.topic, "c")
+    assert "was deleted and created again after this was shown" in late.confirm()["message"]
+
+
 @pytest.mark.parametrize("act", BESIDE)
 def test_an_act_that_is_not_the_engines_is_done_once(engine: EngineRunner, act: str) -> None:
     gateway, done = get_gateway(), []
