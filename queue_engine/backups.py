@@ -241,5 +241,5 @@ class Backups:
             if not isinstance(store, DiskQueueStore):
                 continue
             copies = [store.copy()]
-            copies += [store.copy_channel(name, channel.runs_in_flight()) for name, channel in topic.channels.items()]
+            copies += [store.copy_channel(name, channel.held.runs()) for name, channel in topic.channels.items()]
             yield from (copy for copy in copies if copy is not None)

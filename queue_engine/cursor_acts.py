@@ -65,7 +65,7 @@ class CursorActs:
         offset = _start_offset(store, start or Target(word=START))
         _check_kept(store, cursor, offset, maker, "is not created")
         ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset, maker)
-        return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
+        return Outcome(depth=store.queue.count_between(offset, store.end_offset), created=True), ticket
 
     def move(
         self, topic: str, *, cursor: str, number: int, offset: int, lake: str = "", maker: Maker = ANY_MAKER
@@ -122,7 +122,7 @@ class CursorActs:
         offset = _start_offset(store, start or Target(word=START))
         _check_kept(store, cursor, offset, maker, "is not begun there")
         ticket = store.readers.cursors.restart(found, offset)
-        return Outcome(depth=store.count_between(offset, store.end_offset), created=True), ticket
+        return Outcome(depth=store.queue.count_between(offset, store.end_offset), created=True), ticket
 
     def one(self, topic: str, cursor: str) -> CursorStats:
         """One cursor at this moment. Raises TopicNotFoundError, InvalidStorageError or CursorNotFoundError."""
@@ -194,7 +194,7 @@ def _start_offset(store: LogTopicStore, start: Target) -> int:
 
 
 def _depth(store: LogTopicStore, cursor: Cursor) -> int:
-    return store.count_between(cursor.offset, store.end_offset)
+    return store.queue.count_between(cursor.offset, store.end_offset)
 
 
 def _stats(store: LogTopicStore, cursor: Cursor) -> CursorStats:

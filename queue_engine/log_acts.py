@@ -181,7 +181,7 @@ class LogActs:
             backlog.next_offset,
             store.oldest_offset,
             store.end_offset,
-            store.count_between(offset, store.released),
+            store.queue.count_between(offset, store.released),
             backlog.depth + backlog.deferred_count + one.in_flight_count,
         )
 
@@ -322,7 +322,7 @@ def _leased(
             store.oldest_offset,
             offset,
             next_offset,
-            store.count_between(offset, next_offset),
+            store.queue.count_between(offset, next_offset),
             store.end_offset,
             tuple(segments),
         ),

@@ -77,7 +77,7 @@ class QuarantineActs:
             outcome.already = known == max_attempts
 
             def in_force() -> Ticket:
-                one.set_max_attempts(max_attempts)
+                one.backlog.set_max_attempts(max_attempts)
                 return DONE
 
             change = max_attempts_set(self.topics[topic].number, one.number, max_attempts)

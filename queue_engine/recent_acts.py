@@ -221,7 +221,7 @@ class RecentActs:
         what the act raises."""
         note = self.begin(order)
         try:
-            with self._catalog.guarding(partial(self.check, order, note)):
+            with self._catalog.acts_in_turn.guarding(partial(self.check, order, note)):
                 done = act()
         except BaseException:
             if note is not None:

@@ -178,7 +178,7 @@ class TrashActs:
                 return self._restore_topic(item, topic, outcome, swaps=swap, by=by)
             name = self._free_name(topic)
             # A client may create a topic of that name at the same time.
-            return catalog.in_turn(name, lambda: self._restore_as(item, name, outcome))
+            return catalog.acts_in_turn.run(name, lambda: self._restore_as(item, name, outcome))
 
         return self._catalog.act(topic, act)
 

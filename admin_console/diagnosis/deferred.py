@@ -11,7 +11,7 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if not stats.deferred_count or stats.depth or stats.in_flight_count or stats.paused:
         return None
-    if vitals.failures is not None:
+    if vitals.stats.failures is not None:
         return None  # consumers requeue with a delay: that is the cause
     return Finding(
         DEFERRED,

@@ -19,7 +19,7 @@ SHARE_DANGER = 0.50
 
 def find(vitals: Vitals) -> Finding | None:
     """Found by what consumers requeue; what an operator does is no failure."""
-    failures = vitals.failures
+    failures = vitals.stats.failures
     if failures is None or failures.requeued < REQUEUES_MIN or not failures.requeued_recently or vitals.stats.paused:
         return None
     finished, requeued = vitals.finished_min, vitals.requeued_min

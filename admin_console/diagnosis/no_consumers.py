@@ -18,7 +18,7 @@ def find(vitals: Vitals) -> Finding | None:
             "no consumers",
             "Not draining: no consumer is connected.",
             f"{words.depth(vitals)}.{words.growth(vitals)} Connect a consumer to "
-            f"{vitals.topic_name}/{vitals.channel_name}.",
+            f"{vitals.topic.topic_name}/{vitals.stats.channel_name}.",
             "no consumer is connected",
         ),
     )

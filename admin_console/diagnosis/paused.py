@@ -37,7 +37,7 @@ def find_topic(vitals: Vitals) -> Finding | None:
         WARNING if late else HELD,
         lambda: Sentences(
             "▲ topic paused" if late else "❚❚ topic paused",
-            f"The topic {vitals.topic_name} is paused{pause_words.since(topic.pause, now_ms)}: no new message comes to "
+            f"The topic {topic.topic_name} is paused{pause_words.since(topic.pause, now_ms)}: no new message comes to "
             "its channels.",
             f"{_joined(late, pause_words.details(topic.pause, now_ms))}Messages already here are still delivered. "
             "Resume the topic to deliver the rest.",

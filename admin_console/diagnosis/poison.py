@@ -20,7 +20,7 @@ def find(vitals: Vitals) -> Finding | None:
     attempts = stats.attempts_max
     if attempts < ATTEMPTS_MIN_ALONE or stats.paused:
         return None
-    failures = vitals.failures
+    failures = vitals.stats.failures
     failed = failures.requeued + failures.timed_out if failures else 0
     repeated = failures.repeated if failures else 0
     is_alone = repeated >= REPEATED_MIN and 2 * repeated > failed

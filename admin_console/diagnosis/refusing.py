@@ -28,7 +28,7 @@ def find(vitals: Vitals) -> Finding | None:
         WARNING,
         lambda: Sentences(
             "■ topic fenced",
-            f"The topic {vitals.topic_name} is fenced: publishes to it are refused.",
+            f"The topic {vitals.topic.topic_name} is fenced: publishes to it are refused.",
             f"{words.sentence(reason)} Messages in the channel are still delivered. Press Try again at the topic "
             "when the cause is gone.",
             "publishes to the topic are refused",

@@ -21,7 +21,7 @@ WARNING_TIMEOUTS_MIN = 60
 
 def find(vitals: Vitals) -> Finding | None:
     """Counts those of lost connections as well; of the consumers that are left the one with most is named."""
-    failures, timeouts = vitals.failures, vitals.timeouts_min
+    failures, timeouts = vitals.stats.failures, vitals.timeouts_min
     if failures is None or failures.timed_out < TIMEOUTS_MIN or vitals.stats.paused or not timeouts:
         return None
     is_large_share = timeouts >= SHARE_MIN * vitals.handled_min

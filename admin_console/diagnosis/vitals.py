@@ -7,7 +7,7 @@ from admin_console.rings import figures
 from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, RecentFailures, TopicStats
+    from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
 
 T = TypeVar("T")
 
@@ -57,23 +57,6 @@ class Vitals:
         self.moment = moment
         self._rings = rings
         self._second = rings.clock.newest if rings else None
-
-    @property
-    def topic_name(self) -> str:
-        return self.topic.topic_name
-
-    @property
-    def channel_name(self) -> str:
-        return self.stats.channel_name
-
-    @property
-    def topic_paused(self) -> bool:
-        return self.topic.paused
-
-    @property
-    def failures(self) -> "RecentFailures | None":
-        """What consumers did not finish in the last minute, and who; None for nothing."""
-        return self.stats.failures
 
     @_ReadOnce
     def oldest_s(self) -> float | None:

@@ -44,7 +44,7 @@ from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import ExpressionError, PenstockError, StorePlaceError
 from queue_engine.vocabulary.lake_place import check_directory
-from queue_engine.vocabulary.names import ARCHIVE_CURSOR, is_valid_name
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR
 
 __all__ = [
     "JOB_SENTENCES",
@@ -376,11 +376,6 @@ def complaint_about(expression: str) -> str:
     except ExpressionError as exc:
         return str(exc)
     return ""
-
-
-def is_topic_name(text: str) -> bool:
-    """Whether the text is a valid topic name."""
-    return is_valid_name(text)
 
 
 def make_pipeline(

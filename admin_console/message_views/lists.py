@@ -1,5 +1,6 @@
 """The messages of a channel, state by state, and one message. Nothing is consumed; looks at contents are audited."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, R
 from admin_console.gateway.sentences import counted, said_once
 from admin_console.messages import bodies
 from admin_console.messages.asked import SORTS, Asked, asked_of, is_message_id, is_offset
-from admin_console.messages.lines import MessageLine, columns_of, facts_of, now_ns
+from admin_console.messages.lines import MessageLine, columns_of, facts_of
 from admin_console.messages.place import Place, place_of
 from admin_console.messages.single_acts import acts_in, as_sentence, likely_act
 from admin_console.messages.states import FINISHED, STATES, State
@@ -88,7 +89,7 @@ def answer_list(
         return refusal(request, str(exc), status=409)
     except NotAuditedError as exc:
         return not_audited(request, exc)
-    state = STATES[asked.state]
+    state = STATES[asked.query.state]
     columns = columns_of(state.name, with_key=can_see)
     cannot_search = as_sentence(reason) if (reason := place.why_not("search_messages")) else ""
     context = {
@@ -254,7 +255,7 @@ def not_audited(request: CheckedRequest, error: Exception) -> HttpResponse:
 def _lines(
     place: Place, rows: Sequence[MessageRow], form: str, *, with_body: bool, with_key: bool
 ) -> list[MessageLine]:
-    at_ns = now_ns()
+    at_ns = time.time_ns()
     return [
         MessageLine(
             row.message_id,
@@ -280,8 +281,8 @@ def _tabs(found: MessageRows, place: Place, asked: Asked) -> list[Tab]:
         if state.name not in found.counts:
             continue
         count = found.counts[state.name]
-        url = place.url_with(asked.address(state=state.name))
-        tabs.append(Tab(state.label, url, "" if count is None else units.number(count), state.name == asked.state))
+        url, is_current = place.url_with(asked.address(state=state.name)), state.name == asked.query.state
+        tabs.append(Tab(state.label, url, "" if count is None else units.number(count), is_current))
     return tabs
 
 

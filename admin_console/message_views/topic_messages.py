@@ -1,5 +1,6 @@
 """The messages of a topic, as they were published: nothing is consumed, and every view is audited."""
 
+import time
 from functools import partial
 from urllib.parse import urlencode
 
@@ -23,7 +24,7 @@ from admin_console.gateway.sentences import counted
 from admin_console.message_views.key_look import KeyLook
 from admin_console.messages import bodies
 from admin_console.messages.asked import is_offset, time_ns_of
-from admin_console.messages.lines import MessageLine, columns_of, now_ns, published_facts, utc
+from admin_console.messages.lines import MessageLine, columns_of, published_facts, utc
 from admin_console.messages.states import FINISHED
 from admin_console.views.standing import stands
 from admin_console.vocabulary.times import field_time
@@ -150,7 +151,7 @@ def _line(topic: str, message: ReadMessage, form: str, *, is_whole: bool) -> Mes
         None,
         _url(topic, offset=offset),
         message.offset,
-        published_facts(len(body), message.time_ns, message.key, now_ns()),
+        published_facts(len(body), message.time_ns, message.key, time.time_ns()),
         bodies.shown(body, form, bytes_max=bytes_max),
         _url(topic, offset=offset, **{"as": "file"}),
         "" if is_whole else _url(topic, offset=offset, form=form, whole="1"),

@@ -46,10 +46,6 @@ class Asked:
     complaint: str = ""
 
     @property
-    def state(self) -> str:
-        return self.query.state
-
-    @property
     def form(self) -> str:
         form = self.fields["form"]
         return form if form in FORMS else FORMS[0]

@@ -4,7 +4,6 @@ seen.
 Times to come are given twice, as text and in milliseconds from now: a script counts them down.
 """
 
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -170,8 +169,3 @@ def utc(time_ns: int) -> str:
     """A moment in UTC to the millisecond: 2026-03-01 14:30:05.123."""
     at = datetime.fromtimestamp(time_ns / 1e9, UTC)
     return at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "")
-
-
-def now_ns() -> int:
-    """Unix nanoseconds."""
-    return time.time_ns()

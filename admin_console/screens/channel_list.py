@@ -65,7 +65,7 @@ def channels_of(live: LiveState, wanted: str = "") -> Channels:
 
 def _divided(live: LiveState) -> Channels:
     found = ill(live)
-    in_a_state = {(each.vitals.topic_name, each.vitals.channel_name): None for each in found}
+    in_a_state = {(each.vitals.topic.topic_name, each.vitals.stats.channel_name): None for each in found}
     busy: list[tuple[bool, float, Key]] = []
     quiet: list[Key] = []
     rings_of = live.rings.get

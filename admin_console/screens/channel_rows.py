@@ -50,7 +50,7 @@ def urgency(diagnosis: Diagnosis) -> tuple[object, ...]:
     """A sort key of channels that are not calm: by the gravest state, then by how long it lasts."""
     gravest, vitals = diagnosis.states[0], diagnosis.vitals
     finding = gravest.finding
-    return -finding.level, RANK[finding.kind], gravest.begun_s, vitals.topic_name, vitals.channel_name
+    return -finding.level, RANK[finding.kind], gravest.begun_s, vitals.topic.topic_name, vitals.stats.channel_name
 
 
 def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:

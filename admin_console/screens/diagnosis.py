@@ -79,7 +79,7 @@ def _note(since: str, also: Sequence[str]) -> str:
 
 def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell, ...]:
     """The one act that is likely to help, and links to the consumer and the messages that the finding is about."""
-    names = diagnosis.vitals.topic_name, diagnosis.vitals.channel_name
+    names = diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name
     acts: list[BaseCell] = []
     act = finding.kind.act
     if act == "redrive_channel":  # first somebody looks why they failed
@@ -106,7 +106,7 @@ def _quarantine(finding: Finding, diagnosis: Diagnosis, role: Role) -> list[Base
     """The act on the message that the finding is about; disabled, with the reason, where the topic can't."""
     if not finding.message_id:
         return []
-    act, names = "quarantine_messages", (diagnosis.vitals.topic_name, diagnosis.vitals.channel_name)
+    act, names = "quarantine_messages", (diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name)
     reason = why_not(act, diagnosis.vitals.topic.storage, *names)
     if reason:
         return [ActionCell(_LABELS[act], "", words.sentence(reason))]
@@ -139,12 +139,12 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
         if grave > 1
         else ""
     )
-    name = f"{worst.topic_name}/{worst.channel_name}"
+    name = f"{worst.topic.topic_name}/{worst.stats.channel_name}"
     return Banner(
         cause.tone,
         f"{name}: {cause.title[0].lower()}{cause.title[1:]}",
         cause.text,
-        url_of("channel", worst.topic_name, worst.channel_name),
+        url_of("channel", worst.topic.topic_name, worst.stats.channel_name),
         f"Open {name}",
         note=f"{cause.note}{also}{more}",
         acts=cause.acts,

@@ -140,7 +140,7 @@ def _stats(live: LiveState | None) -> tuple[Stat, ...]:
     if requeued:
         timeouts_note = Cell(f"{units.per_minute(requeued)} requeued")
     if timeouts and worst is not None and worst.vitals.timeouts_min:
-        name = f"{worst.vitals.topic_name}/{worst.vitals.channel_name}"
+        name = f"{worst.vitals.topic.topic_name}/{worst.vitals.stats.channel_name}"
         timeouts_note = Cell(
             f"{units.share(worst.vitals.timeouts_min, timeouts)} on {name}", tone=worst.tone_of(TIMING_OUT)
         )

@@ -280,7 +280,7 @@ def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
     chips: list[Chip] = []
     gravest = _gravest(line, live)
     if gravest is not None:
-        worst, where = chips_of(gravest)[0], gravest.vitals.channel_name
+        worst, where = chips_of(gravest)[0], gravest.vitals.stats.channel_name
         where = f"{line.stats.topic_name}/{where}" if is_group else where
         chips.append(Chip(worst.text, worst.tone, f"{where}: {worst.title}"))
     if is_group:

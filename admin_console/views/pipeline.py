@@ -7,7 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from admin_console.gateway.gateway import ActResult
+from admin_console.gateway.gateway import ActResult, is_valid_name
 from admin_console.gateway.pipeline import (
     JOB_SENTENCES,
     PipelineView,
@@ -15,7 +15,6 @@ from admin_console.gateway.pipeline import (
     ReplayView,
     complaint_about,
     get_pipeline,
-    is_topic_name,
 )
 from admin_console.gateway.replay_sources import ReplaySource, left_out_sentence, replay_sources, request_words
 from admin_console.gateway.sentences import and_list, counted
@@ -206,7 +205,7 @@ class PlanReplay(_PipelineAct):
         source = self.source()
         if source is None:
             complaints.append(f"{topic[:80]!r} is not an archived topic.")
-        if not is_topic_name(target):
+        if not is_valid_name(target):
             complaints.append(f"{target[:80]!r} is not a topic name to publish to.")
         times: dict[str, int | None] = {}
         for name in ("start", "end"):

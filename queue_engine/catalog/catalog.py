@@ -8,7 +8,6 @@ never has a record of a topic number that topology.json did not know first.
 import logging
 import os
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
 
 from queue_engine.catalog.acts_in_turn import ActsInTurn
 from queue_engine.catalog.stores import Stores
@@ -106,7 +105,7 @@ class Catalog:
         self._guard = LogGuard(options.data_path, files)
         self._promises = TopologyPromises(options, clock, stores, self._changes, self._guard)
         self.trash = Trash(options, clock, self._changes, self._promises, pieces)
-        self._acts = ActsInTurn()
+        self.acts_in_turn = ActsInTurn()
         self._creating = 0  # new topics whose change is not on the disk yet
         self._sorted_names: list[str] | None = None
 
@@ -262,15 +261,7 @@ class Catalog:
         the outcome. Raises ClosedError."""
         self.check_open()
         outcome = Outcome()
-        return outcome, self._acts.run(topic, lambda: begin(outcome))
-
-    def guarding(self, guard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Acts that are brought meanwhile, and have to wait for their turn, begin only when `guard` raises nothing."""
-        return self._acts.guarding(guard)
-
-    def in_turn(self, name: str, act: Callable[[], Ticket]) -> Ticket:
-        """Begin an act in the turn of another name, too."""
-        return self._acts.run(name, act)
+        return outcome, self.acts_in_turn.run(topic, lambda: begin(outcome))
 
     def topic_ready(self, name: str, storage: str = "") -> Ticket:
         """Done when the topic exists, created when new. storage: its kind if it is new; "" for the default. Raises
@@ -278,7 +269,7 @@ class Catalog:
         self.check_open()
         if is_reserved(name):
             raise ReservedTopicError(name)
-        return DONE if name in self.topics else self._acts.run(name, lambda: self.create_topic(name, storage))
+        return DONE if name in self.topics else self.acts_in_turn.run(name, lambda: self.create_topic(name, storage))
 
     def create_topic(self, name: str, storage: str = "", *, channel: str = "") -> Ticket:
         """Create the topic `name` when it is new, and with it a channel, in the act's turn. The ticket is done when
@@ -408,10 +399,10 @@ class Catalog:
             return DONE
 
         topic = self.topics.get(topic_name)
-        if topic is not None and channel_name in topic.channels and not self._acts.is_busy(topic_name):
+        if topic is not None and channel_name in topic.channels and not self.acts_in_turn.is_busy(topic_name):
             ticket = attach()
         else:
-            ticket = self._acts.run(
+            ticket = self.acts_in_turn.run(
                 topic_name, lambda: after(self.create_topic(topic_name, channel=channel_name), attach)
             )
         topic = self.topics.get(topic_name)
@@ -436,7 +427,7 @@ class Catalog:
             self.append_published()
             topic = self.topics[channel.topic_name]
             self._drop_ephemeral_channel(topic, channel.name)
-            if not topic.channels and is_ephemeral(topic.name) and not self._acts.is_busy(topic.name):
+            if not topic.channels and is_ephemeral(topic.name) and not self.acts_in_turn.is_busy(topic.name):
                 self._drop(topic)
 
     def _make_topic(self, name: str, number: int, storage: str, store: TopicStore | None = None) -> Topic:

@@ -185,7 +185,7 @@ class Stores:
 
     def make_room(self) -> bool:
         """Give up the log's reserve for an act that found no room; returns whether that freed some."""
-        return self.log is not None and self.log.make_room()
+        return self.log is not None and self.log.journal.reserve.give_up()
 
     def leases_with(self, name: str) -> Leases:
         """The log's leases, of which `name` may be one. Raises LeaseNotFoundError without a log."""

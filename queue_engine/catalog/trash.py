@@ -192,29 +192,23 @@ class Trash:
 
         return [trash_limited(topic.number, one.number, upto) for one in open_ended], limit
 
-    def empty_channels(
-        self, topic: Topic, channels: Sequence[Channel], outcome: Outcome, *, act: str, by: str = ""
-    ) -> Ticket:
-        """Empty channels of a topic of the log, and keep what they had, in the act's turn. The outcome counts what was
-        dropped."""
-        return self._empty(topic, channels, outcome, act=act, by=by)
-
     def empty_topic(self, topic: Topic, outcome: Outcome, *, channels_too: bool, by: str = "") -> Ticket:
         """Empty what waits at a topic of the log, and keep it; with `channels_too` also what its channels hold."""
         channels = list(topic.channels.values()) if channels_too else []
-        return self._empty(topic, channels, outcome, own_too=True, act="empty_topic", by=by)
+        return self.empty_channels(topic, channels, outcome, own_too=True, act="empty_topic", by=by)
 
-    def _empty(
+    def empty_channels(
         self,
         topic: Topic,
         channels: Sequence[Channel],
         outcome: Outcome,
         *,
-        own_too: bool = False,
         act: str,
-        by: str,
+        own_too: bool = False,
+        by: str = "",
     ) -> Ticket:
-        """own_too: what waits at the topic itself, too."""
+        """Empty channels of a topic of the log, and keep what they had, in the act's turn. The outcome counts what was
+        dropped. own_too: what waits at the topic itself, too."""
         store = log_store(topic)
         is_frozen = store.positions().released is not None
         # Until it is done nothing more comes to the channels, so that they are emptied exactly up to `upto`.

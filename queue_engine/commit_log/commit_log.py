@@ -24,6 +24,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from queue_engine.commit_log.early_seal import EarlySeal
 from queue_engine.commit_log.group import LogGroup, LogListener, LogPiece, write_group
@@ -33,7 +34,7 @@ from queue_engine.commit_log.open_segment import OpenSegment, is_passing
 from queue_engine.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.commit_log.record import SEAL_BYTES, encode_record, encode_seal
 from queue_engine.commit_log.refusal import Refusal, is_disk_full
-from queue_engine.commit_log.room_probe import RoomProbe
+from queue_engine.commit_log.room_probe import probe_room
 from queue_engine.commit_log.segment import LogSegments, head_bytes_of
 from queue_engine.commit_log.sync_counts import SyncCounts
 from queue_engine.commit_log.sync_place import SyncPlace, may_be_inline
@@ -118,7 +119,7 @@ class CommitLog:
             worker=worker,
             created_ns=lambda: max(clock.time_ns(), self.last_time_ns),
             on_filled=self._keep_ahead,
-            on_fault=self._fail,
+            on_fault=self.fail,
         )
 
         self._to_clean: list[OpenSegment] = []  # what a refused group may have written to
@@ -257,10 +258,6 @@ class CommitLog:
             if self._job is None:
                 self._start_group()
 
-    def fail(self, error: Exception) -> None:
-        """Stop for good: an unexpected error has left the state of the whole log unknown."""
-        self._fail(error)
-
     def leave_room(self) -> None:
         """Refuse publishes as on a full disk: the room that is left is for others."""
         if self._refusal.text is None:
@@ -301,7 +298,7 @@ class CommitLog:
             try:
                 self._seal()
             except Exception as exc:
-                self._fail(exc)
+                self.fail(exc)
         if not self._open:
             self._ahead.remove([])
         for segment in self._open:
@@ -403,7 +400,7 @@ class CommitLog:
     def _group_failed(self, group: LogGroup, error: Exception) -> None:
         self.counts.failed_groups += 1
         if not is_passing(error):
-            self._fail(error)
+            self.fail(error)
             return
         self._to_clean = [piece.segment for piece in group.pieces]
         self._fill_up(error, group.size)
@@ -431,7 +428,7 @@ class CommitLog:
     def _fill_up(self, error: Exception, refused_bytes: int) -> None:
         self._refusal.fill_up(error, refused_bytes, self.visible_end)
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Stop for good. A group under way is rejected, too: no OK comes after this."""
         if self.error is not None:
             return
@@ -452,7 +449,15 @@ class CommitLog:
         else:
             at = self._current_at(good_end) + 1
             target = self._open[at] if at < len(self._open) else self._ahead.making(self._current.stop)
-        probe = RoomProbe(self._refusal, self._recovered, to_clean=self._to_clean, good_end=good_end, target=target)
+        probe = partial(
+            probe_room,
+            self._refusal,
+            self._recovered,
+            refused_bytes=self._refusal.refused_bytes,
+            to_clean=self._to_clean,
+            good_end=good_end,
+            target=target,
+        )
 
         def done(error: Exception | None) -> None:
             if isinstance(target, NextSegment) and target.job.is_over:
@@ -470,9 +475,9 @@ class CommitLog:
             elif is_passing(error):
                 self._refusal.refuse(error)
             else:
-                self._fail(error)
+                self.fail(error)
 
-        self._start_job(probe.run, done)
+        self._start_job(probe, done)
 
     @property
     def has_open_records(self) -> bool:
@@ -505,7 +510,7 @@ class CommitLog:
             elif is_passing(error):
                 self._refusal.refuse(error)
             else:
-                self._fail(error)
+                self.fail(error)
 
         self._start_job(seal.run, done)
 
@@ -547,7 +552,7 @@ class CommitLog:
             if self.error is not None:
                 return
             if error is not None:
-                self._fail(error)
+                self.fail(error)
                 return
             self.synced_end = synced_end
             self.counts.syncs += len(to_sync)
@@ -591,7 +596,7 @@ class CommitLog:
         except Exception as exc:
             # A bug, which leaves the log in an unknown state: it takes nothing more, and rejects all that waits.
             logger.exception("commit log: what follows a write failed position=%d", self.visible_end)
-            self._fail(exc)
+            self.fail(exc)
         if self._schedule.is_wanted and self._job is None and self.error is None:
             self._start_sync()
 

@@ -48,5 +48,5 @@ def write_group(group: LogGroup, good_end: int) -> None:
                 except OSError as exc_back:
                     if not is_passing(exc_back):
                         raise
-                    # No room for zeros either: RoomProbe tries again before anything else is written.
+                    # No room for zeros either: room_probe.py tries again before anything else is written.
         raise

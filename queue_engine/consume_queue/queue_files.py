@@ -22,7 +22,7 @@ class QueueFiles:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._descriptors = KeptDescriptors(files, DESCRIPTORS_MAX)
+        self.descriptors = KeptDescriptors(files, DESCRIPTORS_MAX)
         self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._unsynced: dict[str, None] = {}
 
@@ -35,7 +35,7 @@ class QueueFiles:
             self._blocks.move_to_end((path, at))
             return block
         try:
-            block = self._files.read_at(self._descriptors.get(path, os.O_RDWR), size, at)
+            block = self._files.read_at(self.descriptors.get(path, os.O_RDWR), size, at)
         except FileNotFoundError:
             return b""
         except OSError as exc:
@@ -65,17 +65,17 @@ class QueueFiles:
 
     def write(self, path: str, data: bytes, at: int) -> None:
         try:
-            fd = self._descriptors.get(path, os.O_RDWR | os.O_CREAT)
+            fd = self.descriptors.get(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             self._files.make_directory(os.path.dirname(path))
-            fd = self._descriptors.get(path, os.O_RDWR | os.O_CREAT)
+            fd = self.descriptors.get(path, os.O_RDWR | os.O_CREAT)
         self._forget_blocks(path, at, at + len(data))
         self._unsynced[path] = None
         self._files.write_all(fd, data, at)
 
     def truncate(self, path: str, size: int) -> None:
         try:
-            fd = self._descriptors.get(path, os.O_RDWR)
+            fd = self.descriptors.get(path, os.O_RDWR)
         except FileNotFoundError:
             return
         self._forget_blocks(path, size, None)
@@ -85,12 +85,12 @@ class QueueFiles:
 
     def replace_small(self, path: str, data: bytes) -> None:
         """Make a file hold exactly `data`."""
-        self._descriptors.close(path)
+        self.descriptors.close(path)
         self._forget_blocks(path, 0, None)
         self._files.replace(path, data)
 
     def remove(self, path: str) -> None:
-        self._descriptors.close(path)
+        self.descriptors.close(path)
         self._forget_blocks(path, 0, None)
         self._unsynced.pop(path, None)
         try:
@@ -124,7 +124,7 @@ class QueueFiles:
             if name.endswith(ASIDE_SUFFIX):
                 continue
             if name.endswith(UNITS_SUFFIX) and name + ASIDE_SUFFIX not in names:
-                self._descriptors.close(path)
+                self.descriptors.close(path)
                 self._forget_blocks(path, 0, None)
                 self._files.rename(path, path + ASIDE_SUFFIX)
             else:
@@ -179,12 +179,8 @@ class QueueFiles:
                 continue
 
     def close(self) -> None:
-        self._descriptors.close_all()
+        self.descriptors.close_all()
         self._blocks.clear()
-
-    def close_idle(self) -> None:
-        """Close descriptors that were not used since the last call."""
-        self._descriptors.close_idle()
 
     def _forget_blocks(self, path: str, start: int, end: int | None) -> None:
         for key in [

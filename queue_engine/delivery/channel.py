@@ -198,7 +198,7 @@ class Channel:
     def remove_consumer(self, consumer: Consumer) -> None:
         """Forget a consumer that went away; what it holds waits for its timeout, or for `taking_back`."""
         if self.consumers.pop(consumer.key, None) is not None:
-            self.figures.note_gone(consumer)
+            self.figures.failures.note_gone(consumer)
 
     def taking_back(self, consumer: Consumer) -> Generator[None, None, Ticket]:
         """Let what a consumer holds that went away wait again, attempts kept, a delivery with each step. On a fenced
@@ -504,10 +504,6 @@ class Channel:
         self.backlog.set_max_attempts(max_attempts)
         self.redrive = None if redrive is None else RedriveState(redrive, redrive.total)
 
-    def set_max_attempts(self, max_attempts: int) -> None:
-        """As `Backlog.set_max_attempts`."""
-        self.backlog.set_max_attempts(max_attempts)
-
     def empty(self) -> Outcome:
         """Drop all that waits, is deferred or is in flight."""
         in_flight = len(self._in_flight)
@@ -521,7 +517,7 @@ class Channel:
 
     def counts(self) -> Outcome:
         """What it holds: waiting, in flight, deferred, quarantined; the last known ones where they can't be counted."""
-        depth, deferred = self.figures.waiting_and_deferred()
+        depth, deferred = self.figures.backlog_stats.waiting_and_deferred()
         quarantined = self.backlog.quarantine_stats().count
         return Outcome(depth=depth, in_flight=self.in_flight_count, deferred=deferred, quarantined=quarantined)
 
@@ -594,10 +590,6 @@ class Channel:
         except Exception as exc:
             raise self.stop("releasing deferred messages", exc) from exc
         return DONE
-
-    def runs_in_flight(self) -> list[Run]:
-        """The messages in flight, for a backup."""
-        return self._in_flight.runs()
 
     def give_back_everything(self) -> int:
         """Before a stop: what is in flight waits again, so that the store can keep it. Raises FencedError where that

@@ -60,13 +60,13 @@ class ChannelFigures:
     """
 
     __slots__ = (
-        "_backlog_stats",
         "_channel",
-        "_failures",
         "_in_flight",
         "_known_stats",
         "_latency",
         "_limits",
+        "backlog_stats",
+        "failures",
     )
 
     def __init__(
@@ -81,17 +81,9 @@ class ChannelFigures:
         self._in_flight = in_flight
         self._latency = latency
         self._limits = limits
-        self._failures = FailureWindow(time_ns)
-        self._backlog_stats = BacklogStatsReader(channel.backlog, in_flight, channel.stop)
+        self.failures = FailureWindow(time_ns)
+        self.backlog_stats = BacklogStatsReader(channel.backlog, in_flight, channel.stop)
         self._known_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
-
-    def note_gone(self, consumer: Consumer) -> None:
-        """A consumer leaves: its failures stay its own."""
-        self._failures.note_gone(consumer)
-
-    def waiting_and_deferred(self) -> tuple[int, int]:
-        """The last known ones where they can't be counted."""
-        return self._backlog_stats.waiting_and_deferred()
 
     def ready_count(self) -> int:
         """How many messages its consumers hold or would take: the sum of their RDY."""
@@ -114,12 +106,12 @@ class ChannelFigures:
         fails: a value that can't be read now is the last known one, or None. The same object as before while nothing
         changed."""
         channel = self._channel
-        stored = self._backlog_stats.read(unreadable)
+        stored = self.backlog_stats.read(unreadable)
         ready_count = self.ready_count()
         latency = self._latency.lend()
         held_back = self._limits.reason_to_hold_back() if stored.depth and channel.fence is None else ""
         fenced = "" if channel.fence is None else channel.fence.reason
-        failures = self._failures.look(
+        failures = self.failures.look(
             channel.consumers.values(),
             channel.requeue_count,
             channel.timeout_count,
@@ -198,7 +190,7 @@ class ChannelFigures:
                 if depth and channel.fence is None:
                     held_back = self._limits.reason_to_hold_back()
         else:
-            stored = self._backlog_stats.read(unreadable)
+            stored = self.backlog_stats.read(unreadable)
             depth, message_count, oldest_ns = stored.depth, stored.message_count, stored.oldest_ns
             disk_bytes, quarantine = stored.disk_bytes, stored.quarantine
             backend_depth, deferred_count = stored.backend_depth, stored.deferred_count

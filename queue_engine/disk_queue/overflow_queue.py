@@ -245,7 +245,7 @@ class OverflowQueue:
         """Remove the first runs in memory, as many as make one write of a good size."""
         runs: list[Run] = []
         size = 0
-        while size < WRITE_BYTES and (run := self.take_from_memory()) is not None:
+        while size < WRITE_BYTES and (run := self._memory.pop_run()) is not None:
             runs.append(run)
             size += len(run.frames)
         return join_runs(runs)
@@ -268,10 +268,6 @@ class OverflowQueue:
             else:
                 in_a_row = 0
         return refused
-
-    def take_from_memory(self) -> Run | None:
-        """Remove the first run in memory; None when there is none."""
-        return self._memory.pop_run()
 
 
 def _published_ns(stored: bytes) -> int:

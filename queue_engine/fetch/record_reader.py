@@ -89,7 +89,7 @@ class RecordReader:
             count += 1
             at = header.end_offset
         synced = LogReader(topic).synced_offset(synced_end)
-        messages = topic.count_between(first, at)
+        messages = topic.queue.count_between(first, at)
         identity = (topic.number, topic.id_base)
         return Records(*identity, topic.oldest_offset, first, at, messages, synced, count, b"".join(parts))
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from queue_engine.identity.authorization import Allowance, Authorization
 from queue_engine.identity.guesses import Guesses
 from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.secret_file import SecretFile
 from queue_engine.identity.token import looks_like_token
+from queue_engine.tls.replaceable import MadeOfFiles
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.permission import Permission
 
@@ -64,7 +64,7 @@ class Gate:
         servers: AskedServers | None = None,
         guesses: Guesses | None = None,
         http_token: str = "",
-        http_token_file: SecretFile | None = None,
+        http_token_file: MadeOfFiles[bytes] | None = None,
         own_token: str = "",
         lets_anonymous: bool = False,
     ) -> None:

@@ -18,10 +18,7 @@ class KeyFiles:
     def __init__(self, directory: str, files: Files) -> None:
         self.directory = directory
         self.files = files
-        self._descriptors = KeptDescriptors(files, DESCRIPTORS_MAX)
-
-    def topic_directory(self, number: int) -> str:
-        return os.path.join(self.directory, str(number))
+        self.descriptors = KeptDescriptors(files, DESCRIPTORS_MAX)
 
     def names(self, directory: str) -> list[str]:
         """The names in a directory, none when there is none. Raises OSError."""
@@ -32,17 +29,7 @@ class KeyFiles:
 
     def read(self, path: str, at: int, size: int) -> bytes:
         """Bytes of a file, fewer at its end. Raises OSError."""
-        return self.files.read_at(self._descriptors.get(path, os.O_RDONLY), size, at)
-
-    def let_go(self, path: str) -> None:
-        """Close the descriptor of a file that goes, or is replaced."""
-        self._descriptors.close(path)
-
-    def close_idle(self) -> None:
-        self._descriptors.close_idle()
-
-    def close(self) -> None:
-        self._descriptors.close_all()
+        return self.files.read_at(self.descriptors.get(path, os.O_RDONLY), size, at)
 
     def write(self, path: str, content: bytes) -> None:
         """Make a file, durably. Raises OSError."""

@@ -121,7 +121,7 @@ class KeyIndexes:
         is_checked = self._is_started or not self.is_on
         keys = TopicKeys(
             number,
-            self.files.topic_directory(number),
+            os.path.join(self.files.directory, str(number)),
             topic.end_offset,
             part_entries=PART_ENTRIES,
             is_checked=is_checked,
@@ -147,7 +147,7 @@ class KeyIndexes:
         self._missing.forget(keys)
         self._sealed = deque(one for one in self._sealed if one[0] is not keys)
         for file in keys.files:
-            self.files.let_go(file.path)
+            self.files.descriptors.close(file.path)
         if self._merge is not None and self._merge.topic is keys:
             self._merge = None
         if self.is_on:
@@ -174,7 +174,7 @@ class KeyIndexes:
                 self.files.write(self._path, state)
         except OSError as exc:
             logger.warning("state of the key index not written path=%s error=%s", self._path, exc)
-        self.files.close()
+        self.files.descriptors.close_all()
 
     # While it works.
 
@@ -234,7 +234,7 @@ class KeyIndexes:
         for topic, keys in self._topics.values():
             if keys.files or keys.missing:
                 for file in keys.trim(topic.oldest_offset):
-                    self.files.let_go(file.path)
+                    self.files.descriptors.close(file.path)
                     self._useless.append(file.path)
 
     # The worker's jobs, one at a time.
@@ -379,7 +379,7 @@ class KeyIndexes:
         if all(one in topic.files for one in merge.files):
             topic.replaced(merge.files, merge.result)
             for one in merge.files:
-                self.files.let_go(one.path)
+                self.files.descriptors.close(one.path)
                 self._useless.append(one.path)
         else:
             self._useless.append(merge.result.path)  # one of them was lost, or trimmed, meanwhile
@@ -389,7 +389,7 @@ class KeyIndexes:
         if file not in keys.files:
             return
         logger.warning("file of keys made anew from the log path=%s error=%s", file.path, error)
-        self.files.let_go(file.path)
+        self.files.descriptors.close(file.path)
         keys.lose(file)
         self._useless.append(file.path)
         self._missing.note(keys.number)
@@ -519,7 +519,3 @@ class KeyIndexes:
     def missing_count(self) -> int:
         """Offsets of all topics that are not indexed yet, as far as it is known."""
         return sum(end - first for number in self._missing.topics for first, end in self._topics[number][1].missing)
-
-    def close_idle(self) -> None:
-        """Close descriptors that were not used since the last call."""
-        self.files.close_idle()

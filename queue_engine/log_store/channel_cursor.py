@@ -65,14 +65,14 @@ class ChannelCursor:
     def put_aside(self, first: int, count: int) -> None:
         """Pass over these, which lie behind all that is aside already."""
         self._later.append((first, count))
-        added = self._topic.count_between(first, first + count)
+        added = self._topic.queue.count_between(first, first + count)
         self.aside_count += added
         self._later_count += added
         self._note_released()
 
     def skip_to(self, offset: int) -> None:
         """Pass over all that the topic has not released, up to `offset`."""
-        later, count_between = self._later, self._topic.count_between
+        later, count_between = self._later, self._topic.queue.count_between
         while later and later[0][0] < offset:
             start, count = later.popleft()
             if start + count > offset:
@@ -100,7 +100,7 @@ class ChannelCursor:
                 count = released - first
             self._firsts.append(first)
             self._ends.append(first + count)
-            self._later_count -= self._topic.count_between(first, first + count)
+            self._later_count -= self._topic.queue.count_between(first, first + count)
 
     def insert_aside(self, offset: int) -> None:
         """Pass over this one, which is released, unless the cursor has passed it."""
@@ -159,7 +159,7 @@ class ChannelCursor:
         if at == len(firsts) or firsts[at] > self.offset:
             return False
         first, end = firsts[at], self._ends[at]
-        self.aside_count -= self._topic.count_between(first, end)
+        self.aside_count -= self._topic.queue.count_between(first, end)
         self.offset = max(self.offset, end)
         self._passed = at = at + 1
         if at == len(firsts) or (at >= _PASSED_MIN and 2 * at >= len(firsts)):

@@ -76,9 +76,9 @@ class LogBacklog:
             raise
         except Exception as exc:
             # `progress` has what the channel did, and the log keeps its messages.
-            self._note_fault("sorting what it has", exc)
+            self.fail("sorting what it has", exc)
         if (unread := self._journaled.unread) is not None:
-            self._note_fault("reading its progress", unread)
+            self.fail("reading its progress", unread)
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
         self._on_fault = on_fault
@@ -86,7 +86,8 @@ class LogBacklog:
             on_fault(*self._fault)
             self._fault = None
 
-    def _note_fault(self, doing: str, error: Exception) -> None:
+    def fail(self, doing: str, error: Exception) -> None:
+        """Report an unexpected error: the channel stops until it has sorted all it has."""
         if self._on_fault is None:
             self._fault = doing, error
         else:
@@ -121,7 +122,7 @@ class LogBacklog:
                     self.places.note_deferred(offset, due_ns)
         except Exception as exc:
             # The error must not keep it from the other channels; `start_over` finds it in the topic.
-            self._note_fault("taking what was published", exc)
+            self.fail("taking what was published", exc)
 
     # Figures.
 
@@ -466,7 +467,7 @@ class LogBacklog:
             if cursor.pass_aside():
                 continue
             first, stop = cursor.offset, cursor.stop_before(oldest)
-            self.dropped_count += topic.count_between(first, stop)
+            self.dropped_count += topic.queue.count_between(first, stop)
             self._journaled.settled(first, stop - first)
             cursor.offset = stop
 
@@ -566,10 +567,6 @@ class LogBacklog:
         self.progress.become(joined.progress)
         if joined.has_settled:
             self.start_over()
-
-    def fail(self, doing: str, error: Exception) -> None:
-        """An act met an unexpected error once it was durable: the channel stops until it has sorted all it has."""
-        self._note_fault(doing, error)
 
     def _clamped(self, offset: int) -> int:
         return min(max(offset, self._topic.oldest_offset), self._topic.released)

@@ -253,10 +253,6 @@ class LogStore:
         if self._files.size_of(path) and self._files.free_bytes(self._parts.progress_directory) < RECOVERY_BYTES:
             self._files.unlink_quietly(path)
 
-    def make_room(self) -> bool:
-        """Give up the reserve for an act that found no room; returns whether that freed some."""
-        return self.journal.reserve.give_up()
-
     def _tick_reserve(self) -> None:
         """Give the reserve up while the disk is full: FINs, emptying, deleting and the console's files need room."""
         reserve = self.journal.reserve
@@ -479,8 +475,8 @@ class LogStore:
         if now_ns >= self._close_idle_at_ns:
             self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self.segments.close_idle()
-            self._parts.queue_files.close_idle()
-            self._parts.key_indexes.close_idle()
+            self._parts.queue_files.descriptors.close_idle()
+            self._parts.key_indexes.files.descriptors.close_idle()
 
     def _tick_readers(self, now_ns: int) -> None:
         if now_ns >= self._remove_at_ns:

@@ -259,9 +259,6 @@ class LogTopic:
     def next_present(self, offset: int) -> int | None:
         return self.queue.next_present(offset)
 
-    def count_between(self, first: int, end: int) -> int:
-        return self.queue.count_between(first, end)
-
     def gaps_between(self, first: int, end: int) -> list[tuple[int, int]]:
         """Ranges (first, count) of these offsets without a message."""
         found = [(max(gap, first), min(gap + count, end)) for gap, count in self.queue.gaps]

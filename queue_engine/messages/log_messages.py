@@ -108,7 +108,7 @@ class LogMessages:
 
     def counts(self, in_flight_count: int) -> dict[str, int | None]:
         store, deferred = self._store, self._places.due.count
-        all_of_them = store.count_between(self._begin, store.released)
+        all_of_them = store.queue.count_between(self._begin, store.released)
         quarantined = len(self._progress.quarantined)
         finished = max(0, all_of_them - self._depth - deferred - in_flight_count - quarantined)
         return {

@@ -13,7 +13,6 @@ from queue_engine.progress.joining import spans
 from queue_engine.progress.journal import ProgressJournal
 from queue_engine.progress.journal_format import apply, of_channel, pack_in_parts, unpack_entry
 from queue_engine.vocabulary.errors import StorageError
-from queue_engine.vocabulary.pieces import whole
 from queue_engine.vocabulary.ticket import Ticket
 
 
@@ -219,15 +218,11 @@ def _follow(copy: TrashedChannel, packed: list[bytes], done: list[bytes]) -> Non
     done.clear()
 
 
-def count_unsettled(progress: ChannelProgress, queue: ConsumeQueue, end: int, now_ns: int) -> TrashedCounts:
-    """The messages below offset `end` that a channel has not settled. Raises StorageError."""
-    return whole(counting_unsettled(progress, queue, end, now_ns))
-
-
 def counting_unsettled(
     progress: ChannelProgress, queue: ConsumeQueue, end: int, now_ns: int
 ) -> Generator[None, None, TrashedCounts]:
-    """The same in steps, during which the progress does not change."""
+    """Count the messages below offset `end` that a channel has not settled, in steps during which the progress does not
+    change. Raises StorageError."""
     first = max(progress.floor, queue.oldest_offset)
     if first >= end:
         return TrashedCounts(0, 0)

@@ -10,7 +10,7 @@ from queue_engine.identity.auth_servers import AuthServers
 from queue_engine.identity.gate import Gate
 from queue_engine.identity.guesses import Guesses
 from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.secret_file import SecretFile
+from queue_engine.identity.secret_file import secret_file
 from queue_engine.identity.token_file import TokenFile, encode_used
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.options.options import Options
@@ -50,7 +50,7 @@ class GateUpkeep:
             servers=servers,
             guesses=Guesses(clock),
             http_token=options.http_token,
-            http_token_file=_secret_file(options),
+            http_token_file=secret_file("--http-token-file", path) if (path := options.http_token_file) else None,
             own_token=own_token,
             lets_anonymous=options.allow_anonymous,
         )
@@ -87,8 +87,3 @@ class GateUpkeep:
     def _compose(self) -> Composed:
         self._tokens.is_used_changed = False
         return encode_used(self._tokens.used_ms), lambda: None
-
-
-def _secret_file(options: Options) -> SecretFile | None:
-    path = options.http_token_file
-    return SecretFile("--http-token-file", path) if path else None

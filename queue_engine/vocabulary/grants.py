@@ -4,7 +4,6 @@ A topic pattern is a topic's name in which `*` stands for any characters, also n
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 ALL_TOPICS = "*"
@@ -25,18 +24,6 @@ class Role(StrEnum):
 
 
 _ORDER = {role: rank for rank, role in enumerate(Role)}
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """A role on the topics that match one of the patterns."""
-
-    role: Role
-    topics: tuple[str, ...] = (ALL_TOPICS,)
-
-    def allows(self, least: Role, topic: str = "") -> bool:
-        """Whether an act that needs the role `least` is allowed on `topic`; "" for what is about no topic."""
-        return self.role.includes(least) and (not topic or any(matches(pattern, topic) for pattern in self.topics))
 
 
 def matches(pattern: str, topic: str) -> bool:

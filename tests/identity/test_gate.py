@@ -8,7 +8,7 @@ from queue_engine.identity.auth_servers import AuthServers
 from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.identity.guesses import ADDRESSES_MAX, DELAY_S_MAX, FREE_GUESSES, Guesses
 from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.secret_file import SecretFile
+from queue_engine.identity.secret_file import secret_file
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.tls import replaceable
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -187,7 +187,7 @@ def test_a_replaced_http_token_counts_and_the_old_one_does_not(
     path = tmp_path / "token"
     path.write_text("first \nsecond line\n")
     path.chmod(0o600)
-    gate = Gate(http_token_file=SecretFile("--http-token-file", str(path)))
+    gate = Gate(http_token_file=secret_file("--http-token-file", str(path)))
     assert gate.is_required_by_http
     found = gate.known(b"first")
     assert found is not None
@@ -227,4 +227,4 @@ def test_a_file_without_a_secret_stops_the_start(tmp_path: Path, content: str | 
     if content is not None:
         path.write_text(content)
     with pytest.raises(PenstockError, match=f"^--http-token-file {path}.*{sentence}"):
-        SecretFile("--http-token-file", str(path))
+        secret_file("--http-token-file", str(path))

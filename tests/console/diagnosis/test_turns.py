@@ -28,7 +28,7 @@ class Looks:
         patch.setattr(diagnosis, "find_all", self._find_all)
 
     def _find_all(self, vitals: Vitals) -> tuple[Finding, ...]:
-        self.count[vitals.channel_name] += 1
+        self.count[vitals.stats.channel_name] += 1
         return find_all(vitals)
 
 

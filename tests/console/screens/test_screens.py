@@ -200,7 +200,7 @@ def test_most_urgent_first_and_paused_is_no_alarm() -> None:
         ),
         seconds=10,
     )
-    assert [each.vitals.channel_name for each in most_urgent(live, 9)] == ["lonely", "held", "calm"]
+    assert [each.vitals.stats.channel_name for each in most_urgent(live, 9)] == ["lonely", "held", "calm"]
     assert [each.tone for each in most_urgent(live, 9)] == ["warning", "held", ""]
 
 

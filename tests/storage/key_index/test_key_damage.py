@@ -49,7 +49,7 @@ def test_each_byte_of_a_file_while_the_server_runs(good: SimulatedFiles) -> None
     content = bench.files.contents()[path]
     made_anew = 0
     for at in range(0, len(content), 5):
-        bench.indexes.files.let_go(path)
+        bench.indexes.files.descriptors.close(path)
         for _, keys in bench.indexes._topics.values():
             for file in keys.files:
                 file.head = None

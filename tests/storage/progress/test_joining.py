@@ -9,7 +9,7 @@ import pytest
 from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
 from queue_engine.progress.joining import join, joining, offsets_between, unsettled_ranges
 from queue_engine.progress.journal_format import pack_progress
-from queue_engine.progress.trashed_channels import count_unsettled
+from queue_engine.progress.trashed_channels import counting_unsettled
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.pieces import whole
 from tests.support.stores.log_store import Bench
@@ -67,7 +67,7 @@ class _Queue:
 
 def test_no_page_of_an_offset_gap_is_looked_at_and_steps_stay_short() -> None:
     trashed, end = beside_a_gap(), sum(GAP) + 8
-    assert count_unsettled(trashed, _Queue(), end, 0) == (15, 0, 0)  # type: ignore[arg-type]
+    assert whole(counting_unsettled(trashed, _Queue(), end, 0)) == (15, 0, 0)  # type: ignore[arg-type]
     # A living one that begins behind all of it, and one that has finished nothing.
     for living_floor, first in ((end, [(0, 5), (8, 2)]), (0, [(0, 10)])):
         living = ChannelProgress(living_floor)
