@@ -114,8 +114,8 @@ CONSOLE_MAY_IMPORT = {
     "graphs": "vocabulary",
     "accounts": "vocabulary database pacing",
     "migrations": "accounts",
-    "audit": "vocabulary database accounts",
     "gateway": "vocabulary pacing",
+    "audit": "vocabulary database accounts gateway",
     "answers": "database gateway",
     "rings": "",
     "diagnosis": "vocabulary gateway rings",
@@ -142,8 +142,9 @@ CONSOLE_MAY_IMPORT = {
 FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}
 
 # The settings take the form of log lines from the engine: one form for both. And so are the roles, the proxies, and
-# numbers of bytes as text.
+# numbers of bytes as text. The audit list is a sink of the engine's records of acts.
 ENGINE_IMPORTERS = (
+    "admin_console.audit",
     "admin_console.gateway",
     "admin_console.management",
     "admin_console.options",

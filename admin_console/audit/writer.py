@@ -16,13 +16,14 @@ from django.db import DatabaseError, connection
 
 from admin_console.accounts.waiting_sessions import remove_ended
 from admin_console.audit.chain import append
-from admin_console.audit.http_act import HttpAct
+from admin_console.audit.engine_acts import row_of
 from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_row_buffer
-from admin_console.audit.repeated_acts import RepeatedActs
+from admin_console.audit.repeated_acts import RepeatedRows
 from admin_console.database.base import DatabaseWrapper
 from admin_console.database.condition import CONDITION, Place
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
+from queue_engine.delivery.stats import ActRecord
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,8 @@ class AuditWriter:
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
-        self._repeated = RepeatedActs()
-        self._rows: deque[HttpAct | AuditRow] = deque()
+        self._repeated = RepeatedRows()
+        self._rows: deque[AuditRow] = deque()
         self._callbacks: dict[str, Callable[[bool], None]] = {}  # act_id → called when its intent is kept or lost
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -69,23 +70,27 @@ class AuditWriter:
         """Whether a row about an act or a look in the console would be kept."""
         return len(self._rows) < INTENT_ROWS_MAX
 
-    def begin(self, act: HttpAct, then: Callable[[bool], None]) -> None:
+    # `ActGate`.
+
+    def begin(self, record: ActRecord, then: Callable[[bool], None]) -> None:
         """Take an act's intent, and call `then` with whether it is kept: on the disk, or in memory while the disk
         refuses it. Beyond 9,000 unwritten rows it is not kept. `then` runs in here or in the writer's thread."""
+        row = row_of(record)
         is_written_now = self._thread.is_alive() and not self.refusal and CONDITION.place is Place.DISK
         if not self.has_room:
             then(False)
         elif not is_written_now:
-            then(self._put(act, HTTP_ROWS_MAX))
-        elif not self._put(act, HTTP_ROWS_MAX, then):
+            then(self._put(row, HTTP_ROWS_MAX))
+        elif not self._put(row, HTTP_ROWS_MAX, then):
             then(False)
 
-    def submit(self, act: HttpAct) -> None:
-        """Hand over one act; beyond 9,000 unwritten rows, 10,000 for an act that was begun, it is counted as lost."""
-        if not self.count_repeat(act):
-            self._put(act, ROWS_MAX if act.act_id else HTTP_ROWS_MAX)
+    def tell(self, record: ActRecord) -> None:
+        """Take what came of an act of the engine. Beyond 9,000 unwritten rows, 10,000 for an act that was begun, it is
+        counted as lost."""
+        if not self.count_repeat(record):
+            self._put(row_of(record), ROWS_MAX if record.act_id else HTTP_ROWS_MAX)
 
-    def count_repeat(self, act: HttpAct | AuditRow) -> bool:
+    def count_repeat(self, act: ActRecord | AuditRow) -> bool:
         """Count the act if it is one of many that become one row later (repeated_acts.py); whether it is."""
         with self._lock:
             return self._repeated.take(act, self._monotonic_s())
@@ -108,7 +113,7 @@ class AuditWriter:
         if self._rows:
             logger.error("audit rows lost count=%d: the disk refused them until the end", len(self._rows))
 
-    def _put(self, row: HttpAct | AuditRow, most: int, then: Callable[[bool], None] | None = None) -> bool:
+    def _put(self, row: AuditRow, most: int, then: Callable[[bool], None] | None = None) -> bool:
         """Whether there was room; else the row is counted as lost. then: called once the row is kept, and not where
         there was no room."""
         with self._lock:
@@ -161,7 +166,7 @@ class AuditWriter:
                 return
             try:
                 cast(DatabaseWrapper, connection).close_if_file_moved()
-                append([row.row() if isinstance(row, HttpAct) else row for row in batch])
+                append(batch)
             except Exception as exc:
                 connection.close()
                 # Rows that the database can't take for another reason are dropped; the thread and later rows go on.
@@ -181,7 +186,7 @@ class AuditWriter:
                     then(is_kept)
             self._written(len(batch))
 
-    def _head(self) -> list[HttpAct | AuditRow]:
+    def _head(self) -> list[AuditRow]:
         with self._lock:
             return [self._rows[position] for position in range(min(len(self._rows), BATCH_ROWS_MAX))]
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from admin_console.audit.verification import StoredRow, all_rows, open_to_read
-from admin_console.gateway.act_file import FileAct, file_acts, has_file_acts
+from admin_console.audit.chain import COLUMNS
+from admin_console.audit.engine_acts import file_rows, has_file_rows
+from admin_console.audit.verification import all_rows, open_to_read
 
 _TEXTS = (
     "actor", "role", "address", "via", "action", "topic", "channel", "detail", "reason", "verdict", "message", "phase",
@@ -46,39 +47,28 @@ def _all(database: Path, directory: Path) -> Iterator[dict[str, Any]]:
         with closing(open_to_read(database)) as connection:
             connection.execute("BEGIN")
             for row in all_rows(connection):
-                yield _of_console(row)
+                yield _plain(row.values, "console", row.id)
     before = 0
-    while has_file_acts(directory):
-        acts, has_older = file_acts(directory, before=before, count=_FILE_PAGE_ROWS)
-        numbers = [one.number for one in acts if one.number is not None]
-        yield from (_of_file(one) for one in acts if one.number is not None)
+    while has_file_rows(directory):
+        found, has_older = file_rows(directory, before=before, count=_FILE_PAGE_ROWS)
+        numbers = []
+        for one in found:
+            if one.number is not None:
+                numbers.append(one.number)
+                yield _plain({name: getattr(one.row, name) for name in COLUMNS}, "file", one.number)
         if not has_older or not numbers:
             break
         before = min(numbers)
 
 
-def _of_console(row: StoredRow) -> dict[str, Any]:
-    """Rows that were written past Penstock may have anything in them."""
-    values = row.values
+def _plain(values: Mapping[str, Any], audit_list: str, number: int) -> dict[str, Any]:
+    """values: of the list's columns. Rows that were written past Penstock may have anything in them."""
     return {
         **{name: _text(values[name]) for name in _TEXTS},
         "at": _time_ms(values["at_ms"]),
         "counts": json.dumps(values["counts"]),
-        "list": "console",
-        "row": row.id,
-    }
-
-
-def _of_file(act: FileAct) -> dict[str, Any]:
-    return {
-        "at": _time_ms(act.at_ms),
-        **{name: getattr(act, name) for name in ("actor", "address", "via", "action", "topic", "channel")},
-        "verdict": "done" if act.is_done else "refused" if act.is_over else "",
-        "message": act.sentence,
-        "phase": "event" if act.is_over else "intent",
-        "counts": json.dumps(dict(act.counts) | ({"times": act.times} if act.times > 1 else {})),
-        "list": "file",
-        "row": act.number,
+        "list": audit_list,
+        "row": number,
     }
 
 

@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from admin_console.audit.chain import COLUMNS
+from admin_console.audit.engine_acts import has_file_rows
 from admin_console.audit.models import ACTOR_WORDS, AuditRow, Phase, Verdict
 from admin_console.audit.upkeep import ChainState, ListSize, chain_state, list_size
 from admin_console.audit.verification import AGEING, StoredRow, complaint_about
-from admin_console.gateway.act_file import has_file_acts
 from admin_console.gateway.gateway import ACTS
 from admin_console.views.audit_file import file_page, url_of_file
 from admin_console.views.notices import waiting_rows
@@ -73,7 +73,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         "wanted": wanted,
         "actions": sorted({*ACTS, *_FURTHER_ACTIONS}),
         "is_filtered": bool(filters),
-        "file_url": url_of_file() if has_file_acts(settings.DATA_PATH) else "",
+        "file_url": url_of_file() if has_file_rows(settings.DATA_PATH) else "",
         "rows_wait": waiting_rows() is not None,
         "chain": _chain_sentence(chain_state()),
         "size": _size_sentence(list_size(), chain_state()),

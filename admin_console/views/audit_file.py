@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from admin_console.audit.models import who_of
-from admin_console.gateway.act_file import FileAct, file_acts
+from admin_console.audit.engine_acts import FileRow, file_rows
+from admin_console.audit.models import AuditRow, Verdict
 from admin_console.vocabulary.times import column_time
 from admin_console.vocabulary.units import UNKNOWN
 
@@ -20,12 +20,12 @@ PAGE_ROWS = 50
 class FileLine:
     """One line of the file as the page shows it."""
 
-    act: FileAct
-    who: str
-    at: str  # HTML
-    action: str
+    number: int | None
     verdict: str
     tone: str
+    row: AuditRow | None = None
+    at: str = ""  # HTML
+    action: str = ""
 
 
 def url_of_file() -> str:
@@ -37,15 +37,15 @@ def file_page(request: HttpRequest) -> HttpResponse:
     before = request.GET.get("before", "")
     start = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else 0
     complaint = ""
-    acts: list[FileAct] = []
+    found: list[FileRow] = []
     has_older = False
     try:
-        acts, has_older = file_acts(settings.DATA_PATH, before=start, count=PAGE_ROWS)
+        found, has_older = file_rows(settings.DATA_PATH, before=start, count=PAGE_ROWS)
     except OSError as exc:
         complaint = str(exc)
-    oldest = next((act.number for act in reversed(acts) if act.number is not None), None)
+    oldest = next((one.number for one in reversed(found) if one.number is not None), None)
     context = {
-        "lines": [_line(act) for act in acts],
+        "lines": [_line(one) for one in found],
         "complaint": complaint,
         "newest_url": url_of_file() if start else "",
         "older_url": f"{reverse('audit')}?{urlencode({'from': 'file', 'before': oldest})}"
@@ -55,9 +55,12 @@ def file_page(request: HttpRequest) -> HttpResponse:
     return render(request, "audit/file.html", context)
 
 
-def _line(act: FileAct) -> FileLine:
-    if act.number is None:
-        return FileLine(act, "", UNKNOWN, "", "damaged", "danger")
-    verdict, tone = ("done", "") if act.is_done else ("failed", "danger") if act.is_over else ("no result", "warning")
-    at = column_time(act.at_ms)
-    return FileLine(act, who_of(act.actor, act.via), at, act.action.replace("_", " "), verdict, tone)
+def _line(one: FileRow) -> FileLine:
+    row = one.row
+    if row is None:
+        return FileLine(None, "damaged", "danger", at=UNKNOWN)
+    verdict, tone = {
+        Verdict.DONE: ("done", ""),
+        Verdict.PENDING: ("no result", "warning"),
+    }.get(Verdict(row.verdict), ("failed", "danger"))
+    return FileLine(one.number, verdict, tone, row, column_time(row.at_ms), row.action.replace("_", " "))

@@ -1,6 +1,6 @@
 """The file of acts: lines are added, synced and never changed.
 
-    api-audit.log                    the newest lines (`entry.py` has their form), mode 0600
+    api-audit.log                    the newest lines (`line.py` has their form), mode 0600
     api-audit.000000000001.log       older ones, by the number of its first line
 
 A file of FILE_BYTES_MAX gets its number, and a new one begins; the oldest beyond FILES_MAX are removed. After a crash
@@ -12,7 +12,8 @@ import logging
 import os
 import re
 
-from queue_engine.act_file.entry import Entry, decode_entry, encode_entry
+from queue_engine.act_file.line import decode_line, encode_line
+from queue_engine.delivery.stats import ActRecord
 from queue_engine.disk.files import Files
 
 logger = logging.getLogger(__name__)
@@ -36,19 +37,19 @@ class ActFile:
         self._next = 1
         self._first = 1  # number of the file's first line
 
-    def append(self, entries: list[Entry]) -> None:
-        """Add entries, durably, all or none. Raises OSError; the same call may then be tried again."""
+    def append(self, acts: list[ActRecord]) -> None:
+        """Add `shortened` acts, durably, all or none. Raises OSError; the same call may then be tried again."""
         if self._fd is None:
             self._open()
         if self._size >= self._file_bytes_max:
             self._begin_next()
         assert self._fd is not None
-        lines = b"".join(encode_entry(self._next + index, entry) for index, entry in enumerate(entries))
+        lines = b"".join(encode_line(self._next + index, act) for index, act in enumerate(acts))
         # At the end that is known: a try that failed half way is written over.
         self._files.write_all(self._fd, lines, self._size)
         self._files.sync_data(self._fd)
         self._size += len(lines)
-        self._next += len(entries)
+        self._next += len(acts)
 
     def close(self) -> None:
         if self._fd is not None:
@@ -76,7 +77,7 @@ class ActFile:
             self.close()
             raise
         self._size, self._next = end, number + 1
-        first = decode_entry(data[: data.find(b"\n")]) if data else None
+        first = decode_line(data[: data.find(b"\n")]) if data else None
         self._first = first[0] if first is not None else self._next
 
     def _set_aside(self, number: int) -> None:
@@ -115,7 +116,7 @@ def _readable_end(data: bytes) -> tuple[int, int, bool]:
     while end:
         begin = data.rfind(b"\n", 0, end - 1) + 1
         if data[end - 1 : end] == b"\n":
-            found = decode_entry(data[begin : end - 1])
+            found = decode_line(data[begin : end - 1])
             if found is not None:
                 return end, found[0], data.count(b"\n", end) == 0
         end = begin

@@ -5,23 +5,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queue_engine.act_file.act_file import NAME, old_names
-from queue_engine.act_file.entry import Entry, decode_entry
+from queue_engine.act_file.line import decode_line
+from queue_engine.delivery.stats import ActRecord
 from queue_engine.disk.no_follow import read_no_follow
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedEntry:
-    """An entry that the reader found. number: None for a damaged line, whose entry is None, too."""
+class NumberedAct:
+    """An act that the reader found. number: None for a damaged line, whose act is None, too."""
 
     number: int | None
-    entry: Entry | None
+    act: ActRecord | None
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entries, newest first. has_older: there are more behind them."""
+    """Some acts, newest first. has_older: there are more behind them."""
 
-    entries: tuple[NumberedEntry, ...]
+    acts: tuple[NumberedAct, ...]
     has_older: bool
 
 
@@ -31,16 +32,16 @@ def has_entries(directory: str | os.PathLike[str]) -> bool:
 
 
 def read_page(directory: str | os.PathLike[str], *, before: int = 0, count: int) -> Page:
-    """Up to `count` entries with numbers below `before` (0: the newest ones). An intent is left out when its result is
+    """Up to `count` acts with numbers below `before` (0: the newest ones). An intent is left out when its result is
     in the file. Raises OSError."""
-    found: list[NumberedEntry] = []
+    found: list[NumberedAct] = []
     results: set[str] = set()
     is_below = not before
     for one in _newest_first(directory):
-        entry = one.entry
-        if entry is not None and entry.phase == "result":
-            results.add(entry.act)
-        if entry is not None and entry.phase == "intent" and entry.act in results:
+        act = one.act
+        if act is not None and not act.is_intent:
+            results.add(act.act_id)
+        elif act is not None and act.act_id in results:
             continue
         # A damaged line has no number: it is where its neighbours are.
         is_below = is_below or (one.number is not None and one.number < before)
@@ -52,7 +53,7 @@ def read_page(directory: str | os.PathLike[str], *, before: int = 0, count: int)
     return Page(tuple(found), has_older=False)
 
 
-def _newest_first(directory: str | os.PathLike[str]) -> Iterator[NumberedEntry]:
+def _newest_first(directory: str | os.PathLike[str]) -> Iterator[NumberedAct]:
     names = [*old_names(os.listdir(directory)), NAME]
     for name in reversed(names):
         try:
@@ -62,5 +63,5 @@ def _newest_first(directory: str | os.PathLike[str]) -> Iterator[NumberedEntry]:
         lines = data.split(b"\n")
         # Behind the last newline: nothing, or a line that is being written.
         for line in reversed(lines[:-1]):
-            decoded = decode_entry(line)
-            yield NumberedEntry(*decoded) if decoded is not None else NumberedEntry(None, None)
+            decoded = decode_line(line)
+            yield NumberedAct(*decoded) if decoded is not None else NumberedAct(None, None)

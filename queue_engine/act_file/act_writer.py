@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from queue_engine.act_file.act_file import ActFile
-from queue_engine.act_file.entry import Entry, entry_of
+from queue_engine.act_file.line import shortened
+from queue_engine.act_file.repeated_acts import SEVERAL, RepeatedActs, Source, Window, kind_of
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.disk.background import Background
 from queue_engine.disk.background_job import BackgroundJob
@@ -22,22 +23,13 @@ WAITING_MAX = 10_000
 # Acts are refused before there is no room for their results.
 WAITING_MAX_OF_ACTS = 9_000
 CHECK_INTERVAL_S = 1.0
-# Of what one address repeats, such as failures and looks, so many are lines at once, and the rest one line later.
-REPEATS_AT_ONCE = 5
-REPEATS_WINDOW_NS = 60 * NS_PER_S
-SOURCES_MAX = 1_000
-# Readers repeat these all the time.
-_ROUTINE = frozenset({"read_messages", "move_cursor", "release_lease"})
 
 
 @dataclass(slots=True)
-class _Repeats:
-    """What one source has repeated since `began_ns`. last: the newest that is not written; None for none."""
+class _Last:
+    """The newest of the acts that one line stands for."""
 
-    began_ns: int
-    seen: int = 0
-    counted: int = 0
-    last: Entry | None = None
+    act: ActRecord | None = None
 
 
 class ActWriter:
@@ -47,11 +39,11 @@ class ActWriter:
         self._file = file
         self._worker = worker
         self._clock = clock
-        self._waiting: list[Entry] = []
+        self._waiting: list[ActRecord] = []
         self._added_count = self._written_count = 0
         self._thens: list[tuple[int, Callable[[bool], None]]] = []  # each with the number of its line
         self._job: BackgroundJob | None = None
-        self._repeats: dict[tuple[str, ...], _Repeats] = {}
+        self._repeated = RepeatedActs(_Last)
         self.error = ""
         self.lost_count = 0
 
@@ -66,15 +58,19 @@ class ActWriter:
             then(False)
             return
         self._thens.append((self._added_count + 1, then))
-        self._add(entry_of(record, self._now_ms(), is_intent=True))
+        self._add(shortened(record, self._now_ms()))
 
     # Reports, and time.
 
     def tell(self, record: ActRecord) -> None:
         """Write what came of an act, now or with those that are like it."""
-        entry = entry_of(record, self._now_ms())
-        if not self._is_repeat(entry):
-            self._add(entry)
+        act, kind = shortened(record, self._now_ms()), kind_of(record)
+        if kind is not None:
+            source = Source(act.via, act.remote_address, act.action, act.topic, act.channel)
+            if (digest := self._repeated.count(kind, source, self._now_s())) is not None:
+                digest.act = act
+                return
+        self._add(act)
 
     async def check_once(self) -> None:
         """Wait for the interval, then write what was counted and what the disk has refused before."""
@@ -82,16 +78,14 @@ class ActWriter:
         self.look()
 
     def look(self) -> None:
-        now_ns = self._clock.monotonic_ns()
-        for key, repeats in list(self._repeats.items()):
-            if now_ns - repeats.began_ns >= REPEATS_WINDOW_NS:
-                self._end_repeats(key)
+        for window in self._repeated.closed(self._now_s()):
+            self._add(_act_of(window))
         self._write()
 
     def close(self) -> None:
         """Write all, in this thread."""
-        for key in list(self._repeats):
-            self._end_repeats(key)
+        for window in self._repeated.closed(self._now_s(), is_last=True):
+            self._add(_act_of(window))
         # The end of one begins the next while lines wait.
         while (job := self._job) is not None:
             job.ended(job.finish())
@@ -102,34 +96,11 @@ class ActWriter:
                 logger.error("%d lines about acts are lost: %s", len(self._waiting), exc)
         self._file.close()
 
-    def _is_repeat(self, entry: Entry) -> bool:
-        """Count what floods would fill the file with: failures, and what readers do all the time."""
-        if entry.act or not (entry.error or entry.action in _ROUTINE):
-            return False
-        host = entry.address.rpartition(":")[0]
-        key = (host, entry.action, "failed") if entry.error else (host, entry.action, entry.topic, entry.channel)
-        repeats = self._repeats.get(key)
-        if repeats is None:
-            if len(self._repeats) >= SOURCES_MAX:
-                self._end_repeats(next(iter(self._repeats)))
-            repeats = self._repeats[key] = _Repeats(self._clock.monotonic_ns())
-        repeats.seen += 1
-        if repeats.seen <= (REPEATS_AT_ONCE if entry.error else 1):
-            return False
-        repeats.counted += 1
-        repeats.last = entry
-        return True
-
-    def _end_repeats(self, key: tuple[str, ...]) -> None:
-        repeats = self._repeats.pop(key)
-        if repeats.last is not None:
-            self._add(replace(repeats.last, times=repeats.counted))
-
-    def _add(self, entry: Entry) -> None:
+    def _add(self, act: ActRecord) -> None:
         if len(self._waiting) >= WAITING_MAX:
             self.lost_count += 1
             return
-        self._waiting.append(entry)
+        self._waiting.append(act)
         self._added_count += 1
         if self.error:
             self._answer(self._added_count)  # it waits in memory, and `look` tries again
@@ -139,13 +110,13 @@ class ActWriter:
     def _write(self) -> None:
         if self._job is not None or not self._waiting:
             return
-        entries = list(self._waiting)
+        acts = list(self._waiting)
 
         def done(error: Exception | None) -> None:
             self._job = None
             if error is None:
-                del self._waiting[: len(entries)]
-                self._written_count += len(entries)
+                del self._waiting[: len(acts)]
+                self._written_count += len(acts)
                 if self.error:
                     logger.info("acts are on the disk again")
                 self.error = ""
@@ -157,7 +128,7 @@ class ActWriter:
             if error is None:
                 self._write()
 
-        self._job = BackgroundJob(lambda: self._file.append(entries), then=done)
+        self._job = BackgroundJob(lambda: self._file.append(acts), then=done)
         self._job.start(self._worker)
 
     def _answer(self, up_to: int) -> None:
@@ -169,3 +140,14 @@ class ActWriter:
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / NS_PER_S
+
+
+def _act_of(window: Window[_Last]) -> ActRecord:
+    """What a line says of the acts that were counted: the last one, and how many there were."""
+    last = window.digest.act
+    assert last is not None
+    address = last.remote_address if window.is_one_source else SEVERAL
+    return replace(last, remote_address=address, times=window.counted)

@@ -409,3 +409,17 @@ class ActRecord:
     details: Mapping[str, Any] = field(default_factory=dict)  # further facts for the sentence: offset, lease
     act_id: str = ""  # joins the records before and after an act; "" for a single record
     actor: str = ""  # the name of the token; "" without one
+    at_ms: int = 0  # Unix milliseconds; the sink of the records notes it
+    is_intent: bool = False  # the act is about to begin
+    times: int = 1  # how many acts the record stands for
+
+    @property
+    def is_done(self) -> bool:
+        return not self.error and self.outcome is not None
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the act changed anything: not where it was a look, or was refused before it began."""
+        if self.error or self.outcome is None:
+            return bool(self.act_id)
+        return self.outcome.created or not self.action.startswith(("create_", "read_"))

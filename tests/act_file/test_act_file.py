@@ -10,8 +10,9 @@ import pytest
 
 from queue_engine.act_file.act_file import FILES_MAX, NAME, ActFile
 from queue_engine.act_file.act_reader import has_entries, read_page
-from queue_engine.act_file.act_writer import REPEATS_AT_ONCE, WAITING_MAX_OF_ACTS, ActWriter
-from queue_engine.act_file.entry import Entry, decode_entry, encode_entry, entry_of
+from queue_engine.act_file.act_writer import WAITING_MAX_OF_ACTS, ActWriter
+from queue_engine.act_file.line import decode_line, encode_line, shortened
+from queue_engine.act_file.repeated_acts import FAILURE
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.disk.background import InlineBackground
 from queue_engine.disk.files import Files
@@ -20,10 +21,9 @@ from tests.support.disks.files import FaultyFiles, ProcessDiedError
 from tests.support.stores.background import HeldBackground
 
 
-def entry(number: int) -> Entry:
-    return Entry(
-        number, "event", "", "empty_topic", f"t{number}", "", "192.0.2.1:5", actor="deploy", counts={"depth": 3}
-    )
+def entry(number: int) -> ActRecord:
+    done = Outcome(depth=3)
+    return ActRecord("empty_topic", f"t{number}", "", "192.0.2.1:5", "", done, actor="deploy", at_ms=number)
 
 
 def act(action: str = "empty_topic", *, act_id: str = "", error: str = "", topic: str = "t") -> ActRecord:
@@ -32,7 +32,7 @@ def act(action: str = "empty_topic", *, act_id: str = "", error: str = "", topic
 
 
 def numbers(directory: Path, count: int = 1_000, before: int = 0) -> list[int | None]:
-    return [one.number for one in read_page(directory, count=count, before=before).entries]
+    return [one.number for one in read_page(directory, count=count, before=before).acts]
 
 
 def test_lines_are_read_newest_first_and_survive_a_restart(tmp_path: Path) -> None:
@@ -43,39 +43,90 @@ def test_lines_are_read_newest_first_and_survive_a_restart(tmp_path: Path) -> No
         file.close()
     assert has_entries(tmp_path)
     page = read_page(tmp_path, count=4)
-    assert [(one.number, one.entry) for one in page.entries] == [(n, entry(n)) for n in (6, 5, 4, 3)]
+    assert [(one.number, one.act) for one in page.acts] == [(n, entry(n)) for n in (6, 5, 4, 3)]
     assert page.has_older
     assert numbers(tmp_path, before=3) == [2, 1]
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
 
 
 def test_the_line_has_the_documented_form() -> None:
-    line = encode_entry(7, entry(5))
+    line = encode_line(7, entry(5))
     assert line.endswith(b"\n")
     assert line[8:9] == b" "
-    assert decode_entry(line[:-1]) == (7, entry(5))
+    assert decode_line(line[:-1]) == (7, entry(5))
     assert b'"times"' not in line
     assert [
-        at for at in range(len(line) - 1) if decode_entry(line[:at] + bytes([line[at] ^ 1]) + line[at + 1 : -1])
+        at for at in range(len(line) - 1) if decode_line(line[:at] + bytes([line[at] ^ 1]) + line[at + 1 : -1])
     ] == []
+
+
+ACT = ActRecord("", "orders", "", "192.0.2.1:5", "", None, actor="deploy", at_ms=1_700_000_000_000)
+EMPTIED = replace(
+    ACT,
+    action="empty_channel",
+    channel="billing",
+    outcome=Outcome(depth=7, in_flight=2, trash=3),
+    act_id="5f1c",
+    details={"reason": "drill"},
+)
+
+
+RESULT_LINE = (
+    b'10d0093b {"n":7,"at_ms":1700000000000,"phase":"result","act":"5f1c","action":"empty_channel",'
+    b'"topic":"orders","channel":"billing","address":"192.0.2.1:5","via":"http","actor":"deploy","error":"","counts":{"depth":7,'
+    b'"in_flight":2,"trash":3},"created":false,"details":{"reason":"drill"}}'
+)
+INTENT_LINE = (
+    b'b6589f9a {"n":9,"at_ms":1700000000002,"phase":"intent","act":"5f1d","action":"delete_topic",'
+    b'"topic":"orders","channel":"","address":"192.0.2.1:5","via":"http","actor":"deploy","error":"","counts":{},"details":{}}'
+)
+EVENT_LINE = (
+    b'65c2f005 {"n":10,"at_ms":1700000000003,"phase":"event","act":"","action":'
+    b'"read_messages","topic":"orders","channel":"","address":"192.0.2.1:5","via":"http","actor":"",'
+    b'"error":"NOT_ALLOWED: no","counts":{},'
+    b'"details":{},"times":12}'
+)
+INTENT = replace(ACT, action="delete_topic", act_id="5f1d", is_intent=True, at_ms=1_700_000_000_002)
+EVENT = replace(ACT, action="read_messages", error="NOT_ALLOWED: no", times=12, actor="", at_ms=1_700_000_000_003)
+
+
+@pytest.mark.parametrize(
+    ("line", "act"),
+    [(RESULT_LINE, EMPTIED), (INTENT_LINE, INTENT), (EVENT_LINE, EVENT)],
+    ids=["result", "intent", "event"],
+)
+def test_lines_of_897736b_are_read_and_written_as_they_were(line: bytes, act: ActRecord) -> None:
+    decoded = decode_line(line)
+    assert decoded is not None
+    assert decoded[1] == act
+    assert encode_line(*decoded) == line + b"\n"
+
+
+def test_a_line_without_created_stands_for_an_act_that_changed_something() -> None:
+    decoded = decode_line(
+        b'00e10324 {"n":8,"at_ms":1700000000001,"phase":"event","act":"","action":"create_topic","topic":"orders",'
+        b'"channel":"","address":"192.0.2.1:5","via":"http","actor":"","error":"","counts":{},"details":{}}'
+    )
+    assert decoded is not None
+    assert decoded[1].outcome == Outcome(created=True)
 
 
 def test_a_torn_tail_is_cut_off_at_every_byte(tmp_path: Path) -> None:
     file = ActFile(str(tmp_path), Files())
     # The torn line is longer than the next one, which would not cover it.
-    file.append([entry(1), replace(entry(2), error="e" * 200)])
+    file.append([entry(1), replace(entry(2), error="e" * 200, outcome=None)])
     file.close()
     whole = (tmp_path / NAME).read_bytes()
-    end = len(encode_entry(1, entry(1)))
+    end = len(encode_line(1, entry(1)))
     for at in range(end, len(whole), 3):
         (tmp_path / NAME).write_bytes(whole[:at])
         file = ActFile(str(tmp_path), Files())
         file.append([entry(9)])
         file.close()
         found = read_page(tmp_path, count=9)
-        assert [(one.number, one.entry) for one in found.entries] == [(2, entry(9)), (1, entry(1))]
+        assert [(one.number, one.act) for one in found.acts] == [(2, entry(9)), (1, entry(1))]
         assert os.listdir(tmp_path) == [NAME]
-        assert (tmp_path / NAME).stat().st_size == end + len(encode_entry(2, entry(9)))
+        assert (tmp_path / NAME).stat().st_size == end + len(encode_line(2, entry(9)))
 
 
 def test_damage_in_the_middle_stays_and_shows(tmp_path: Path) -> None:
@@ -95,7 +146,7 @@ def test_a_damaged_end_is_kept_aside(tmp_path: Path) -> None:
     file = ActFile(str(tmp_path), Files())
     file.append([entry(n) for n in (1, 2, 3)])
     file.close()
-    first = len(encode_entry(1, entry(1)))
+    first = len(encode_line(1, entry(1)))
     whole = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(whole[:first] + bytes(byte ^ 1 if byte != 10 else 10 for byte in whole[first:]))
     file = ActFile(str(tmp_path), Files())
@@ -134,7 +185,7 @@ def test_a_process_that_dies_leaves_all_that_was_acknowledged(tmp_path: Path, st
     again = ActFile(str(tmp_path), Files(), file_bytes_max=300)
     again.append([entry(0)])
     again.close()
-    found = [one.entry for one in read_page(tmp_path, count=99).entries]
+    found = [one.act for one in read_page(tmp_path, count=99).acts]
     assert None not in found
     kept = [one.at_ms for one in reversed(found) if one is not None]
     assert kept[-1] == 0
@@ -165,22 +216,22 @@ def test_an_act_begins_once_its_line_is_on_the_disk(tmp_path: Path) -> None:
     background = HeldBackground()
     acts = writer(tmp_path, background)
     begun: list[str] = []
-    acts.begin(replace(act(act_id="a"), outcome=None), lambda is_kept: begun.append(f"a {is_kept}"))
-    acts.begin(replace(act(act_id="b"), outcome=None), lambda is_kept: begun.append(f"b {is_kept}"))
+    acts.begin(replace(act(act_id="a"), outcome=None, is_intent=True), lambda is_kept: begun.append(f"a {is_kept}"))
+    acts.begin(replace(act(act_id="b"), outcome=None, is_intent=True), lambda is_kept: begun.append(f"b {is_kept}"))
     assert begun == []
     background.work()
     background.answer()
     assert begun == ["a True"]
-    assert [one.entry.act for one in read_page(tmp_path, count=9).entries if one.entry] == ["a"]
+    assert [one.act.act_id for one in read_page(tmp_path, count=9).acts if one.act] == ["a"]
     background.finish()
     assert begun == ["a True", "b True"]
     acts.tell(act(act_id="a"))
     background.finish()
-    found = [one.entry for one in read_page(tmp_path, count=9).entries]
+    found = [one.act for one in read_page(tmp_path, count=9).acts]
     # An intent with a result is one line of the page.
-    assert [(one.phase, one.act, one.counts) for one in found if one is not None] == [
-        ("result", "a", {"depth": 7}),
-        ("intent", "b", {}),
+    assert [(one.is_intent, one.act_id, one.outcome) for one in found if one is not None] == [
+        (False, "a", Outcome(depth=7)),
+        (True, "b", None),
     ]
     acts.close()
 
@@ -207,16 +258,16 @@ def test_while_the_disk_refuses_acts_go_on_until_memory_is_full(tmp_path: Path) 
 
 def test_what_an_address_repeats_is_counted(tmp_path: Path) -> None:
     acts = writer(tmp_path, InlineBackground())
-    for _ in range(REPEATS_AT_ONCE + 1_000):
+    for _ in range(FAILURE.rows_at_once + 1_000):
         acts.tell(act(error="TOKEN_REQUIRED: no"))
     for _ in range(50):
         acts.tell(act("read_messages"))
     acts.tell(act("pause_topic"))
     acts.tell(act("pause_topic"))
     acts.close()
-    found = [one.entry for one in reversed(read_page(tmp_path, count=99).entries) if one.entry]
+    found = [one.act for one in reversed(read_page(tmp_path, count=99).acts) if one.act]
     assert [(one.action, bool(one.error), one.times) for one in found] == [
-        *[("empty_topic", True, 1)] * REPEATS_AT_ONCE,
+        *[("empty_topic", True, 1)] * FAILURE.rows_at_once,
         ("read_messages", False, 1),
         *[("pause_topic", False, 1)] * 2,
         ("empty_topic", True, 1_000),
@@ -233,21 +284,20 @@ def test_a_stop_writes_each_line_once(tmp_path: Path) -> None:
         acts.tell(act("read_messages", topic=topic))
     acts.close()
     background.finish()
-    found = [one.entry for one in reversed(read_page(tmp_path, count=99).entries) if one.entry]
+    found = [one.act for one in reversed(read_page(tmp_path, count=99).acts) if one.act]
     assert [one.topic for one in found] == ["a", "b", "a", "b"]
     assert numbers(tmp_path) == [4, 3, 2, 1]
 
 
 def test_a_line_says_whether_the_act_created_anything() -> None:
     for created in (True, False):
-        made = entry_of(ActRecord("create_topic", "t", "", "a", "", Outcome(created=created)), 1)
-        assert decode_entry(encode_entry(1, made)[:-1]) == (1, made)
-        assert made.created is created
-    refused = entry_of(ActRecord("create_topic", "t", "", "a", "no", None), 1)
-    assert b"created" not in encode_entry(1, refused)
+        made = shortened(ActRecord("create_topic", "t", "", "a", "", Outcome(created=created)), 1)
+        assert decode_line(encode_line(1, made)[:-1]) == (1, made)
+    refused = shortened(ActRecord("create_topic", "t", "", "a", "no", None), 1)
+    assert b"created" not in encode_line(1, refused)
 
 
 def test_long_texts_are_cut() -> None:
     long = ActRecord("x" * 900, "t", "c", "a", "e" * 9_000, None, details={"reason": "r" * 900, "n": 5})
-    made = entry_of(long, 1)
+    made = shortened(long, 1)
     assert (len(made.action), len(made.error), len(made.details["reason"]), made.details["n"]) == (500, 500, 500, 5)

@@ -246,9 +246,9 @@ def test_acts_without_a_console_are_on_the_disk_before_their_answer(tmp_path: Pa
         engine.copy_as_killed(tmp_path / "killed")
         with pytest.raises(urllib.error.HTTPError, match="403"):
             engine.http("POST", "/topic/delete?topic=t")
-    (created,) = [one.entry for one in read_page(tmp_path / "killed", count=9).entries]
+    (created,) = [one.act for one in read_page(tmp_path / "killed", count=9).acts]
     assert created is not None
     assert (created.action, created.topic, created.actor, created.error) == ("create_topic", "t", "ops", "")
-    refused = read_page(directory, count=1).entries[0].entry
+    refused = read_page(directory, count=1).acts[0].act
     assert refused is not None
     assert (refused.action, refused.actor, refused.error[:14]) == ("delete_topic", "", "TOKEN_REQUIRED")

@@ -8,7 +8,6 @@ import pytest
 from django.test import Client
 
 from admin_console.hub.hub import get_hub
-from admin_console.management.commands.serve import _http_act
 from admin_console.views import page_cache
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ActRecord, Outcome
@@ -126,7 +125,7 @@ def test_what_changes_nothing_leaves_the_pages(
 ) -> None:
     details = {"offset": 3} if action == "move_cursor" else {}
     record = ActRecord(action, "orders", "", "127.0.0.1:1", error, outcome, details=details, act_id=act_id)
-    assert _http_act(record).is_change == is_change
+    assert record.is_change == is_change
 
 
 def test_page_with_a_range_or_of_what_is_gone_is_not_kept(runner: EngineRunner) -> None:

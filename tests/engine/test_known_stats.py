@@ -18,10 +18,10 @@ ROUNDS, ACTS = 40, 50
 
 
 def made_anew(channel: Channel) -> ChannelStats:
-    known = channel.figures._known_stats, channel.figures._backlog_stats._known
-    channel.figures._known_stats = channel.figures._backlog_stats._known = None
+    known = channel.figures._known_stats, channel.figures.backlog_stats._known
+    channel.figures._known_stats = channel.figures.backlog_stats._known = None
     made = channel.figures.stats()
-    channel.figures._known_stats, channel.figures._backlog_stats._known = known
+    channel.figures._known_stats, channel.figures.backlog_stats._known = known
     return made
 
 

@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,18 +28,14 @@ from django.core.management.base import CommandError
 
 from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
-from admin_console.audit.http_act import HttpAct
-from admin_console.audit.models import VIA_HTTP_API, VIA_SERVER, VIA_TCP
 from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
-from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline
-from admin_console.gateway.sentences import outcome_counts
 from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
@@ -48,8 +43,7 @@ from admin_console.management.console_report import ConsoleReport
 from admin_console.management.serve_options import ServeOptions, ServeParser
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
-from queue_engine.delivery.stats import VIA_TCP as TCP
-from queue_engine.delivery.stats import VIA_TIMER, ActRecord
+from queue_engine.delivery.stats import ActRecord
 from queue_engine.identity import openness
 from queue_engine.identity.token_file import TokenFile
 from queue_engine.pipeline.spark.packages import complaint_about_packages
@@ -75,7 +69,6 @@ CONSOLE_STOP_TIMEOUT_S = 4.0
 EXIT_TIMEOUT_S = 1.0
 CONSOLE_ADDRESS = "--console-address"
 # Who did, in the audit list, what the engine does by itself.
-ENGINE_ACTOR = "penstock"
 
 
 class Command(ServeParser):
@@ -148,7 +141,7 @@ class Serving:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has it ignored
             signal.signal(signal.SIGHUP, self._on_signal if is_on_terminal() else self._on_hangup)
         share_interpreter()
-        self._runner.act_gate = _Gate(self._audit_writer)
+        self._runner.act_gate = self._audit_writer
         self._runner.on_act = self._on_http_act
         self._runner.on_death = self._on_engine_death
         # Fed by the engine's loop: a server whose engine hangs counts as hung, although its console answers.
@@ -387,10 +380,9 @@ class Serving:
 
     def _on_http_act(self, act: ActRecord) -> None:
         """Called on the engine's thread."""
-        told = _http_act(act)
-        if told.is_change:
+        if act.is_change:
             get_hub().note_act()
-        self._audit_writer.submit(told)
+        self._audit_writer.tell(act)
 
     def _on_engine_death(self) -> None:
         """Called on the engine's thread: a console without its engine is of no use."""
@@ -410,38 +402,6 @@ def _cpu_s_of_this_thread() -> Callable[[], float]:
 
 def _is_read_by_a_person() -> bool:
     return sys.stdout.isatty() and not log_lines.is_json(os.environ)
-
-
-class _Gate:
-    """Has a row stored about each act before the HTTP API does it. Called on the engine's thread."""
-
-    def __init__(self, writer: AuditWriter) -> None:
-        self._writer = writer
-
-    @property
-    def has_room(self) -> bool:
-        return self._writer.has_room
-
-    def begin(self, act: ActRecord, then: Callable[[bool], None]) -> None:
-        about = (act.action, act.topic, act.channel, act.remote_address)
-        self._writer.begin(HttpAct(*about, False, "", {}, act_id=act.act_id, is_intent=True, actor=act.actor), then)
-
-
-def _http_act(act: ActRecord) -> HttpAct:
-    """The audit list's form of an act over HTTP or of a client. Called on the engine's thread."""
-    via = {VIA_TIMER: VIA_SERVER, TCP: VIA_TCP}.get(act.via, VIA_HTTP_API)
-    actor = ENGINE_ACTOR if act.via == VIA_TIMER else act.actor
-    reason = str(act.details.get("reason") or "")
-    about = (act.action, act.topic, act.channel, act.remote_address)
-    if act.error or act.outcome is None:
-        # An act that was not begun has changed nothing.
-        is_change = bool(act.act_id)
-        return HttpAct(*about, False, act.error, {}, via=via, is_change=is_change, act_id=act.act_id, actor=actor)
-    sentence = sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
-    is_change = act.outcome.created or not act.action.startswith(("create_", "read_"))
-    counts = outcome_counts(act.outcome)
-    told = HttpAct(*about, True, sentence, counts, via=via, is_change=is_change, act_id=act.act_id)
-    return replace(told, actor=actor, reason=reason)
 
 
 def _flush_or_drop(stream: Any) -> None:

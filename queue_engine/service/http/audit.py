@@ -97,7 +97,18 @@ class HttpAudit:
                 answer(internal_error())
 
         self._gate.begin(
-            ActRecord(action, topic, channel, head.remote_address, "", None, act_id=act_id, actor=head.actor), kept
+            ActRecord(
+                action,
+                topic,
+                channel,
+                head.remote_address,
+                "",
+                None,
+                act_id=act_id,
+                actor=head.actor,
+                is_intent=True,
+            ),
+            kept,
         )
 
 

@@ -1,5 +1,6 @@
 """The audit page lists the acts that the engine wrote to its file while no console ran."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from admin_console.views.audit_file import PAGE_ROWS
 from queue_engine.act_file.act_file import NAME, ActFile
-from queue_engine.act_file.entry import Entry
+from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.disk.files import Files
 from tests.support.pages.console import client_of, make_user
 
@@ -16,14 +17,16 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     ("created", "sentence"),
-    [(True, "Created orders."), (None, "Created orders."), (False, "orders was there already; nothing was changed.")],
+    [(True, "Created orders."), (False, "orders was there already; nothing was changed.")],
 )
 def test_a_topic_that_was_created_is_not_said_to_have_been_there(
-    created: bool | None, sentence: str, tmp_path: Path, settings: Any
+    created: bool, sentence: str, tmp_path: Path, settings: Any
 ) -> None:
     settings.DATA_PATH = tmp_path
     file = ActFile(str(tmp_path), Files())
-    file.append([Entry(1, "result", "a", "create_topic", "orders", "", "192.0.2.1:5", created=created)])
+    file.append(
+        [ActRecord("create_topic", "orders", "", "192.0.2.1:5", "", Outcome(created=created), act_id="a", at_ms=1)]
+    )
     file.close()
     assert sentence in client_of(make_user()).get("/audit/?from=file").content.decode()
 
@@ -32,14 +35,14 @@ def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: An
     settings.DATA_PATH = tmp_path
     client = client_of(make_user())
     assert "without a console" not in client.get("/audit/").content.decode()
-    about = {"at_ms": 1_700_000_000_000, "address": "192.0.2.1:5", "actor": "deploy", "topic": "orders", "channel": ""}
+    act = ActRecord("", "orders", "", "192.0.2.1:5", "", None, actor="deploy", at_ms=1_700_000_000_000)
     file = ActFile(str(tmp_path), Files())
     file.append(
         [
-            Entry(phase="event", act="", action="read_messages", **about, error="NOT_ALLOWED: no", times=12),  # type: ignore[arg-type]
-            Entry(phase="result", act="a", action="empty_topic", **about, counts={"depth": 7}),  # type: ignore[arg-type]
-            Entry(phase="intent", act="b", action="delete_topic", **about),  # type: ignore[arg-type]
-            *[Entry(phase="event", act="", action="create_topic", **about)] * PAGE_ROWS,  # type: ignore[arg-type]
+            replace(act, action="read_messages", error="NOT_ALLOWED: no", times=12),
+            replace(act, act_id="a", action="empty_topic", outcome=Outcome(depth=7)),
+            replace(act, act_id="b", action="delete_topic", is_intent=True),
+            *[replace(act, action="create_topic", outcome=Outcome(created=True))] * PAGE_ROWS,
         ]
     )
     file.close()

@@ -15,7 +15,6 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
 from django.test import Client, RequestFactory
 
-from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import NotAuditedError, begin_act, intent_of, set_row_buffer
 from admin_console.audit.writer import AuditWriter
@@ -26,6 +25,7 @@ from admin_console.gateway.gateway import set_gateway
 from admin_console.views.audit import PAGE_ROWS
 from admin_console.vocabulary.private_files import set_aside
 from admin_console.vocabulary.roles import Role
+from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.options.options import Options
 from tests.console.audit.test_chain import manage
@@ -178,10 +178,8 @@ def test_writer_writes_what_was_handed_over_before_it_stops() -> None:
     writer = AuditWriter()
     writer.start()
     for number in range(450):
-        writer.submit(
-            HttpAct("empty_topic", f"t{number}", "", "192.0.2.9:5", True, f"Emptied t{number}.", {"depth": number})
-        )
-    writer.submit(HttpAct("delete_topic", "gone", "", "192.0.2.9:5", False, "TOPIC_NOT_FOUND", {}))
+        writer.tell(ActRecord("empty_topic", f"t{number}", "", "192.0.2.9:5", "", Outcome(depth=number)))
+    writer.tell(ActRecord("delete_topic", "gone", "", "192.0.2.9:5", "TOPIC_NOT_FOUND", None))
     writer.stop(timeout_s=30)
     assert writer.lost_count == 0
     rows = list(AuditRow.objects.order_by("id"))
@@ -232,9 +230,9 @@ def test_kept_connection_follows_a_database_that_was_set_aside(tmp_path: Path) -
 def test_writer_goes_on_after_rows_that_can_not_be_encoded() -> None:
     writer = AuditWriter()
     writer.start()
-    writer.submit(HttpAct("empty_topic", "half of a character: \ud800", "", "", True, "", {}))
+    writer.tell(ActRecord("empty_topic", "half of a character: \ud800", "", "", "", Outcome()))
     wait_for("the row to be counted as lost", lambda: writer.lost_count == 1)
-    writer.submit(HttpAct("empty_topic", "orders", "", "", True, "", {}))
+    writer.tell(ActRecord("empty_topic", "orders", "", "", "", Outcome()))
     writer.stop(timeout_s=30)
     assert [each.topic for each in AuditRow.objects.all()] == ["orders"]
 
@@ -243,7 +241,7 @@ def test_writer_counts_what_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("admin_console.audit.writer.HTTP_ROWS_MAX", 2)
     writer = AuditWriter()
     for _ in range(5):
-        writer.submit(HttpAct("empty_topic", "t", "", "", True, "", {}))
+        writer.tell(ActRecord("empty_topic", "t", "", "", "", Outcome()))
     assert writer.lost_count == 3
 
 
@@ -252,15 +250,15 @@ def test_rows_of_the_http_api_leave_room_for_those_of_people(monkeypatch: pytest
     monkeypatch.setattr("admin_console.audit.writer.ROWS_MAX", 3)
     writer = AuditWriter()
     for _ in range(4):
-        writer.submit(HttpAct("empty_topic", "t", "", "", True, "", {}))
+        writer.tell(ActRecord("empty_topic", "t", "", "", "", Outcome()))
     writer.keep(row(1))
     assert (writer.waiting_count, writer.lost_count) == (3, 2)
     writer.keep(row(2))
     assert (writer.waiting_count, writer.lost_count) == (3, 3)
 
 
-def intent(act_id: str = "act") -> HttpAct:
-    return HttpAct("delete_topic", "orders", "", "127.0.0.1:5", False, "", {}, act_id=act_id, is_intent=True)
+def intent(act_id: str = "act") -> ActRecord:
+    return ActRecord("delete_topic", "orders", "", "127.0.0.1:5", "", None, act_id=act_id, is_intent=True)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -270,7 +268,7 @@ def test_an_act_over_http_is_begun_once_its_row_is_in_the_database() -> None:
     writer.start()
     writer.begin(intent(), lambda is_kept: seen.append((is_kept, AuditRow.objects.filter(act_id="act").count())))
     wait_for("the act to be begun", lambda: bool(seen))
-    writer.submit(HttpAct("delete_topic", "orders", "", "127.0.0.1:5", True, "Deleted.", {}, act_id="act"))
+    writer.tell(ActRecord("delete_topic", "orders", "", "127.0.0.1:5", "", Outcome(), act_id="act"))
     writer.stop(timeout_s=30)
     assert seen == [(True, 1)]
     rows = list(AuditRow.objects.order_by("id").values_list("act_id", "phase", "verdict"))
@@ -282,7 +280,7 @@ def test_an_act_over_http_whose_row_the_database_can_not_take_is_not_done() -> N
     seen: list[bool] = []
     writer = AuditWriter()
     writer.start()
-    bad = HttpAct("delete_topic", "half of a character: \ud800", "", "", False, "", {}, act_id="bad", is_intent=True)
+    bad = ActRecord("delete_topic", "half of a character: \ud800", "", "", "", None, act_id="bad", is_intent=True)
     writer.begin(bad, seen.append)
     wait_for("the answer", lambda: bool(seen))
     writer.stop(timeout_s=30)

@@ -17,9 +17,10 @@ from django.test import RequestFactory
 from admin_console.audit.chain import append
 from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import NotAuditedError, record_look, set_row_buffer
-from admin_console.audit.repeated_acts import LOOK, SEVERAL, RepeatedActs
+from admin_console.audit.repeated_acts import LOOK, RepeatedRows
 from admin_console.audit.verification import ChainCheck, all_rows, open_to_read
 from admin_console.audit.writer import AuditWriter
+from queue_engine.act_file.repeated_acts import SEVERAL
 from tests.console.audit.test_audit import row
 from tests.console.audit.test_chain import DATABASE, TABLE, migrated
 from tests.support.clock import ManualClock
@@ -48,7 +49,7 @@ def look(second: int = 0, **fields: object) -> AuditRow:
 
 
 def test_a_minute_of_looks_is_one_row_that_says_how_many_and_when() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     assert [acts.take(look(second), float(second)) for second in range(60)] == [False] + [True] * 59
     assert acts.close_windows(59.9) == []
     [told] = acts.close_windows(60.0)
@@ -74,7 +75,7 @@ def test_a_minute_of_looks_is_one_row_that_says_how_many_and_when() -> None:
 
 
 def test_looks_that_go_on_are_one_row_a_minute_and_after_a_rest_the_next_is_a_row_at_once() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     at_once = rows = 0
     for second in range(600):
         at_once += not acts.take(look(second), float(second))
@@ -86,7 +87,7 @@ def test_looks_that_go_on_are_one_row_a_minute_and_after_a_rest_the_next_is_a_ro
 
 
 def test_users_topics_channels_and_addresses_are_counted_apart() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     apart = [{}, {"actor": "eve"}, {"topic": "clicks"}, {"channel": "billing"}, {"address": "192.0.2.8"}]
     for fields in apart:
         assert [acts.take(look(**fields), 1.0) for _ in range(3)] == [False, True, True]
@@ -97,7 +98,7 @@ def test_users_topics_channels_and_addresses_are_counted_apart() -> None:
 
 
 def test_the_row_names_what_was_asked_for() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     for second in range(13):
         acts.take(look(second, detail=f"offset={second * 100}"), 1.0)
     [told] = acts.close_windows(61.0)
@@ -106,7 +107,7 @@ def test_the_row_names_what_was_asked_for() -> None:
 
 
 def test_looks_at_more_topics_than_are_counted_apart_stay_the_users() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     count = LOOK.windows_max + 50
     at_once = sum(not acts.take(look(topic=f"t{number}"), 1.0) for number in range(count))
     assert at_once == LOOK.rows_at_once_max
@@ -115,7 +116,7 @@ def test_looks_at_more_topics_than_are_counted_apart_stay_the_users() -> None:
 
 
 def test_an_act_between_looks_is_a_row_of_its_own() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     for second in range(5):
         acts.take(look(second), float(second))
         assert not acts.take(row(second, phase=Phase.INTENT, verdict=""), float(second))
@@ -143,7 +144,7 @@ def test_a_look_that_can_not_be_kept_raises(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow(reason="counts a day of looks and writes their rows")
 def test_a_year_of_looks_once_a_second_stays_small() -> None:
     """A day is simulated look by look. A window remembers nothing of earlier days, so a year is 365 times as much."""
-    clock, acts = ManualClock(), RepeatedActs()
+    clock, acts = ManualClock(), RepeatedRows()
     rows: list[AuditRow] = []
     for second in range(24 * 3600):
         one = look(second, detail=f"offset={second}&form=json", topic="t" * 64)

@@ -3,27 +3,26 @@
 import pytest
 from django.test import Client
 
-from admin_console.audit.http_act import HttpAct
 from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_row_buffer
-from admin_console.audit.repeated_acts import FAILURE, SEVERAL, RepeatedActs, source_of
+from admin_console.audit.repeated_acts import RepeatedRows
 from admin_console.audit.writer import AuditWriter
 from admin_console.security.origin import SameOriginSockets
+from queue_engine.act_file.repeated_acts import FAILURE, SEVERAL, source_of
+from queue_engine.delivery.stats import ActRecord, Outcome
 from tests.console.audit.test_audit import row
 from tests.support.clock import ManualClock
 from tests.support.pages.console import make_user
 from tests.support.waiting import wait_for
 
 
-def failure(number: int = 0, *, address: str = "192.0.2.9:5", action: str = "empty_topic") -> HttpAct:
-    return HttpAct(action, f"t{number}", "", address, False, "TOKEN_REQUIRED: the token is missing or wrong", {})
+def failure(number: int = 0, *, address: str = "192.0.2.9:5", action: str = "empty_topic") -> ActRecord:
+    return ActRecord(action, f"t{number}", "", address, "TOKEN_REQUIRED: the token is missing or wrong", None)
 
 
-def look(topic: str = "orders", count: int = 20) -> HttpAct:
-    message = f"Looked at {count} messages of {topic}."
-    return HttpAct(
-        "read_messages", topic, "", "127.0.0.1:50000", True, message, {"depth": count}, at_ms=1_700_000_000_000
-    )
+def look(topic: str = "orders", count: int = 20) -> ActRecord:
+    found = Outcome(depth=count)
+    return ActRecord("read_messages", topic, "", "127.0.0.1:50000", "", found, at_ms=1_700_000_000_000)
 
 
 def log_in(name: str, address: str = "203.0.113.9") -> AuditRow:
@@ -32,7 +31,7 @@ def log_in(name: str, address: str = "203.0.113.9") -> AuditRow:
 
 
 def test_a_flood_of_failures_is_five_rows_and_one_when_the_minute_is_over() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     assert [acts.take(failure(), 100.0 + number / 100) for number in range(1_000)] == [False] * 5 + [True] * 995
     assert acts.close_windows(159.9) == []
     [told] = acts.close_windows(160.0)
@@ -46,7 +45,7 @@ def test_a_flood_of_failures_is_five_rows_and_one_when_the_minute_is_over() -> N
 
 
 def test_guesses_at_many_names_are_one_row_that_says_which() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     for number in range(30):
         acts.take(log_in(f"name{number}"), 1.0)
     [told] = acts.close_windows(61.0)
@@ -58,7 +57,7 @@ def test_guesses_at_many_names_are_one_row_that_says_which() -> None:
 
 
 def test_one_name_stays_the_rows_actor() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     for _ in range(7):
         acts.take(log_in("ada"), 1.0)
     [told] = acts.close_windows(61.0)
@@ -66,7 +65,7 @@ def test_one_name_stays_the_rows_actor() -> None:
 
 
 def test_refusals_of_several_users_at_one_topic_are_nobodys_alone() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     for actor in ("ada",) * 5 + ("eve", "ada"):
         acts.take(row(1, phase=Phase.REFUSED, verdict="refused", actor=actor, message="Ask an admin."), 1.0)
     [told] = acts.close_windows(61.0)
@@ -75,7 +74,7 @@ def test_refusals_of_several_users_at_one_topic_are_nobodys_alone() -> None:
 
 
 def test_refusals_of_one_user_at_many_topics_stay_his() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     for number in range(8):
         acts.take(row(1, phase=Phase.REFUSED, verdict="refused", topic=f"t{number}", channel=""), 1.0)
     [told] = acts.close_windows(61.0)
@@ -83,7 +82,7 @@ def test_refusals_of_one_user_at_many_topics_stay_his() -> None:
 
 
 def test_sources_and_actions_are_counted_apart() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     for _ in range(6):
         acts.take(failure(address="192.0.2.1:1"), 1.0)
         acts.take(failure(address="192.0.2.2:1"), 1.0)
@@ -97,7 +96,7 @@ def test_sources_and_actions_are_counted_apart() -> None:
 
 def test_more_sources_than_are_kept_are_counted_together() -> None:
     """Ten thousand guesses from a thousand addresses."""
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     rows_at_once = 0
     for number in range(10_000):
         address = f"10.0.{number % 1_000 // 250}.{number % 250}:1"
@@ -111,7 +110,7 @@ def test_more_sources_than_are_kept_are_counted_together() -> None:
 
 
 def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
-    acts = RepeatedActs()
+    acts = RepeatedRows()
     assert [acts.take(look(), 1.0) for _ in range(4)] == [False, True, True, True]
     assert not acts.take(look("clicks"), 1.0)
     assert acts.close_windows(600.9) == []
@@ -127,22 +126,22 @@ def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
 @pytest.mark.parametrize(
     "act",
     [
-        HttpAct("delete_topic", "orders", "", "127.0.0.1:1", True, "Deleted orders.", {}),
-        HttpAct("create_topic", "orders", "", "127.0.0.1:1", True, "Created orders.", {}),
+        ActRecord("delete_topic", "orders", "", "127.0.0.1:1", "", Outcome()),
+        ActRecord("create_topic", "orders", "", "127.0.0.1:1", "", Outcome(created=True)),
         row(1),
         row(1, verdict="failed"),  # what came of an act of somebody who is logged in
         row(1, phase=Phase.EVENT, action="log_in"),
     ],
 )
-def test_each_change_and_each_act_of_a_person_is_a_row(act: HttpAct | AuditRow) -> None:
-    acts = RepeatedActs()
+def test_each_change_and_each_act_of_a_person_is_a_row(act: ActRecord | AuditRow) -> None:
+    acts = RepeatedRows()
     assert not any(acts.take(act, 1.0) for _ in range(20))
 
 
 def test_topics_that_come_and_go_with_a_client_and_those_that_were_there_are_counted() -> None:
-    acts = RepeatedActs()
-    made = HttpAct("create_topic", "t#ephemeral", "", "127.0.0.1:1", True, "Created t#ephemeral.", {})
-    there = HttpAct("create_topic", "t", "", "127.0.0.1:1", True, "t was there already.", {}, is_change=False)
+    acts = RepeatedRows()
+    made = ActRecord("create_topic", "t#ephemeral", "", "127.0.0.1:1", "", Outcome(created=True))
+    there = ActRecord("create_topic", "t", "", "127.0.0.1:1", "", Outcome())
     for act in (made, there):
         assert [acts.take(act, 1.0) for _ in range(3)] == [False, True, True]
 
@@ -170,7 +169,7 @@ def test_a_flood_reaches_the_list_as_a_few_rows_when_its_window_closes(monkeypat
     writer.start()
     try:
         for _ in range(10_000):
-            writer.submit(failure())
+            writer.tell(failure())
         wait_for("the first rows", lambda: AuditRow.objects.count() == 5)
         clock.advance(ms=60_000)
         wait_for("the row of the others", lambda: AuditRow.objects.count() == 6)

@@ -18,8 +18,8 @@ from admin_console.management.commands.sql import Command
 from admin_console.paths import account_name
 from admin_console.vocabulary.roles import Role
 from queue_engine.act_file.act_file import ActFile
-from queue_engine.act_file.entry import entry_of
-from queue_engine.delivery.stats import ActRecord
+from queue_engine.act_file.line import shortened
+from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.disk.files import Files
 from tests.pipeline.query.archived_topic import archive_days
 from tests.pipeline.query.test_query import ENDLESS, is_alive
@@ -67,9 +67,9 @@ def test_the_owner_reads_bodies_and_the_audit_list_says_so(
     assert row.detail.startswith('SELECT "offset", json->>')
     query_file = data_path / "busiest.sql"
     query_file.write_text("SELECT action, list, actor FROM audit\n")
-    record = ActRecord("create_topic", "orders", "", "10.0.0.1", "", None, actor="ci")
+    record = ActRecord("create_topic", "orders", "", "10.0.0.1", "", Outcome(created=True), actor="ci")
     acts = ActFile(str(data_path), Files())
-    acts.append([entry_of(record, 1_700_000_000_000)])
+    acts.append([shortened(record, 1_700_000_000_000)])
     acts.close()
     sql("-f", str(query_file), "--format", "json")
     assert rows(capsysbinary) == [
