@@ -12,7 +12,7 @@ _pages = get_asgi_application()
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-from admin_console.live.routing import websocket_urlpatterns  # noqa: E402
+from admin_console.live.consumers import websocket_urlpatterns  # noqa: E402
 from admin_console.permissions.table import SOCKETS  # noqa: E402
 from admin_console.security.origin import SameOriginSockets  # noqa: E402
 from admin_console.security.proxy import TrustedProxies  # noqa: E402

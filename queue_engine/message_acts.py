@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from queue_engine.catalog.catalog import Catalog
-from queue_engine.delivery import by_hand
 from queue_engine.delivery.channel import Channel
+from queue_engine.delivery.fences import refusal
 from queue_engine.delivery.stats import MessageResult, Outcome
 from queue_engine.delivery.topic import Topic
 from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
@@ -95,7 +95,7 @@ class MessageActs:
         TopicNotFoundError, ChannelNotFoundError, InvalidQueryError, LimitError, FencedError or StorageError."""
 
         def finish(one: Channel, asked: _Asked) -> None:
-            by_hand.finish_held(one, asked.in_state(IN_FLIGHT))
+            _finish_held(one, asked.in_state(IN_FLIGHT))
             behind = [*asked.in_state(WAITING), *asked.in_state(DEFERRED), *asked.in_state(QUARANTINED)]
             if behind:
                 if asked.log is not None:
@@ -104,7 +104,7 @@ class MessageActs:
                     assert isinstance(one.backlog, DiskQueueBacklog)
                     one.backlog.finish_in_memory(set(behind))
                     one.backlog.settle(behind)
-                by_hand.finished(one, len(behind))
+                _finished(one, len(behind))
 
         return self._act("finish_messages", topic, channel, (ids, offsets), _why_not_finished, finish)
 
@@ -120,7 +120,7 @@ class MessageActs:
             log = asked.log
             assert log is not None
             chosen = [*asked.in_state(IN_FLIGHT), *asked.in_state(WAITING), *asked.in_state(DEFERRED)]
-            left = log.set_aside(asked.offsets_of(chosen), lambda message_id: by_hand.take_held(one, message_id))
+            left = log.set_aside(asked.offsets_of(chosen), lambda message_id: _take_held(one, message_id))
             refused = {log.id_of(offset) for offset in left}
             one.has_moved()
             for text, message_id in asked.ids.items():
@@ -203,7 +203,8 @@ class MessageActs:
             one = self._catalog.channel(topic, channel)
             owner = self.topics[topic]
             check(act, owner.store.kind, topic, channel)
-            by_hand.refuse_fenced(one)
+            if one.fence is not None:
+                raise refusal(one)  # where a message stands may be unknown
             asked = _looked_up(self._reads, owner, one, *named)
             for text, result in asked.results.items():
                 if not result.code:
@@ -376,3 +377,22 @@ def _why_not_any(act: str, state: str) -> tuple[str, str] | None:
 
 def _why_not_finished(state: str) -> tuple[str, str]:
     return "", ""
+
+
+def _take_held(channel: Channel, message_id: bytes) -> None:
+    """Take a message in flight from its consumer, whose FIN, REQ and TOUCH come too late from now on."""
+    channel.held.remove(None, message_id).consumer.in_flight_count -= 1
+
+
+def _finish_held(channel: Channel, ids: Sequence[bytes]) -> None:
+    """Finish messages in flight, each given once, as `_take_held`."""
+    for message_id in ids:
+        _take_held(channel, message_id)
+    channel.backlog.settle(ids)
+    _finished(channel, len(ids))
+
+
+def _finished(channel: Channel, count: int) -> None:
+    """So many were finished: those who had them have room, and others may be the next that are due."""
+    channel.finish_count += count
+    channel.has_moved()

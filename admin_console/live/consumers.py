@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from autobahn.exception import Disconnected
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.urls import path
 
 from admin_console.hub.hub import get_hub
 from admin_console.live.broadcast import Broadcast
@@ -202,3 +203,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
             logger.error("a socket's task failed", exc_info=task.exception())
             if not self._is_over:
                 self._tasks.append(asyncio.get_running_loop().create_task(self._end(FAILED)))
+
+
+# The sockets' paths; each has its rule in permissions/table.py. Django's annotations of `path` allow views only.
+_live: Any = LiveConsumer.as_asgi()
+websocket_urlpatterns: list[Any] = [path("ws/live/", _live)]

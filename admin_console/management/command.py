@@ -5,10 +5,15 @@ import sys
 from io import RawIOBase
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from admin_console.paths import DATA_PATH_DEFAULT, DATA_PATH_VARIABLE
 from queue_engine.vocabulary.terminal import bytes_for_terminal, for_terminal
+
+
+class DamageFound(CommandError):
+    """A command found something wrong with the data that it looked at: its outcome, not a mistake of its caller. The
+    program ends with status 1."""
 
 
 class PlainCommand(BaseCommand):

@@ -132,7 +132,7 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
     from django.core.management.base import CommandError
     from django.db import connections
 
-    from admin_console.management.damage_found import DamageFound
+    from admin_console.management.command import DamageFound
 
     django.setup()
     command: Any = importlib.import_module(f"admin_console.management.commands.{name}").Command()

@@ -18,7 +18,7 @@ from admin_console.gateway.pipeline import JobState, Pipeline, ReplayRequest, Re
 from admin_console.gateway.replay_sources import left_out_sentence, replay_sources, request_words, source_words
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.management.audited_command import audited
-from admin_console.management.damage_found import DamageFound
+from admin_console.management.command import DamageFound
 from admin_console.paths import account_name
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import time_of

@@ -14,6 +14,7 @@ from admin_console.audit.models import Verdict
 from admin_console.audit.record import NotAuditedError, record_look, require_room
 from admin_console.gateway.gateway import (
     KEY_BYTES_MAX,
+    KeyPage,
     MessagePage,
     ReadMessage,
     ReadRefusedError,
@@ -21,7 +22,6 @@ from admin_console.gateway.gateway import (
     get_gateway,
 )
 from admin_console.gateway.sentences import counted
-from admin_console.message_views.key_look import KeyLook
 from admin_console.messages import bodies
 from admin_console.messages.asked import is_offset, time_ns_of
 from admin_console.messages.lines import MessageLine, columns_of, published_facts, utc
@@ -30,6 +30,38 @@ from admin_console.views.standing import stands
 from admin_console.vocabulary.times import field_time
 
 PAGE_MESSAGES = 20
+
+
+class _KeyLook:
+    """A look at the messages of a topic that have a key, the newest first. text: the key as it was typed. before: an
+    offset, None for the newest."""
+
+    def __init__(self, text: str, key: bytes, before: int | None) -> None:
+        self._text = text
+        self._key = key
+        self._before = before
+        self._found: KeyPage | None = None
+
+    def page_of(self, topic: str, count_max: int) -> MessagePage:
+        """Raises ReadRefusedError."""
+        self._found = get_gateway().find_key(topic, self._key, count_max, before=self._before)
+        return self._found.page
+
+    def links(self, topic: str, form: str) -> dict[str, str]:
+        """What the page shows beside the messages, once they are found."""
+        found = self._found
+        assert found is not None
+        url = reverse("topic_messages", args=(topic,))
+        older = {"key": self._text, "before": str(found.next_before), "form": form}
+        still = counted(found.not_indexed_count, "message")
+        return {
+            "found_key": self._text,
+            "older_url": "" if found.next_before is None else f"{url}?{urlencode(older)}",
+            "newer_url": "" if self._before is None else f"{url}?{urlencode({'key': self._text, 'form': form})}",
+            "not_indexed": f"{still} from offset {found.indexed_upto} on are not indexed yet and may be missing here."
+            if found.not_indexed_count
+            else "",
+        }
 
 
 @require_safe
@@ -63,7 +95,7 @@ def _by_key(request: HttpRequest, topic: str, text: str) -> HttpResponse:
         return _answer(request, topic, None, f"The key has {len(key)} bytes; the most is {KEY_BYTES_MAX}.")
     if before and not is_offset(before):
         return _answer(request, topic, None, f"{before!r} is not an offset: a whole number from 0.")
-    return _answer(request, topic, None, "", find=KeyLook(text, key, int(before) if before else None))
+    return _answer(request, topic, None, "", find=_KeyLook(text, key, int(before) if before else None))
 
 
 def _asked(request: HttpRequest, name: str) -> str:
@@ -71,7 +103,7 @@ def _asked(request: HttpRequest, name: str) -> str:
 
 
 def _answer(
-    request: HttpRequest, topic: str, target: Target | None, complaint: str, *, find: KeyLook | None = None
+    request: HttpRequest, topic: str, target: Target | None, complaint: str, *, find: _KeyLook | None = None
 ) -> HttpResponse:
     # The look is in the audit list before any message is shown.
     record = partial(record_look, request, "read_messages", topic=topic, detail=request.GET.urlencode()[:120])

@@ -1,14 +1,14 @@
-"""Finds a message's record by the log itself, when the unit of the consume queue is wrong.
+"""Finds records by the log itself, when a unit of the consume queue is wrong or part of its file can't be read.
 
-A consume queue is derived: a wrong unit costs a search, and no message.
+A consume queue is derived: a wrong unit, or an unreadable place of the disk, costs a search, and no message.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from queue_engine.commit_log.holes import Holes
-from queue_engine.commit_log.record import HEADER_BYTES, KIND_SEAL, RecordHeader, parse_header, parse_trailer
+from queue_engine.commit_log.record import HAS_DUE, HEADER_BYTES, KIND_SEAL, RecordHeader, parse_header, parse_trailer
 from queue_engine.commit_log.record_scan import records_from
 from queue_engine.commit_log.segment import LogSegments
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
@@ -17,6 +17,9 @@ logger = logging.getLogger(__name__)
 
 # So many units before and behind the wrong one are tried, for one that the log confirms.
 UNITS_MAX = 3_000
+
+Reference = tuple[int, int, int, int, Sequence[int] | None]
+"""First offset, count, position and size of a record, and the due times of its messages (Unix ns) or None."""
 
 
 class SoughtTopic(Protocol):
@@ -105,3 +108,19 @@ def header_at(segments: LogSegments, position: int, size: int = 0) -> RecordHead
         trailer = segments.read(position + size - HEADER_BYTES, HEADER_BYTES)
         header = parse_trailer(trailer, 0, position=position, salt=segment.salt)
     return header
+
+
+def references_between(
+    segments: LogSegments, holes: Holes, topic_number: int, places: tuple[int, int], first: int, end: int
+) -> Iterator[Reference]:
+    """The topic's records with offsets from `first` up to but not including `end`, ascending.
+
+    places: where in the log to begin, at a record or a segment's start, and where it ends. Raises StorageError.
+    """
+    for position, header in headers_between(segments, holes, *places):
+        if header.topic_number == topic_number:
+            if header.first_offset >= end:
+                return
+            if header.end_offset > first:
+                dues = segments.read_record(position, header.size).dues() if header.flags & HAS_DUE else None
+                yield header.first_offset, header.count, position, header.size, dues

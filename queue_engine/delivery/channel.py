@@ -7,6 +7,7 @@ Fences in queue_engine/README.md lists what each command does then.
 """
 
 from collections.abc import Generator
+from random import random
 from typing import Any, Protocol
 
 from queue_engine.delivery.channel_figures import ChannelFigures
@@ -15,7 +16,6 @@ from queue_engine.delivery.fences import Fence, Fences, refusal
 from queue_engine.delivery.in_flight import Delivery, InFlightTable
 from queue_engine.delivery.latency import LatencyHistogram
 from queue_engine.delivery.ramp_pace import RampPace
-from queue_engine.delivery.sampling import draw
 from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import (
     Outcome,
@@ -369,10 +369,18 @@ class Channel:
         return run.select(fresh) if fresh else None
 
     def _drawn(self, run: Run, sample_rate: int) -> Run | None:
-        """What a consumer gets that wants a sample. The rest is finished for the whole channel, as with nsqd."""
-        kept, lost = draw(len(run), sample_rate)
+        """What a consumer gets that wants a sample, `sample_rate` in IDENTIFY: percent, each message by a draw of its
+        own. The rest is finished for the whole channel, as with nsqd."""
+        kept: list[int] = []
+        lost: list[bytes] = []
+        share = sample_rate / 100
+        for index, message_id in enumerate(run.ids):
+            if random() < share:  # noqa: S311 - a sample is no secret
+                kept.append(index)
+            else:
+                lost.append(message_id)
         if lost:
-            self.backlog.settle([run.ids[index] for index in lost])
+            self.backlog.settle(lost)
         return run.select(kept) if kept else None
 
     # From the consumers back.

@@ -11,8 +11,7 @@ from functools import partial
 from queue_engine.commit_log.record import HAS_KEYS, RecordHeader, RecordLostError
 from queue_engine.commit_log.segment import SegmentInfo
 from queue_engine.consume_queue.consume_queue import ConsumeQueue
-from queue_engine.consume_queue.find_record import find_record, header_at
-from queue_engine.consume_queue.reread_queue import Reference, references_between
+from queue_engine.consume_queue.find_record import Reference, find_record, header_at, references_between
 from queue_engine.key_index.missing_keys import RecordKeys
 from queue_engine.log_store.logged_batch import KeyedBatch, LoggedBatch
 from queue_engine.log_store.shared_log import SharedLog

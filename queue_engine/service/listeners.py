@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from itertools import chain
 
-from queue_engine.service.layers.tls_entry import tls_first
+from queue_engine.service.layers.tls_layer import tls_first
 from queue_engine.service.unix_socket import UnixSocket
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.addresses import NO_PORT, is_socket_path, joined, split_address

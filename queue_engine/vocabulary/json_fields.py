@@ -1,6 +1,7 @@
 """Reads the fields of a JSON object, each with its kind checked. What stores such an object draws it."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 
@@ -25,3 +26,8 @@ def number_of(document: Mapping[str, Any], key: str, default: int = 0) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{key} is {number!r} and not a number from 0 up")
     return number
+
+
+def fields_of(kind: type, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the dataclass `kind` that an answer has. Others are left out: a newer engine may add some."""
+    return {one.name: answer[one.name] for one in fields(kind) if one.name in answer}

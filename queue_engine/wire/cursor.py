@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from queue_engine.wire.json_fields import fields_of
+from queue_engine.vocabulary.json_fields import fields_of
 
 
 @dataclass(frozen=True, slots=True)

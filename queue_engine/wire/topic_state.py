@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from queue_engine.wire.json_fields import fields_of
+from queue_engine.vocabulary.json_fields import fields_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

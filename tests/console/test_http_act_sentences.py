@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.management.commands.serve import _http_act
+from admin_console.audit.engine_acts import row_of
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.rules import PATHS
@@ -22,7 +22,7 @@ async def test_each_act_that_is_done_over_http_is_told_in_a_sentence(tmp_path: P
         for path in last:
             await good.send(path)
         acts = {path for path in PATHS if PATHS[path].method == "POST"}
-        told = {record.action: _http_act(record) for record in server.acts}
+        told = {record.action: row_of(record) for record in server.acts}
     assert len(acts) > 30
     for action in ("set_max_attempts", "redrive_channel", "finish_messages", "restore_trash", "pause_channel"):
         assert action in told

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, get_resolver, reverse
 
 from admin_console.audit.models import AuditRow
-from admin_console.live.routing import websocket_urlpatterns
+from admin_console.live.consumers import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
 from admin_console.vocabulary.roles import Role

@@ -12,7 +12,7 @@ from django.db import connection
 from django.urls import get_resolver
 
 from admin_console import paths
-from admin_console.live.routing import websocket_urlpatterns
+from admin_console.live.consumers import websocket_urlpatterns
 from admin_console.options import CONSOLE_OPTIONS, OWN_WORDS, ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, make_secret_key, read_or_make_secret_key
 from admin_console.vocabulary.private_files import make_private_directory

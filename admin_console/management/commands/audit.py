@@ -16,8 +16,7 @@ from admin_console.audit.verification import ChainCheck, all_rows, id_of_hash, o
 from admin_console.database.inspection import applied_migrations, damage_of
 from admin_console.database.version import complaint_about_version
 from admin_console.gateway.sentences import counted
-from admin_console.management.command import PlainCommand
-from admin_console.management.damage_found import DamageFound
+from admin_console.management.command import DamageFound, PlainCommand
 
 FAULTS_SHOWN = 100
 _CHAINED = ("admin_console", "0003_audit_is_chained")

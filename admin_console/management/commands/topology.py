@@ -7,8 +7,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from admin_console.gateway.sentences import counted
-from admin_console.management.command import PlainCommand
-from admin_console.management.damage_found import DamageFound
+from admin_console.management.command import DamageFound, PlainCommand
 from queue_engine.data_formats import DataFormats
 from queue_engine.disk.dirlock import DirectoryLock
 from queue_engine.disk.files import Files

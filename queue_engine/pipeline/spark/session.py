@@ -5,17 +5,21 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pyspark
+from pyspark.java_gateway import ClientServer, JavaObject, ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from queue_engine.pipeline.spark import java_log
-from queue_engine.pipeline.spark.callback_token import require_token
 from queue_engine.pipeline.spark.java import find_java
-from queue_engine.pipeline.spark.spark_home import lean_spark_home
 from queue_engine.pipeline.spark.worker_limits import DEFAULT
 
 # The checkpoint of a stateful stream fixes this number: with another one the stream has to begin again.
 SHUFFLE_PARTITIONS = 2
+
+# The folders that Spark's launcher looks for in its home.
+_HOME_NAMES = ("bin", "jars")
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -124,5 +128,44 @@ def make_session(
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    require_token(session.sparkContext._gateway)
+    _require_token(session.sparkContext._gateway)
     return session
+
+
+def lean_spark_home(directory: Path) -> Path:
+    """Make `directory` a home of the installed pyspark, by links, and return it. Raises OSError.
+
+    It lacks the zip files that hold another copy of Spark's Python packages. Spark puts `<home>/python/lib/pyspark.zip`
+    first on the path of the Python processes that it starts, and Python compiles every module from a zip file again. A
+    data source starts eight such processes before its first row; without the zip files they import the installed
+    package, which is compiled: half a second less each.
+    """
+    package = Path(pyspark.__file__).parent
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in _HOME_NAMES:
+        # Two processes may do this at the same time, and pyspark may be another version than last time.
+        temporary = directory / f"{name}.{os.getpid()}.tmp"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(package / name)
+        os.replace(temporary, directory / name)
+    return directory
+
+
+def _require_token(gateway: Any) -> None:
+    """Open the port for Java's calls into Python, by which `foreachBatch` runs; they need the token of calls to Java.
+
+    PySpark opens a port on loopback for them, and any user of the machine could call the functions behind it. py4j,
+    which carries the calls, has a token for each direction, but PySpark sets only the one of calls to Java, and py4j's
+    Java drops its token when it gets the port's number. So the token is set on both sides.
+
+    gateway: the session's. A gateway without pinned threads (PYSPARK_PIN_THREAD=false) stays as it is.
+    """
+    if not isinstance(gateway, ClientServer) or gateway.python_parameters.auth_token:
+        return
+    token = gateway.java_parameters.auth_token
+    gateway.python_parameters.auth_token = token
+    ensure_callback_server_started(gateway)
+    caller = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
+    field = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
+    field.setAccessible(True)
+    field.set(caller, token)

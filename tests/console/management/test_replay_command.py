@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from admin_console.gateway.pipeline import REPLAYS_SHOWN_MAX
-from admin_console.management.damage_found import DamageFound
+from admin_console.management.command import DamageFound
 from admin_console.management.replay_command import ReplayCommand
 from queue_engine.pipeline.archive.summary import ArchivedIncarnation
 from queue_engine.pipeline.job.requests import (

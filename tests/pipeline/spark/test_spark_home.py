@@ -7,7 +7,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.spark.spark_home import lean_spark_home
+from queue_engine.pipeline.spark.session import lean_spark_home
 
 
 def test_a_home_has_the_launcher_and_the_jars_and_is_made_again_over_itself(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from queue_engine.service.admission.connection_pool import ConnectionPool
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.admission.unread_bytes import has_unread_bytes, unread_bytes
-from queue_engine.service.http.exchange.framing import check_framing
 from queue_engine.service.http.exchange.handler import BodyLimit, RequestHandler
 from queue_engine.service.http.exchange.malformed import asks_to_stay, plain_response, reason_of
 from queue_engine.service.http.exchange.request import RequestHead, head_of, host_of, join_address
@@ -229,7 +228,7 @@ class HttpConnection(asyncio.Protocol):
                     f"what follows a body in chunks has {read_bytes} bytes and the most is {HEAD_BYTES_MAX}",
                     error_status_hint=431,
                 )
-            check_framing(event, before[:read_bytes])
+            _check_framing(event, before[:read_bytes])
         return event
 
     def _unread(self) -> bytearray:
@@ -550,3 +549,20 @@ class HttpConnection(asyncio.Protocol):
 def connection_pool(refused: RefusedConnections) -> ConnectionPool[HttpConnection]:
     """Of one server's connections."""
     return ConnectionPool(refused, HttpConnection.give_way)
+
+
+def _check_framing(event: object, read: bytes) -> None:
+    """Check a request's framing, against request smuggling: h11 accepts requests that a proxy may end at another byte.
+
+    Raises h11.RemoteProtocolError for a line that ends with LF alone, and for a body in chunks of HTTP/1.0.
+
+    read: the bytes of the event, for a head and for the end of a body in chunks; otherwise empty.
+    """
+    if read.count(b"\n") != read.count(b"\r\n"):
+        raise h11.RemoteProtocolError("a line ends with LF alone; lines end with CRLF")
+    if isinstance(event, h11.Request) and event.http_version < b"1.1" and _is_chunked(event):
+        raise h11.RemoteProtocolError("a body in chunks needs HTTP/1.1")
+
+
+def _is_chunked(request: h11.Request) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in request.headers)
