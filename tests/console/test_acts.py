@@ -3,9 +3,7 @@
 import concurrent.futures
 import re
 import threading
-from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,17 +21,11 @@ from queue_engine.topic_acts import COUNTS_TOLERANCE
 from queue_engine.vocabulary.errors import ClosedError
 from queue_engine.vocabulary.options.options import Options
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, make_user, orders_engine
+from tests.support.pages.console import client_of, make_user
 
 pytestmark = pytest.mark.django_db
 
 JSON = {"Accept": "application/json"}
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    with orders_engine(tmp_path) as runner:
-        yield runner
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Pipeline cursors in the console: what a topic's page shows of them, and the acts that begin and end them."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from queue_engine.delivery.stats import Outcome
 from queue_engine.log_acts import Target
 from queue_engine.service.runner import EngineRunner
 from queue_engine.wire.cursor import CursorGapStats, CursorStats
-from tests.support.pages.console import client_of, make_user, orders_engine
+from tests.support.pages.console import client_of, make_user
 from tests.support.pages.snapshots import topic
 
 pytestmark = pytest.mark.django_db
@@ -29,12 +28,6 @@ JSON = {"Accept": "application/json"}
 ON, OFF = "/topics/orders/~archive-on/", "/topics/orders/~archive-off/"
 AGAIN = "/topics/orders/~archive-again/"
 DELETE = "/topics/orders/~cursors/copy/~delete/"
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    with orders_engine(tmp_path) as runner:
-        yield runner
 
 
 @pytest.fixture

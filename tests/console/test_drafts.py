@@ -2,9 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,18 +12,12 @@ from django.test import Client
 from admin_console.answers import drafts
 from admin_console.audit.models import AuditRow
 from queue_engine.service.runner import EngineRunner
-from tests.support.pages.console import PASSWORD, client_of, make_user, orders_engine
+from tests.support.pages.console import PASSWORD, client_of, make_user
 
 pytestmark = pytest.mark.django_db
 
 FILLED_IN = "It is filled in as you left it; nothing was done yet."
 FRAGMENT = {"X-Fragment": "1"}
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    with orders_engine(tmp_path) as runner:
-        yield runner
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Undo after emptying and deleting, and the trash as a page."""
 
 import re
-from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +11,11 @@ from admin_console.audit.models import AuditRow
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, make_user, orders_engine
+from tests.support.pages.console import client_of, make_user
 
 pytestmark = pytest.mark.django_db
 
 JSON = {"Accept": "application/json"}
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    with orders_engine(tmp_path) as runner:
-        yield runner
 
 
 @pytest.fixture
