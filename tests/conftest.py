@@ -12,7 +12,7 @@ import pytest
 
 from admin_console.accounts.throttle import throttle
 from queue_engine.vocabulary.log_lines import LineHandler
-from tests.support import second_try, storage_kinds
+from tests.support import run_costs, second_try, storage_kinds
 from tests.support.certificates import Certificates
 from tests.support.disks import left_open
 
@@ -29,7 +29,13 @@ hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    run_costs.store_bytecode()
     config.pluginmanager.register(second_try)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    run_costs.import_share(session.config)
 
 
 def pytest_collection_finish() -> None:
@@ -67,11 +73,14 @@ def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _directories() -> Iterator[set[Path]]:
+def _directories(request: pytest.FixtureRequest) -> Iterator[set[Path]]:
     """The temporary directories of this file's tests; what the tests left open in them is closed after the last one."""
     directories: set[Path] = set()
+    failed_before = request.session.testsfailed
     yield directories
     count = left_open.close_below(directories)
+    if request.session.testsfailed == failed_before:
+        run_costs.free_memory(request.config.option.markexpr, directories)
     assert count <= left_open.DESCRIPTORS_MAX, (
         f"{count} descriptors are open after this file, {left_open.DESCRIPTORS_MAX} may be"
     )
