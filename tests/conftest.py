@@ -35,11 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # what a collection makes stays
     run_costs.import_share(session.config)
 
 
 def pytest_collection_finish() -> None:
     """Nine thousand tests live to the end: the collector need not look at them again and again."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
