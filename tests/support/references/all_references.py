@@ -1,6 +1,6 @@
 """Every part of a Markdown file that is made from the code."""
 
-from tests.support.references import act_kinds, commands, http_api, metrics, options
+from tests.support.references import act_kinds, commands, figures, http_api, metrics, options
 from tests.support.references.generated import Reference
 
 REFERENCES = (
@@ -15,5 +15,6 @@ REFERENCES = (
     Reference("metrics", "queue_engine/service/monitoring/README.md", metrics.metrics),
     Reference("pipeline variables", "queue_engine/pipeline/README.md", options.pipeline_variables_table),
     Reference("HTTP paths", "queue_engine/service/http/REFERENCE.md", http_api.paths),
+    Reference("figures", "queue_engine/service/http/REFERENCE.md", figures.figures),
     Reference("HTTP errors", "queue_engine/service/http/REFERENCE.md", http_api.error_words),
 )
