@@ -83,7 +83,7 @@ def test_slow_work_starts_as_a_background_job() -> None:
         and name.endswith(".py")
         and re.search(r"(background|worker)\.submit\(", (ROOT / name).read_text())
     ]
-    assert starting == ["queue_engine/disk/background_job.py", "queue_engine/disk_queue/folder.py"]
+    assert starting == ["queue_engine/storage/disk/background_job.py", "queue_engine/storage/disk_queue/folder.py"]
 
 
 def test_each_folder_names_its_modules_at_its_door() -> None:

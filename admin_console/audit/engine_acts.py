@@ -1,7 +1,7 @@
 """Rows of acts that the engine reports: over its HTTP API, of a client, or by itself at their time.
 
 The engine hands an act over as an `ActRecord`. It goes to the audit list while a console runs, else to the engine's own
-file (`queue_engine/act_file`), of which `file_rows` makes the same rows.
+file (`queue_engine/service/act_file`), of which `file_rows` makes the same rows.
 """
 
 import uuid
@@ -12,8 +12,8 @@ from admin_console.audit.models import VIA_HTTP_API, VIA_SERVER, AuditRow, Phase
 from admin_console.audit.record import FOREIGN_REQUEST, now_ms
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.sentences import outcome_counts
-from queue_engine.act_file import act_reader
 from queue_engine.delivery.stats import VIA_HTTP, VIA_TIMER, ActRecord
+from queue_engine.service.act_file import act_reader
 
 ENGINE_ACTOR = "penstock"
 _VIA = {VIA_HTTP: VIA_HTTP_API, VIA_TIMER: VIA_SERVER}  # the engine's word → the list's

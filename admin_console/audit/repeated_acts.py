@@ -1,4 +1,5 @@
-"""What the audit list says of repeated acts, of which only some are rows (`queue_engine/act_file/repeated_acts.py`).
+"""What the audit list says of repeated acts, of which only some are rows
+(`queue_engine/service/act_file/repeated_acts.py`).
 
 Beside failures and routine acts, looks are counted: of a user's looks in the console at messages of one topic or
 channel the first is a row at once, further ones become one row a minute for as long as the user goes on; after a minute
@@ -15,7 +16,8 @@ from datetime import UTC, datetime
 from admin_console.audit.engine_acts import row_of
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import now_ms
-from queue_engine.act_file.repeated_acts import (
+from queue_engine.delivery.stats import ActRecord
+from queue_engine.service.act_file.repeated_acts import (
     FAILURE,
     LOOK_ACTION,
     SEVERAL,
@@ -26,7 +28,6 @@ from queue_engine.act_file.repeated_acts import (
     kind_of,
     source_of,
 )
-from queue_engine.delivery.stats import ActRecord
 
 NAMES_SHOWN = 10
 LOOK = Kind(1, 1_000, 1_000, 60.0, "within a minute", goes_on=True)

@@ -7,7 +7,7 @@ from admin_console.gateway.act_sentences import SENTENCES, sentence_of
 from admin_console.gateway.gateway import Asker, Deletion
 from admin_console.vocabulary import units
 from queue_engine.delivery.stats import VIA_HTTP, VIA_TCP, VIA_TIMER, ActRecord
-from queue_engine.recent_acts import Order, RecentAct, StateChangedError
+from queue_engine.engine.acts.recent_acts import Order, RecentAct, StateChangedError
 from queue_engine.vocabulary.acts.act import State
 from queue_engine.vocabulary.acts.table import ACTS, rivals_of
 

@@ -39,7 +39,7 @@ from admin_console.gateway.history import LakeHistory
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.delivery.stats import Outcome
-from queue_engine.recent_acts import StateChangedError
+from queue_engine.engine.acts.recent_acts import StateChangedError
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.acts.table import ACTS, USES, rivals_of
 from queue_engine.vocabulary.client_key import ClientKey

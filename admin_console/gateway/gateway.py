@@ -18,13 +18,13 @@ from queue_engine.delivery.stats import (
     RecentFailures,
     TopicStats,
 )
-from queue_engine.fetch.key_search import KeyPage
-from queue_engine.fetch.log_reader import MessagePage, ReadMessage
-from queue_engine.log_acts import KEY_BYTES_MAX, SeekPreview, Target
-from queue_engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage, SearchHit, SearchState
-from queue_engine.readers.reader_registry import Maker
+from queue_engine.engine.acts.log_acts import KEY_BYTES_MAX, SeekPreview, Target
+from queue_engine.engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage, SearchHit, SearchState
 from queue_engine.storage.aside_stats import AsideStats
+from queue_engine.storage.fetch.key_search import KeyPage
+from queue_engine.storage.fetch.log_reader import MessagePage, ReadMessage
 from queue_engine.storage.log_stats import LogStats
+from queue_engine.storage.readers.reader_registry import Maker
 from queue_engine.vocabulary.acts.table import ACTS, why_not
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from queue_engine.disk.no_follow import refuse_link
-from queue_engine.pipeline.history.files import HistoryFiles
+from queue_engine.lake.history.files import HistoryFiles
+from queue_engine.storage.disk.no_follow import refuse_link
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.latency.latency_buckets import value_ms_of
 

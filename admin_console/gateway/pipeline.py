@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from admin_console.gateway.gateway import DONE, FAILED, ActResult, EngineSnapshot
-from queue_engine.pipeline.archive.listing import ArchiveListing
-from queue_engine.pipeline.archive.summary import ArchivedTopic
-from queue_engine.pipeline.expression.expressions import parse_expression
-from queue_engine.pipeline.housekeeping.limits import ArchiveLimits, read_limits, write_limits
-from queue_engine.pipeline.housekeeping.report import HousekeepingReport, HousekeepingRun, read_report
-from queue_engine.pipeline.job import requests as job_requests
-from queue_engine.pipeline.job import state as job_state
-from queue_engine.pipeline.job.archive_settings import ArchiveSettings
-from queue_engine.pipeline.job.state import (
+from queue_engine.lake.archive.listing import ArchiveListing
+from queue_engine.lake.archive.summary import ArchivedTopic
+from queue_engine.lake.directory.lake_lock import LakeHolder, holder_of
+from queue_engine.lake.directory.status_file import BrokenStatusFileError
+from queue_engine.lake.expression.expressions import parse_expression
+from queue_engine.lake.housekeeping.limits import ArchiveLimits, read_limits, write_limits
+from queue_engine.lake.housekeeping.report import HousekeepingReport, HousekeepingRun, read_report
+from queue_engine.lake.job import requests as job_requests
+from queue_engine.lake.job import state as job_state
+from queue_engine.lake.job.archive_settings import ArchiveSettings
+from queue_engine.lake.job.state import (
     CANCELLED,
     PLAN_PREFIX,
     REPLAY_PREFIX,
@@ -30,17 +32,15 @@ from queue_engine.pipeline.job.state import (
     read_state,
     read_states,
 )
-from queue_engine.pipeline.jobs import JOBS
-from queue_engine.pipeline.lake.lake_lock import LakeHolder, holder_of
-from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
-from queue_engine.pipeline.replay.listing import ReplayPlanSummary, read_plan_summary, read_request
-from queue_engine.pipeline.replay.request import ReplayRequest
-from queue_engine.pipeline.spark.worker_limits import WorkerLimits
-from queue_engine.pipeline.worker.pending_work import PendingWork
-from queue_engine.pipeline.worker.process import IDLE, RESTING, RUNNING, WorkerProcess, WorkerProcessState
-from queue_engine.pipeline.worker.process import STATES as WORKER_STATES
-from queue_engine.pipeline.worker.scratch import log_bytes, temporary_bytes
-from queue_engine.pipeline.worker.state import WorkerState, read_worker_state
+from queue_engine.lake.jobs import JOBS
+from queue_engine.lake.replay.listing import ReplayPlanSummary, read_plan_summary, read_request
+from queue_engine.lake.replay.request import ReplayRequest
+from queue_engine.lake.spark.worker_limits import WorkerLimits
+from queue_engine.lake.worker.pending_work import PendingWork
+from queue_engine.lake.worker.process import IDLE, RESTING, RUNNING, WorkerProcess, WorkerProcessState
+from queue_engine.lake.worker.process import STATES as WORKER_STATES
+from queue_engine.lake.worker.scratch import log_bytes, temporary_bytes
+from queue_engine.lake.worker.state import WorkerState, read_worker_state
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import ExpressionError, PenstockError, StorePlaceError
 from queue_engine.vocabulary.lake_place import check_directory

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.vocabulary.units import moment
-from queue_engine.pipeline.archive.summary import ArchivedIncarnation, ArchivedTopic
-from queue_engine.pipeline.replay.listing import ReplayPlanSummary
-from queue_engine.pipeline.replay.request import ReplayRequest
+from queue_engine.lake.archive.summary import ArchivedIncarnation, ArchivedTopic
+from queue_engine.lake.replay.listing import ReplayPlanSummary
+from queue_engine.lake.replay.request import ReplayRequest
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SERVER_LENGTH = 8  # of its identity, which has 36 characters

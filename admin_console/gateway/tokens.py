@@ -1,6 +1,6 @@
 """Tokens of programs: what the console shows of them, makes and revokes.
 
-They are in a file of the data directory, which the engine follows (`queue_engine/identity/token_file.py`).
+They are in a file of the data directory, which the engine follows (`queue_engine/service/identity/token_file.py`).
 """
 
 import functools
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActResult
 from admin_console.vocabulary import units
-from queue_engine.identity.token import NAME_LENGTH_MAX, TokenError, TokenState
-from queue_engine.identity.token_file import Stamp, TokenFile
+from queue_engine.service.identity.token import NAME_LENGTH_MAX, TokenError, TokenState
+from queue_engine.service.identity.token_file import Stamp, TokenFile
 from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
 from queue_engine.vocabulary.permission import Permission
 

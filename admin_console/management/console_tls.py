@@ -8,9 +8,9 @@ from twisted.internet.interfaces import IOpenSSLContextFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
-from queue_engine.tls.replaceable import MadeOfFiles
-from queue_engine.tls.server_context import check_readable
-from queue_engine.tls.validity import CertificateWatch, Validity, read_validity
+from queue_engine.service.tls.replaceable import MadeOfFiles
+from queue_engine.service.tls.server_context import check_readable
+from queue_engine.service.tls.validity import CertificateWatch, Validity, read_validity
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.options.options import Options
 

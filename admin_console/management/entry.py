@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from queue_engine.process.streams import open_missing_descriptors
+from queue_engine.service.process.streams import open_missing_descriptors
 
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
 INTERRUPTED = 130

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from admin_console.options import CONSOLE_OPTIONS, SWITCHES
 from admin_console.vocabulary import variables
-from queue_engine.pipeline import variables as pipeline
+from queue_engine.lake import variables as pipeline
 from queue_engine.vocabulary.options.option import environment_name_of
 from queue_engine.vocabulary.options.options import Options
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from queue_engine.process.service_manager import START_LIMIT_S, stop_limit_s
+from queue_engine.service.process.service_manager import START_LIMIT_S, stop_limit_s
 from queue_engine.vocabulary.lake_place import absolute_lake
 from queue_engine.vocabulary.options.addresses import is_socket_path, split_address
 from queue_engine.vocabulary.options.log_options import PYTHON_PROCESSES_MAX

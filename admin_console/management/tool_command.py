@@ -14,9 +14,9 @@ from admin_console.management.command import PlainCommand
 from admin_console.vocabulary.variables import AUTH_SECRET
 from queue_engine.client.connection import RefusedError
 from queue_engine.client.secret_hosts import SecretHosts
-from queue_engine.tools.connecting import Connecting, checked_addresses, node_of, tls_context, url_of
-from queue_engine.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, UNCLEAR_AS_OFTEN
-from queue_engine.tools.running import Stopping, run_tool
+from queue_engine.client.tools.connecting import Connecting, checked_addresses, node_of, tls_context, url_of
+from queue_engine.client.tools.retries import ATTEMPTS_MAX, BACKOFF_S_MAX, UNCLEAR_AS_OFTEN
+from queue_engine.client.tools.running import Stopping, run_tool
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_valid_name
 from queue_engine.vocabulary.options.durations import parse_duration_ms

@@ -40,7 +40,7 @@ from admin_console.views.bulk_kinds import KINDS
 from admin_console.views.question import SHOWN, Question, ask, reason_field, typed_name_field
 
 # At 160 bytes a name, with its count, they are a tenth of the largest form; the engine remembers twice as many acts
-# (queue_engine/recent_acts.py), so that none of them outlives the mark of their question.
+# (queue_engine/engine/acts/recent_acts.py), so that none of them outlives the mark of their question.
 SELECTED_MAX = 5_000
 # Begun together: their audit rows are one write, and the engine's syncs are shared. In the time that half of them take
 # on a slow disk (50 ms each) the gateway does not lose its patience.

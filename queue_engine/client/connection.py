@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_engine.client.secret_hosts import SecretHosts
-from queue_engine.protocol.frames import FRAME_TYPE_ERROR, FRAME_TYPE_RESPONSE
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.message import FRAME_TYPE_MESSAGE, STORED_HEADER_BYTES
 from queue_engine.vocabulary.names import NAME_LENGTH_MAX, is_valid_name
 from queue_engine.vocabulary.version import VERSION
+from queue_engine.wire.protocol.frames import FRAME_TYPE_ERROR, FRAME_TYPE_RESPONSE
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from queue_engine.daemon.flags import DEFAULTS, FLAGS_OF_NSQD, LOG_PREFIX, LOG_PREFIX_DEFAULT, field_of
+from queue_engine.daemon.go_flags.command_line import Given
+from queue_engine.daemon.go_flags.flag import Value
 from queue_engine.daemon.nsqd_lines import NsqdLines
-from queue_engine.go_flags.command_line import Given
-from queue_engine.go_flags.flag import Value
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.option import environment_name_of

@@ -6,8 +6,8 @@ A flag acts when the engine has an option of its name. `FLAGS_OF_NSQD` says why 
 from dataclasses import dataclass, fields
 from typing import Any
 
-from queue_engine.go_flags.command_line import FlagSet
-from queue_engine.go_flags.flag import Flag, Kind
+from queue_engine.daemon.go_flags.command_line import FlagSet
+from queue_engine.daemon.go_flags.flag import Flag, Kind
 from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options

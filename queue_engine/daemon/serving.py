@@ -16,13 +16,13 @@ import threading
 from typing import Any
 
 from queue_engine.daemon.daemon_options import DaemonOptions
-from queue_engine.identity import openness
-from queue_engine.identity.token_file import TokenFile
-from queue_engine.process.interpreter import share_interpreter
-from queue_engine.process.service_manager import ServiceManager, stop_limit_s
-from queue_engine.process.start_report import StartReport
-from queue_engine.process.stop_report import StopReport
-from queue_engine.process.streams import is_on_terminal
+from queue_engine.service.identity import openness
+from queue_engine.service.identity.token_file import TokenFile
+from queue_engine.service.process.interpreter import share_interpreter
+from queue_engine.service.process.service_manager import ServiceManager, stop_limit_s
+from queue_engine.service.process.start_report import StartReport
+from queue_engine.service.process.stop_report import StopReport
+from queue_engine.service.process.streams import is_on_terminal
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import DirectoryLockedError, OptionsError, PenstockError

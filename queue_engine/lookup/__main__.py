@@ -10,11 +10,11 @@ from typing import Any
 
 import uvloop
 
+from queue_engine.daemon.go_flags.command_line import FlagSet, Given
+from queue_engine.daemon.go_flags.flag import Flag, Kind
 from queue_engine.daemon.nsqd_lines import NsqdLines
-from queue_engine.go_flags.command_line import FlagSet, Given
-from queue_engine.go_flags.flag import Flag, Kind
 from queue_engine.lookup.options import LookupOptions
-from queue_engine.process.streams import open_missing_descriptors
+from queue_engine.service.process.streams import open_missing_descriptors
 from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import FlagError, OptionsError, PenstockError
 from queue_engine.vocabulary.options.durations import format_duration

@@ -16,10 +16,10 @@ from typing import Any
 import orjson
 
 from queue_engine.lookup.registrations import Peer, PeerInfo, Registrations, TooManyRegistrationsError
-from queue_engine.protocol.go_json import JsonError, JsonObject
 from queue_engine.vocabulary.clock import NS_PER_MS, Clock
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.names import is_valid_name
+from queue_engine.wire.protocol.go_json import JsonError, JsonObject
 
 logger = logging.getLogger(__name__)
 

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 
-from queue_engine.disk.background import Background
-from queue_engine.disk.files import Files
-from queue_engine.disk.replaced_file import Composed, ReplacedFile
-from queue_engine.identity.auth_servers import AuthServers
-from queue_engine.identity.gate import Gate
-from queue_engine.identity.guesses import Guesses
-from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.secret_file import secret_file
-from queue_engine.identity.token_file import TokenFile, encode_used
+from queue_engine.service.identity.auth_servers import AuthServers
+from queue_engine.service.identity.gate import Gate
+from queue_engine.service.identity.guesses import Guesses
+from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.secret_file import secret_file
+from queue_engine.service.identity.token_file import TokenFile, encode_used
+from queue_engine.storage.disk.background import Background
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.disk.replaced_file import Composed, ReplacedFile
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.options.options import Options
 

@@ -17,16 +17,11 @@ from typing import Any
 
 import uvloop
 
-from queue_engine.act_file.act_file import ActFile
-from queue_engine.act_file.act_writer import ActWriter
-from queue_engine.commit_log.sync_place import SyncPlace
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
-from queue_engine.disk.background import Backgrounds
-from queue_engine.disk.dirlock import DirectoryLock
-from queue_engine.disk.files import Files
-from queue_engine.disk_queue.closing import Closing, Job, run_in_turn
-from queue_engine.engine import Engine
-from queue_engine.engine_calls import EngineCalls
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.engine_calls import EngineCalls
+from queue_engine.service.act_file.act_file import ActFile
+from queue_engine.service.act_file.act_writer import ActWriter
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
@@ -44,9 +39,14 @@ from queue_engine.service.start_probes import StartProbes
 from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
-from queue_engine.tls.replaceable import MadeOfFiles
-from queue_engine.tls.server_context import ServedCertificate, server_context, server_contexts
-from queue_engine.tls.validity import CertificateWatch
+from queue_engine.service.tls.replaceable import MadeOfFiles
+from queue_engine.service.tls.server_context import ServedCertificate, server_context, server_contexts
+from queue_engine.service.tls.validity import CertificateWatch
+from queue_engine.storage.commit_log.sync_place import SyncPlace
+from queue_engine.storage.disk.background import Backgrounds
+from queue_engine.storage.disk.dirlock import DirectoryLock
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.disk_queue.closing import Closing, Job, run_in_turn
 from queue_engine.vocabulary.client_key import ClientKeys, TrustedAddresses
 from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit

@@ -4,8 +4,8 @@ The headers say where the page lies in the topic. The body is a row of records i
 
     | position u64 | salt u64 | size u32 | record, `size` bytes | position u64 | …
 
-`commit_log/README.md` draws a record; its CRCs are bound to position and salt. GET /log/read sends frames instead,
-with the same headers but Oldest-Offset.
+`storage/commit_log/README.md` draws a record; its CRCs are bound to position and salt. GET /log/read sends frames
+instead, with the same headers but Oldest-Offset.
 """
 
 import struct

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.act_file.act_file import FILES_MAX, NAME, ActFile
-from queue_engine.act_file.act_reader import has_entries, read_page
-from queue_engine.act_file.act_writer import WAITING_MAX_OF_ACTS, ActWriter
-from queue_engine.act_file.line import decode_line, encode_line, shortened
-from queue_engine.act_file.repeated_acts import FAILURE
 from queue_engine.delivery.stats import ActRecord, Outcome
-from queue_engine.disk.background import InlineBackground
-from queue_engine.disk.files import Files
+from queue_engine.service.act_file.act_file import FILES_MAX, NAME, ActFile
+from queue_engine.service.act_file.act_reader import has_entries, read_page
+from queue_engine.service.act_file.act_writer import WAITING_MAX_OF_ACTS, ActWriter
+from queue_engine.service.act_file.line import decode_line, encode_line, shortened
+from queue_engine.service.act_file.repeated_acts import FAILURE
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.disk.files import Files
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 from tests.support.stores.background import HeldBackground

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from queue_engine.log_acts import Target
-from queue_engine.messages.rows import BY_AGE, BY_ATTEMPTS, FINISHED, IDS_MAX, SORTS, STATES, MessageQuery
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.messages.rows import BY_AGE, BY_ATTEMPTS, FINISHED, IDS_MAX, SORTS, STATES, MessageQuery
 from queue_engine.vocabulary.flow.redrive import RATE_MAX
 from tests.benchmarks.shapes import CHANNEL, DELAY_MS, SHAPES, TOPIC, Shape, ShapedChannel
 from tests.benchmarks.shapes import FINISHED as FINISHED_STATE

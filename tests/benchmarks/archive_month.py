@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
-from queue_engine.pipeline.archive.archive_table import archive_path, archive_table
-from queue_engine.pipeline.housekeeping.choices import DAY_MS
-from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive_table import archive_path, archive_table
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.housekeeping.choices import DAY_MS
+from queue_engine.lake.housekeeping.housekeeping import Housekeeping
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from tests.pipeline.housekeeping.archived_table import APP_ID, data_file
 from tests.support.clock import ManualClock
 

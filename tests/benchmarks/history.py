@@ -23,12 +23,12 @@ from admin_console.gateway.history import LakeHistory
 from admin_console.history.ranges import Range, range_of
 from admin_console.history.series import channel_history, overview_history
 from admin_console.history.store import Part, store_of
-from queue_engine.pipeline.history.day_files import ROW_GROUP_ROWS
-from queue_engine.pipeline.history.files import HistoryFiles
-from queue_engine.pipeline.history.levels import WINDOW_S, date_of
-from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, HISTORY_ROWS
-from queue_engine.pipeline.tables.parquet_files import DataFile, existing_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.lake.history.day_files import ROW_GROUP_ROWS
+from queue_engine.lake.history.files import HistoryFiles
+from queue_engine.lake.history.levels import WINDOW_S, date_of
+from queue_engine.lake.history.schema import COUNTERS, GAUGES, HISTORY_ROWS
+from queue_engine.lake.tables.parquet_files import DataFile, existing_data_file
+from queue_engine.lake.tables.storage import TableStorage
 from tests.support.lakes.history_lake import HistoryLake
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess

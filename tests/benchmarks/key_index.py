@@ -26,14 +26,14 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.fetch.key_search import KeySearch
-from queue_engine.log_store.batch_keys import digest_of
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogStore
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.fetch.key_search import KeySearch
+from queue_engine.storage.log_store.batch_keys import digest_of
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogStore
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.clock import SystemClock
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.stores.worker_thread import WorkerThread

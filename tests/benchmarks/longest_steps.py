@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from tests.benchmarks.act_costs import ACTS
 from tests.benchmarks.shapes import SHAPES, ShapedChannel
 from tests.support.clock import ManualClock

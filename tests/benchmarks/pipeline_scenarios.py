@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from queue_engine.pipeline.job.state import RUNNING, read_states
+from queue_engine.lake.job.state import RUNNING, read_states
 from tests.benchmarks import history, queryable, worker
 from tests.benchmarks.log_scenarios import beside
 from tests.benchmarks.scenarios import Figures, publish_rate, topic_with

@@ -18,10 +18,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from queue_engine.pipeline.query.limits import QueryLimits
-from queue_engine.pipeline.query.query import Query
-from queue_engine.pipeline.query.views import views_of
-from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.lake.query.limits import QueryLimits
+from queue_engine.lake.query.query import Query
+from queue_engine.lake.query.views import views_of
+from queue_engine.lake.tables.storage import TableStorage
 from tests.support.processes.engine_api import EngineApi
 from tests.support.processes.server import ServerProcess
 

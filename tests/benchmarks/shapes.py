@@ -12,10 +12,10 @@ from random import Random
 from typing import NamedTuple
 
 from queue_engine.delivery.channel import RUN_BYTES_MAX, Channel
-from queue_engine.disk.background import Background, InlineBackground
-from queue_engine.engine import Engine
-from queue_engine.log_acts import channel_log
-from queue_engine.messages.log_messages import LogMessages
+from queue_engine.engine.acts.log_acts import channel_log
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.messages.log_messages import LogMessages
+from queue_engine.storage.disk.background import Background, InlineBackground
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.run import Run
 from tests.support.clock import ManualClock

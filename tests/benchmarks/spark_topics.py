@@ -15,13 +15,13 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from queue_engine.pipeline.archive.archive import Archiver
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.data_source import PenstockDataSource
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.source.read_options import FILES, HTTP
-from queue_engine.pipeline.spark.session import make_session
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive import Archiver
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.source.data_source import PenstockDataSource
+from queue_engine.lake.source.read_options import FILES, HTTP
+from queue_engine.lake.spark.session import make_session
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.names import ARCHIVE_CURSOR
 from tests.benchmarks.scenarios import BATCH

@@ -9,7 +9,7 @@ is cleaned up as it would be (a day of commits stays) and a vacuum removes what 
 a new process's objects, and gets commits.
 
 What an opened table takes comes last, each in a process of its own: the memory of tables with one file and of one with
-many, and what a file more adds to a commit. These are the figures of `queue_engine/pipeline/tables/tables.py`.
+many, and what a file more adds to a commit. These are the figures of `queue_engine/lake/tables/tables.py`.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
-from queue_engine.pipeline.tables.log_files import commit_path
-from queue_engine.pipeline.tables.parquet_files import DataFile
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.table_files import TableFile
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.tables.housekeeping import clean_log, merge, vacuum
+from queue_engine.lake.tables.log_files import commit_path
+from queue_engine.lake.tables.parquet_files import DataFile
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.table_files import TableFile
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file
 from tests.support.processes.memory import pss_bytes

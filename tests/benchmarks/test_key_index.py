@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.options import SyncPolicy
 from tests.benchmarks.key_index import look_ups, publish_ratios
 
 pytestmark = pytest.mark.slow(reason="writes and finds seventy thousand keys")

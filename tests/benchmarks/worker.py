@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from queue_engine.pipeline.job.state import read_states
+from queue_engine.lake.job.state import read_states
 from tests.support.processes.server import ROOT, ServerProcess
 from tests.support.waiting import wait_for
 
@@ -65,7 +65,7 @@ def running(server: ServerProcess, data_path: Path) -> Iterator["subprocess.Pope
         [
             sys.executable,
             "-m",
-            "queue_engine.pipeline.worker.worker",
+            "queue_engine.lake.worker.worker",
             f"--engine-url=http://127.0.0.1:{server.http_port}",
             f"--data-path={data_path}",
         ],

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from queue_engine.pipeline.lake.lake_lock import holder_of
+from queue_engine.lake.directory.lake_lock import holder_of
 from tests.benchmarks.spark_topics import publish_rows
 from tests.support.processes.memory import is_java, pss_bytes, session_pids
 from tests.support.processes.server import ROOT, ServerProcess

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from queue_engine.identity.token_file import TokenFile
-from queue_engine.pipeline.archive.listing import ArchiveListing
+from queue_engine.lake.archive.listing import ArchiveListing
+from queue_engine.service.identity.token_file import TokenFile
 from tests.browser.act_forms import OF_PROGRAMS, forms
 from tests.browser.pages import ConsolePage
 from tests.support.pages.console_client import ConsoleClient

@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from playwright.sync_api import Page, ViewportSize, expect
 
 from admin_console.permissions.table import ACTS, PAGES
-from queue_engine.identity.token_file import TokenFile
+from queue_engine.service.identity.token_file import TokenFile
 from tests.browser.conftest import OpenPage
 from tests.browser.pages import ConsolePage, pages_of
 from tests.support.lakes.pipeline_lake import planned_replay

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from queue_engine.disk_queue.store import KIND as DISK_QUEUE
-from queue_engine.log_store.log_topic_store import KIND as LOG
+from queue_engine.storage.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.storage.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.options.option import flag_of
 from tests.browser.conftest import OpenPage
 from tests.support.pages.axe import violations

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, StorageState, expect
 
-from queue_engine.pipeline.archive.listing import ArchiveListing
-from queue_engine.pipeline.archive.rounds import BUSY_MESSAGES
+from queue_engine.lake.archive.listing import ArchiveListing
+from queue_engine.lake.archive.rounds import BUSY_MESSAGES
 from tests.browser.conftest import OpenPage
 from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import (

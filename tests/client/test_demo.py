@@ -10,8 +10,8 @@ from queue_engine.client.backlog_limit import BacklogLimit
 from queue_engine.client.demo import QUAKES, switch_archive_on
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.client.producer import Producer
-from queue_engine.disk_queue.store import KIND as DISK_QUEUE
-from queue_engine.log_store.log_topic_store import KIND as LOG
+from queue_engine.storage.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.storage.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.processes.live_processes import live_process
 from tests.support.processes.running_engine import RunningEngine

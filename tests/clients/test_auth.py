@@ -17,8 +17,8 @@ from typing import Any
 import nsq
 import pytest
 
-from queue_engine.act_file.act_reader import read_page
-from queue_engine.identity.token_file import TokenFile
+from queue_engine.service.act_file.act_reader import read_page
+from queue_engine.service.identity.token_file import TokenFile
 from tests.support.auth_server import AuthServer, granted
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_RESPONSE, NsqSocket, sized
 from tests.support.processes.running_engine import RunningEngine

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.storage.disk_queue.store import KIND as DISK_QUEUE
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.server import ServerProcess
 

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from queue_engine.disk_queue.store import KIND as DISK_QUEUE
-from queue_engine.log_store.log_topic_store import KIND as LOG
+from queue_engine.storage.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.storage.log_store.log_topic_store import KIND as LOG
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.conformance.lines import admin, http, lookup, protocol, queues, side_by_side
 
 TESTS = Path(__file__).resolve().parent.parent
-PROTOCOL = TESTS.parent / "queue_engine/protocol/README.md"
+PROTOCOL = TESTS.parent / "queue_engine/wire/protocol/README.md"
 SECTIONS = (queues.LINES, protocol.LINES, http.LINES, lookup.LINES, admin.LINES, side_by_side.LINES)
 LINES = dict(chain.from_iterable(section.items() for section in SECTIONS))
 DEPARTURE = "DEPARTURE "

@@ -15,9 +15,9 @@ from admin_console.audit.models import AuditRow
 from admin_console.gateway import embedded
 from admin_console.gateway.gateway import EngineUnavailableError, get_gateway, set_gateway
 from queue_engine.delivery.stats import ChannelStats, TopicStats
-from queue_engine.engine_calls import EngineCalls
+from queue_engine.engine.acts.topic_acts import COUNTS_TOLERANCE
+from queue_engine.engine.engine_calls import EngineCalls
 from queue_engine.service.runner import EngineRunner
-from queue_engine.topic_acts import COUNTS_TOLERANCE
 from queue_engine.vocabulary.errors import ClosedError
 from queue_engine.vocabulary.options.options import Options
 from tests.support.nsq_socket import NsqSocket

@@ -9,8 +9,8 @@ from django.test import Client
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.pipeline import ArchiveLimits, Pipeline, set_pipeline
 from admin_console.vocabulary.roles import Role
-from queue_engine.pipeline.housekeeping.limits import FILE_NAME, read_limits, write_limits
-from queue_engine.pipeline.housekeeping.report import HousekeepingReport, HousekeepingRun, write_report
+from queue_engine.lake.housekeeping.limits import FILE_NAME, read_limits, write_limits
+from queue_engine.lake.housekeeping.report import HousekeepingReport, HousekeepingRun, write_report
 from queue_engine.service.runner import EngineRunner
 from tests.console.test_pipeline_page import row, shown, words
 from tests.support.lakes.pipeline_lake import archived_topic

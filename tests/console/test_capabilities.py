@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from admin_console.gateway.gateway import get_gateway
-from queue_engine.engine_calls import ENGINE_ACTS
+from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.vocabulary.acts.table import ACTS, USES
 from tests.support.pages.console import client_of, console_engine, make_user, see
 

@@ -16,7 +16,7 @@ from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cursors import cursor_table
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import Outcome
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
 from queue_engine.service.runner import EngineRunner
 from queue_engine.wire.cursor import CursorGapStats, CursorStats
 from tests.support.pages.console import client_of, make_user

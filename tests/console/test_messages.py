@@ -13,7 +13,7 @@ from admin_console.audit.models import AuditRow
 from admin_console.gateway.gateway import ChannelStats
 from admin_console.messages.asked import time_ns_of
 from admin_console.vocabulary.roles import Role
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.console import client_of, console_engine, make_user, see
@@ -94,7 +94,7 @@ def test_messages_are_found_by_their_key(engine: EngineRunner, client: Client) -
 def test_a_look_by_key_says_what_is_not_indexed_yet(
     engine: EngineRunner, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(10, 50)])
+    monkeypatch.setattr("queue_engine.storage.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(10, 50)])
     text = client.get(PAGE, {"key": "k"}).content.decode()
     assert "40 messages from offset 10 on are not indexed yet and may be missing here." in text
 

@@ -13,7 +13,7 @@ from admin_console.live.consumers import websocket_urlpatterns
 from admin_console.permissions.allowed import Allowed, WhyNot, may_use
 from admin_console.permissions.table import ACTS, ANYONE, LEAST_ROLES, SOCKETS
 from admin_console.vocabulary.roles import Role
-from queue_engine.engine_calls import ENGINE_ACTS
+from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.vocabulary.acts import table as engine_acts
 from tests.support.clock import ManualClock

@@ -27,12 +27,12 @@ from admin_console.screens import replay as screens_replay
 from admin_console.screens.build import Request, build_screen
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
-from queue_engine.pipeline.archive.archive_gap import ArchiveGap
-from queue_engine.pipeline.archive.summary import ArchivedIncarnation
-from queue_engine.pipeline.job.requests import has_requests, read_replay_request, take_requests
-from queue_engine.pipeline.job.state import JobState, write_state
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.worker.process import WorkerProcess
+from queue_engine.lake.archive.archive_gap import ArchiveGap
+from queue_engine.lake.archive.summary import ArchivedIncarnation
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.requests import has_requests, read_replay_request, take_requests
+from queue_engine.lake.job.state import JobState, write_state
+from queue_engine.lake.worker.process import WorkerProcess
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import JavaMissingError
 from tests.support.lakes.pipeline_lake import archived_topic, planned_replay
@@ -231,7 +231,7 @@ def test_java_missing_names_the_command_that_mends_it(engine: EngineRunner, brow
     )
     set_pipeline(Pipeline(lake, process))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("queue_engine.pipeline.worker.process.find_java", _no_java)
+        patch.setattr("queue_engine.lake.worker.process.find_java", _no_java)
         process.start()
         wait_for("the look for Java", lambda: process.state.word == "blocked")
     see(engine)
@@ -284,7 +284,7 @@ def test_a_replay_being_planned_says_whether_its_worker_is_starting(
 
 
 def test_what_an_operator_requests_starts_the_worker_at_once(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_engine.pipeline.worker.process.LOOK_EVERY_S", 3_600.0)
+    monkeypatch.setattr("queue_engine.lake.worker.process.LOOK_EVERY_S", 3_600.0)
     looks: list[bool] = []
 
     def look() -> str:

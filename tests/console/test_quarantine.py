@@ -11,8 +11,8 @@ from admin_console.audit.models import AuditRow
 from admin_console.messages.lines import facts_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats
-from queue_engine.log_acts import Target
-from queue_engine.messages.rows import MessageRow, Returned
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.messages.rows import MessageRow, Returned
 from queue_engine.service.runner import EngineRunner
 from tests.support.pages.console import client_of, console_engine, make_user
 

@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from admin_console.vocabulary.roles import Role
-from queue_engine.pipeline.job.error_sentences import sentence_of
-from queue_engine.pipeline.job.state import FAILED, JobState, write_state
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.store_errors import table_error
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.job.error_sentences import sentence_of
+from queue_engine.lake.job.state import FAILED, JobState, write_state
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.store_errors import table_error
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import PipelineError
 from tests.console.test_pipeline_page import row, shown, switch_on, words
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file

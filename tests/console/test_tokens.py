@@ -14,8 +14,8 @@ from admin_console.audit.models import AuditRow
 from admin_console.management import audited_command
 from admin_console.management.commands import token as token_command
 from admin_console.vocabulary.roles import Role
-from queue_engine.identity.token import TokenState
-from queue_engine.identity.token_file import TokenFile
+from queue_engine.service.identity.token import TokenState
+from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import FRAME_ERROR, FRAME_RESPONSE, NsqSocket, sized
 from tests.support.pages.console import client_of, console_engine, make_user

@@ -15,9 +15,9 @@ from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.gateway import DONE, ActResult, Asker, get_gateway
-from queue_engine.engine_calls import ENGINE_ACTS
-from queue_engine.identity.token_file import TokenFile
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine_calls import ENGINE_ACTS
+from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.acts.table import ACTS, rivals_of
 from tests.support.pages.console import client_of, console_engine, make_user

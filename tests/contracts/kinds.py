@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.disk_queue.folder import DiskQueueFolder
-from queue_engine.disk_queue.store import DiskQueueStore
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogStore
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.disk_queue.folder import DiskQueueFolder
+from queue_engine.storage.disk_queue.store import DiskQueueStore
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogStore
 from queue_engine.storage.store import Backlog, TopicStore
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.run import Run

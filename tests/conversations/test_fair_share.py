@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.identity.token_file import TokenFile
+from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.vocabulary.permission import Permission
 from tests.benchmarks.dripping_peers import OWN_ADDRESS, dripping
 from tests.support.exposition import read_exposition

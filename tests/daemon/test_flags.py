@@ -11,8 +11,8 @@ import pytest
 
 from queue_engine.daemon.daemon_options import DaemonOptions
 from queue_engine.daemon.flags import FLAGS_OF_NSQD, LOG_PREFIX, field_of, flag_set
+from queue_engine.daemon.go_flags.flag import Kind
 from queue_engine.daemon.nsqd_lines import NsqdLines
-from queue_engine.go_flags.flag import Kind
 from queue_engine.vocabulary.errors import OptionsError
 
 # Every flag of nsqd 1.3.0, by kind of value.

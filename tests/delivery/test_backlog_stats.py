@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, settle
 

@@ -7,7 +7,7 @@ import pytest
 
 from queue_engine.delivery.failure_window import FailureWindow
 from queue_engine.delivery.stats import RecentFailures
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.acts.act import Kinds
 from queue_engine.vocabulary.acts.parameters import START
 from queue_engine.vocabulary.acts.table import ACTS, USES, kinds_of, why_not

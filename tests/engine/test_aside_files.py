@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.aside_files import LIST_NAME, REMOVED_AT_ONCE_MAX, AsideFiles
-from queue_engine.disk.background import InlineBackground
+from queue_engine.engine.aside_files import LIST_NAME, REMOVED_AT_ONCE_MAX, AsideFiles
 from queue_engine.storage.aside_stats import AsideStats
+from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.backup_files import DIRECTORY, INCOMPLETE_NAME, read_list
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.disk.backup_files import DIRECTORY, INCOMPLETE_NAME, read_list
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle

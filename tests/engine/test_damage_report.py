@@ -8,7 +8,7 @@ import pytest
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
 from tests.support.stats_answer import stats_answer

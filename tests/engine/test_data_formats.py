@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.data_formats import FORMATS, NAME, NewerDirectoryError
-from queue_engine.disk.checked_line import decode_line, encode_line
-from queue_engine.disk.files import Files
+from queue_engine.engine.data_formats import FORMATS, NAME, NewerDirectoryError
+from queue_engine.storage.disk.checked_line import decode_line, encode_line
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import NewerFormatError
 from queue_engine.vocabulary.version import VERSION
 from tests.support.clock import ManualClock
@@ -23,17 +23,17 @@ ROOT = Path(__file__).parents[2]
 DERIVED = "an older version makes it anew"
 OWN_CHECK = "whoever reads it checks its version, and nothing else needs it"
 LEFT_OUT = {
-    "queue_engine.aside_files": DERIVED,
-    "queue_engine.commit_log.checkpoint": DERIVED,
-    "queue_engine.data_formats": "the list itself",
-    "queue_engine.disk.backup_files": OWN_CHECK,
-    "queue_engine.identity.token_file": OWN_CHECK,
-    "queue_engine.key_index.key_file": DERIVED,
-    "queue_engine.key_index.key_state": DERIVED,
-    "queue_engine.log_store.clock_file": DERIVED,
-    "queue_engine.nsqd_import.state": OWN_CHECK,
-    "queue_engine.samples.sample_format": "newer samples stay in place, unread, and stop nothing",
-    "queue_engine.samples.sample_log": "newer samples stay in place, unread, and stop nothing",
+    "queue_engine.engine.aside_files": DERIVED,
+    "queue_engine.storage.commit_log.checkpoint": DERIVED,
+    "queue_engine.engine.data_formats": "the list itself",
+    "queue_engine.storage.disk.backup_files": OWN_CHECK,
+    "queue_engine.service.identity.token_file": OWN_CHECK,
+    "queue_engine.storage.key_index.key_file": DERIVED,
+    "queue_engine.storage.key_index.key_state": DERIVED,
+    "queue_engine.storage.log_store.clock_file": DERIVED,
+    "queue_engine.daemon.nsqd_import.state": OWN_CHECK,
+    "queue_engine.engine.samples.sample_format": "newer samples stay in place, unread, and stop nothing",
+    "queue_engine.engine.samples.sample_log": "newer samples stay in place, unread, and stop nothing",
 }
 
 
@@ -187,7 +187,7 @@ def test_every_format_of_the_engine_is_in_the_list_or_left_out_for_a_reason() ->
         for path in (ROOT / "queue_engine").rglob("*.py")
         if re.search(r"^(?:VERSION|FORMAT|CHANGES_FORMAT) = \d+\b", path.read_text(), re.MULTILINE)
     }
-    source = (ROOT / "queue_engine/data_formats.py").read_text()
+    source = (ROOT / "queue_engine/engine/data_formats.py").read_text()
     taken = set(re.findall(r"^from (\S+) import (?:VERSION|FORMAT|CHANGES_FORMAT)\b", source, re.MULTILINE))
-    of_pipeline = {name for name in versioned if name.startswith("queue_engine.pipeline.")}
+    of_pipeline = {name for name in versioned if name.startswith("queue_engine.lake.")}
     assert (taken - {"queue_engine.vocabulary.version"}) | LEFT_OUT.keys() == versioned - of_pipeline

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_engine.delivery.stats import EngineSnapshot
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.errors import LimitError, NotInFlightError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle

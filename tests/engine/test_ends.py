@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 
 from queue_engine.delivery import stats
-from queue_engine.engine import Engine
-from queue_engine.readers.cursors import CONSUMER_CURSOR_MS
-from queue_engine.readers.reader_registry import Maker
+from queue_engine.engine.engine import Engine
 from queue_engine.storage import log_stats
+from queue_engine.storage.readers.cursors import CONSUMER_CURSOR_MS
+from queue_engine.storage.readers.reader_registry import Maker
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.flow import pause
 from queue_engine.wire import cursor, lease, trash

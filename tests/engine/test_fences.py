@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import FencedError, PenstockError, StorageError
 from queue_engine.vocabulary.ticket import Ticket

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary import pieces
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.clock import ManualClock

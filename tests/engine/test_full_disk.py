@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.disk_queue.closing import Closing
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.disk_queue.closing import Closing
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import NoRoomError, StorageError, TopologyError, TrashNotFoundError
 from queue_engine.wire.trash import FreedBytes
@@ -499,7 +499,7 @@ def test_a_full_disk_takes_the_oldest_of_the_trash_and_only_as_much_as_is_needed
 def test_disk_queues_say_that_the_disk_is_full_for_as_long_as_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "queue_engine.disk_queue")
+    caplog.set_level("INFO", "queue_engine.storage.disk_queue")
     files, clock = FaultyFiles(), ManualClock()
     engine = make_engine(tmp_path, clock, files=files, storage="diskqueue", mem_queue_size=0)
     for topic in ("orders", "quick#ephemeral"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import ChannelStats, age_ms
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.clock import ManualClock

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.errors import InvalidStorageError, LimitError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle

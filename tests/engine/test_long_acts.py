@@ -12,9 +12,9 @@ import pytest
 
 from queue_engine.delivery import channel
 from queue_engine.delivery.stats import Outcome
-from queue_engine.engine import Engine
-from queue_engine.log_store import channel_places
-from queue_engine.progress import journal, journal_format
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.log_store import channel_places
+from queue_engine.storage.progress import journal, journal_format
 from queue_engine.vocabulary import next_turn, pieces
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.ticket import Ticket

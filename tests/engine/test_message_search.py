@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine import message_search
-from queue_engine.engine import Engine
-from queue_engine.message_search import MessageSearch
-from queue_engine.messages.rows import InvalidQueryError, SearchNotFoundError, SearchState
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.messages import message_search
+from queue_engine.engine.messages.message_search import MessageSearch
+from queue_engine.engine.messages.rows import InvalidQueryError, SearchNotFoundError, SearchState
 from queue_engine.vocabulary.client_key import ClientKey
 from queue_engine.vocabulary.errors import InvalidStorageError, LimitError
 from tests.support.clock import ManualClock

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import NotInFlightError, NotOwnerError
 from tests.support.clock import ManualClock

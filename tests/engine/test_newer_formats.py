@@ -9,13 +9,13 @@ import orjson
 import pytest
 from crc32c import crc32c
 
-from queue_engine.commit_log.holes import encode_holes
-from queue_engine.disk.background import InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
-from queue_engine.log_acts import log_store_of
-from queue_engine.samples.sample_format import decode_sample, encode_sample
-from queue_engine.samples.sample_log import SamplesLog
+from queue_engine.engine.acts.log_acts import log_store_of
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.samples.sample_format import decode_sample, encode_sample
+from queue_engine.engine.samples.sample_log import SamplesLog
+from queue_engine.storage.commit_log.holes import encode_holes
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import CorruptError, NewerFormatError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
-from queue_engine.fetch.log_reader import LogReader
-from queue_engine.log_acts import log_store_of
+from queue_engine.engine.acts.log_acts import log_store_of
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.fetch.log_reader import LogReader
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 from tests.support.topology import unpack_897736b

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from queue_engine.delivery.stats import ChannelStats
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, Received, make_engine, pass_time, settle

@@ -7,7 +7,7 @@ import pytest
 
 from queue_engine.delivery.ramp_pace import RampPace
 from queue_engine.delivery.stats import ActRecord, ChannelStats, TopicStats
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import PauseError
 from queue_engine.vocabulary.flow.pause import PAUSE_MS_MAX, RAMP_MS_MAX, Pause, Ramp

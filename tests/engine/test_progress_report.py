@@ -10,7 +10,7 @@ from admin_console.diagnosis import refusing
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
 from admin_console.screens.log_panel import log_table
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.monitoring.engine_samples import add_engine
 from queue_engine.service.monitoring.exposition import Exposition
 from queue_engine.storage.recovery_report import SHOWN_MAX

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from queue_engine.delivery.stats import ChannelStats, MessageResult, Outcome
-from queue_engine.engine import Engine
-from queue_engine.log_store.channel_cursor import ChannelCursor
-from queue_engine.messages.rows import MessageQuery, MessageRow
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.messages.rows import MessageQuery, MessageRow
+from queue_engine.storage.log_store.channel_cursor import ChannelCursor
 from queue_engine.vocabulary.errors import InvalidStorageError, QuarantineError
 from queue_engine.vocabulary.flow.redrive import RATE_MAX
 from tests.support.clock import ManualClock

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from queue_engine import recent_acts
 from queue_engine.delivery.stats import ActRecord, MessageResult, Outcome
-from queue_engine.engine import Engine
-from queue_engine.recent_acts import Order, StateChangedError
+from queue_engine.engine.acts import recent_acts
+from queue_engine.engine.acts.recent_acts import Order, StateChangedError
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.errors import TopicNotFoundError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock

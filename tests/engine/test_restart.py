@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, make_engine, pass_time, settle

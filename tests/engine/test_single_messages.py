@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from queue_engine.delivery.stats import ClientStats, MessageResult
-from queue_engine.engine import Engine
-from queue_engine.messages.log_messages import LogMessages
-from queue_engine.messages.rows import (
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.messages.log_messages import LogMessages
+from queue_engine.engine.messages.rows import (
     BY_AGE,
     BY_ATTEMPTS,
     DEFERRED,
@@ -374,8 +374,8 @@ def test_a_look_that_fails_unexpectedly_stops_no_channel(engine: Engine, monkeyp
     def broken(*_: object) -> None:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr("queue_engine.message_reads.log_messages_of", broken)
-    monkeypatch.setattr("queue_engine.message_search.check", broken)
+    monkeypatch.setattr("queue_engine.engine.messages.message_reads.log_messages_of", broken)
+    monkeypatch.setattr("queue_engine.engine.messages.message_search.check", broken)
     with pytest.raises(AssertionError):
         engine.messages.list("orders", "billing", MessageQuery())
     with pytest.raises(AssertionError):
@@ -442,7 +442,7 @@ def test_messages_with_a_key_are_listed_by_their_state_the_newest_first(engine: 
 
 def test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     keyed(engine, *(b"%d" % number for number in range(7)))
-    monkeypatch.setattr("queue_engine.messages.keyed_messages.OFFSETS_MAX", 3)
+    monkeypatch.setattr("queue_engine.engine.messages.keyed_messages.OFFSETS_MAX", 3)
     nothing = listed(engine, QUARANTINED, key=b"customer 7")
     assert (nothing.rows, nothing.next_cursor) == ((), "o4")
     pages, after = [], ""
@@ -457,7 +457,7 @@ def test_a_page_of_a_key_that_looks_at_much_ends_and_goes_on(engine: Engine, mon
 
 def test_a_page_of_a_key_says_what_is_not_indexed_yet(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     keyed(engine, b"0", b"1", b"2")
-    monkeypatch.setattr("queue_engine.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(1, 3)])
+    monkeypatch.setattr("queue_engine.storage.key_index.key_indexes.KeyIndexes.missing", lambda self, topic: [(1, 3)])
     page = listed(engine, WAITING, key=b"customer 7")
     assert page.note == "From offset 1 on, 2 messages are not indexed yet and may be missing here."
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import orjson
 
+from queue_engine.engine.figures.stats_walk import SLICE_CHANNELS, SLICE_CLIENTS
 from queue_engine.service.http.stats import Wanted, stats_json
-from queue_engine.stats_walk import SLICE_CHANNELS, SLICE_CLIENTS
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, make_topic, settle
 

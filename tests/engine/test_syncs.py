@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.disk_queue.folder import SYNCS_OUTSTANDING_MAX
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.disk_queue.folder import SYNCS_OUTSTANDING_MAX
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.engine import Client, settle

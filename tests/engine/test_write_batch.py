@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log.record import HAS_BATCH_KEY, HAS_KEYS, REPLAYED, Record
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.commit_log.record import HAS_BATCH_KEY, HAS_KEYS, REPLAYED, Record
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.errors import (
     BatchKeyConflictError,
     InvalidStorageError,

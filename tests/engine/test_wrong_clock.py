@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle
 

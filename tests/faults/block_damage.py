@@ -20,16 +20,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from queue_engine.commit_log.checkpoint import decode_checkpoint
-from queue_engine.commit_log.log_recovery import recover_log
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.commit_log.record import HEADER_BYTES, SEAL_BYTES, RecordHeader, message_ids, parse_header
-from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogOpening, LogStore
-from queue_engine.log_store.log_topic import TopicOpening
+from queue_engine.storage.commit_log.checkpoint import decode_checkpoint
+from queue_engine.storage.commit_log.log_recovery import recover_log
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.record import HEADER_BYTES, SEAL_BYTES, RecordHeader, message_ids, parse_header
+from queue_engine.storage.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.log_store.log_backlog import LogBacklog
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogOpening, LogStore
+from queue_engine.storage.log_store.log_topic import TopicOpening
 from queue_engine.vocabulary.run import Batch
 from tests.faults.exploring import PromiseBrokenError
 from tests.faults.store_crash_states import Known, everything_of

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from queue_engine.key_index import key_indexes
+from queue_engine.storage.key_index import key_indexes
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.stores.background import HeldBackground
 from tests.support.stores.key_index import KEYS, STATE_MS, IndexBench, in_log, keys_of

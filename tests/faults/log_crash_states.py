@@ -15,11 +15,11 @@ import errno
 import os
 from random import Random
 
-from queue_engine.commit_log.commit_log import CommitLog
-from queue_engine.commit_log.log_recovery import RecoveredLog, recover_log
-from queue_engine.commit_log.options import LogOptions, SyncPolicy
-from queue_engine.commit_log.record import RecordHeader, RecordLostError, message_ids
-from queue_engine.commit_log.segment import LogSegments
+from queue_engine.storage.commit_log.commit_log import CommitLog
+from queue_engine.storage.commit_log.log_recovery import RecoveredLog, recover_log
+from queue_engine.storage.commit_log.options import LogOptions, SyncPolicy
+from queue_engine.storage.commit_log.record import RecordHeader, RecordLostError, message_ids
+from queue_engine.storage.commit_log.segment import LogSegments
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
 from tests.faults.exploring import PowerOffError, PromiseBrokenError, Tally, run_command

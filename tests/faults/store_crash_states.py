@@ -22,16 +22,16 @@ import errno
 import os
 from random import Random
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import Background, Backgrounds, InlineBackground
-from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogOpening, LogStore
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.messages.log_messages import LogMessages
-from queue_engine.messages.rows import DEFERRED, WAITING
-from queue_engine.messages.rows import QUARANTINED as QUARANTINED_STATE
+from queue_engine.engine.messages.log_messages import LogMessages
+from queue_engine.engine.messages.rows import DEFERRED, WAITING
+from queue_engine.engine.messages.rows import QUARANTINED as QUARANTINED_STATE
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.disk.background import Background, Backgrounds, InlineBackground
+from queue_engine.storage.log_store.log_backlog import LogBacklog
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogOpening, LogStore
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run

@@ -26,10 +26,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from queue_engine.commit_log.log_recovery import recover_log
-from queue_engine.commit_log.record import HEADER_BYTES, RecordHeader
-from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments, head_bytes_of
-from queue_engine.log_store.log_store import LogOpening, LogStore
+from queue_engine.storage.commit_log.log_recovery import recover_log
+from queue_engine.storage.commit_log.record import HEADER_BYTES, RecordHeader
+from queue_engine.storage.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments, head_bytes_of
+from queue_engine.storage.log_store.log_store import LogOpening, LogStore
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
 from tests.faults.exploring import PromiseBrokenError
 from tests.faults.log_crash_states import DIRECTORY

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.log_store.log_topic import TopicOpening
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.log_store.log_topic import TopicOpening
 from queue_engine.vocabulary.errors import StorageError
 from tests.faults.exploring import PromiseBrokenError, Tally
 from tests.faults.store_crash_states import RESERVED, Era, Known, StoreScript, everything_of, start_store

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.tables.housekeeping import clean_log, merge, vacuum
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.tables import LakeTables
 from tests.pipeline.tables.table_places import APP, DATE, PATH, SCHEMA, data_file, offsets_of
 from tests.support.disks.files import ProcessDiedError
 from tests.support.disks.synced_tree import SyncedFiles

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log import log_recovery, record, segment
+from queue_engine.storage.commit_log import log_recovery, record, segment
 from tests.faults.block_damage import BLOCK_BYTES, BlockBench
 from tests.faults.exploring import PromiseBrokenError
 

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.topology import change_log
-from queue_engine.topology.change_log import RETRY_NS, ChangeLog
-from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.topology import largest_msg_size_grown, numbers_reserved
+from queue_engine.engine.topology import change_log
+from queue_engine.engine.topology.change_log import RETRY_NS, ChangeLog
+from queue_engine.engine.topology.files import TopologyFiles
+from queue_engine.engine.topology.topology import largest_msg_size_grown, numbers_reserved
+from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.vocabulary.errors import TopologyError
 from tests.faults.exploring import PromiseBrokenError, explore
 from tests.faults.topology_crash_states import DIRECTORY, TopologyScript, names_on

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from queue_engine.progress.journal_entries import JournalEntries
-from queue_engine.progress.trashed_channels import TrashedChannels
+from queue_engine.storage.progress.journal_entries import JournalEntries
+from queue_engine.storage.progress.trashed_channels import TrashedChannels
 from tests.faults.exploring import PromiseBrokenError, explore
 from tests.faults.trash_crash_states import TrashScript
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from queue_engine.consume_queue.consume_queue import UNIT_BYTES
 from queue_engine.delivery.stats import ChannelStats
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.consume_queue.consume_queue import UNIT_BYTES
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import FencedError, StorageError
 from tests.support.clock import ManualClock
 from tests.support.disks.unreadable import UnreadablePlaces

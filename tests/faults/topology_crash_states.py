@@ -14,11 +14,10 @@ Before each operation of the disk the process or the power ends, and a real star
 import errno
 from random import Random
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.topology.change_log import RETRY_NS, ChangeLog
-from queue_engine.topology.entries import TopicEntry
-from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.topology import (
+from queue_engine.engine.topology.change_log import RETRY_NS, ChangeLog
+from queue_engine.engine.topology.entries import TopicEntry
+from queue_engine.engine.topology.files import TopologyFiles
+from queue_engine.engine.topology.topology import (
     Change,
     topic_created,
     topic_deleted,
@@ -26,7 +25,8 @@ from queue_engine.topology.topology import (
     topic_restored,
     topic_trashed,
 )
-from queue_engine.topology.trash_entry import TrashEntry
+from queue_engine.engine.topology.trash_entry import TrashEntry
+from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.vocabulary.errors import OutcomeUnknownError, TopologyError
 from queue_engine.vocabulary.flow.pause import Pause
 from tests.faults.exploring import PromiseBrokenError, Tally, run_command

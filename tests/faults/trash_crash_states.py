@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from queue_engine.disk.background import Background, Backgrounds, InlineBackground
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.disk.background import Background, Backgrounds, InlineBackground
 from queue_engine.vocabulary import pieces
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError

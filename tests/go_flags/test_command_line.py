@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queue_engine.go_flags.command_line import FlagSet
-from queue_engine.go_flags.flag import Flag, Kind
+from queue_engine.daemon.go_flags.command_line import FlagSet
+from queue_engine.daemon.go_flags.flag import Flag, Kind
 from queue_engine.vocabulary.errors import FlagError
 
 WORDS = [

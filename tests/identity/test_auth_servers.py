@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from queue_engine.identity.auth_answer import AUTHORIZATIONS_MAX, PATTERNS_MAX
-from queue_engine.identity.auth_servers import ANSWER_BYTES_MAX, SECRET_BYTES_MAX, AuthServers
-from queue_engine.identity.authorization import Authorization
-from queue_engine.identity.gate import Peer, SecretRefusedError
-from queue_engine.tls import replaceable
+from queue_engine.service.identity.auth_answer import AUTHORIZATIONS_MAX, PATTERNS_MAX
+from queue_engine.service.identity.auth_servers import ANSWER_BYTES_MAX, SECRET_BYTES_MAX, AuthServers
+from queue_engine.service.identity.authorization import Authorization
+from queue_engine.service.identity.gate import Peer, SecretRefusedError
+from queue_engine.service.tls import replaceable
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.permission import Permission
 from tests.support.auth_server import EVERYTHING, AuthServer, granted

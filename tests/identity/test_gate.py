@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.identity.auth_servers import AuthServers
-from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
-from queue_engine.identity.guesses import ADDRESSES_MAX, DELAY_S_MAX, FREE_GUESSES, Guesses
-from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.secret_file import secret_file
-from queue_engine.identity.token_file import TokenFile
-from queue_engine.tls import replaceable
+from queue_engine.service.identity.auth_servers import AuthServers
+from queue_engine.service.identity.gate import Gate, Peer, SecretRefusedError
+from queue_engine.service.identity.guesses import ADDRESSES_MAX, DELAY_S_MAX, FREE_GUESSES, Guesses
+from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.secret_file import secret_file
+from queue_engine.service.identity.token_file import TokenFile
+from queue_engine.service.tls import replaceable
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError, StorageError
 from queue_engine.vocabulary.permission import Permission

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.identity import openness
+from queue_engine.service.identity import openness
 from queue_engine.vocabulary.options.options import Options
 
 TCP = "every stranger who reaches --tcp-address 0.0.0.0:4150 could publish to any topic and consume"

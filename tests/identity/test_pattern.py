@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.identity.pattern import LENGTH_MAX, Pattern, PatternError
+from queue_engine.service.identity.pattern import LENGTH_MAX, Pattern, PatternError
 
 
 @pytest.mark.parametrize(

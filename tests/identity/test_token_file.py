@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from queue_engine.disk.checked_line import encode_line
-from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.token import TOPICS_MAX, Token, TokenError, TokenState, new_token
-from queue_engine.identity.token_file import TOKENS_MAX, TokenFile, encode_used
+from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.token import TOPICS_MAX, Token, TokenError, TokenState, new_token
+from queue_engine.service.identity.token_file import TOKENS_MAX, TokenFile, encode_used
+from queue_engine.storage.disk.checked_line import encode_line
 from queue_engine.vocabulary.errors import NewerFormatError, OutcomeUnknownError, StorageError
 from queue_engine.vocabulary.permission import Permission
 from tests.support.clock import ManualClock

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.nsqd_import.import_client import ImportClient
-from queue_engine.nsqd_import.nsqd_import import NsqdImport
+from queue_engine.daemon.nsqd_import.import_client import ImportClient
+from queue_engine.daemon.nsqd_import.nsqd_import import NsqdImport
 from queue_engine.vocabulary.errors import EngineRefusedError
 from tests.support.nsq_socket import NsqSocket
 from tests.support.nsqd_directory import messages, write_metadata, write_queue

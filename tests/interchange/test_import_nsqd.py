@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 import pytest
 
-from queue_engine.disk.dirlock import DirectoryLock
-from queue_engine.disk.files import Files
-from queue_engine.nsqd_import.import_client import ImportClient
-from queue_engine.nsqd_import.nsqd_import import NsqdImport
-from queue_engine.nsqd_import.source import IMPORTED_NAME
-from queue_engine.nsqd_import.state import STATE_NAME
+from queue_engine.daemon.nsqd_import.import_client import ImportClient
+from queue_engine.daemon.nsqd_import.nsqd_import import NsqdImport
+from queue_engine.daemon.nsqd_import.source import IMPORTED_NAME
+from queue_engine.daemon.nsqd_import.state import STATE_NAME
+from queue_engine.storage.disk.dirlock import DirectoryLock
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import DirectoryLockedError, EngineUnreachableError, NsqdImportError
 from tests.support.nsq_socket import NsqSocket
 from tests.support.nsqd_directory import StoredMessage, messages, write_metadata, write_queue
@@ -206,7 +206,7 @@ def test_kill_9_at_any_request_loses_nothing_and_repeats_nothing(tmp_path: Path,
     for request in range(4, 100, 9):
         program = f"""
 import os, signal, sys
-from queue_engine.nsqd_import.import_client import ImportClient
+from queue_engine.daemon.nsqd_import.import_client import ImportClient
 sys.argv = ["penstock", "import_nsqd", {str(tmp_path)!r}, "--url", {url_of(server)!r}]
 ask, count = ImportClient._ask, [0]
 def asked(*given):

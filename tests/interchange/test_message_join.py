@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.nsqd_import.message_join import MessageJoin
+from queue_engine.daemon.nsqd_import.message_join import MessageJoin
 from queue_engine.vocabulary.errors import NsqdImportError
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
-from queue_engine.topology.files import TopologyFiles
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.topology.files import TopologyFiles
+from queue_engine.storage.disk.files import Files
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle
 from tests.support.nsqd_directory import (

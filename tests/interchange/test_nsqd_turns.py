@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
-from queue_engine.topology.change_log import ChangeLog
-from queue_engine.topology.entries import TopicEntry
-from queue_engine.topology.topology import topic_created
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.topology.change_log import ChangeLog
+from queue_engine.engine.topology.entries import TopicEntry
+from queue_engine.engine.topology.topology import topic_created
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.disk.files import Files
 from tests.interchange.nsqd_run import Act, Place, Places, act_on, copied, nsqd_runs
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle
@@ -54,8 +54,8 @@ def follow(engine: Engine, clock: ManualClock) -> None:
 
 
 def expected(ours: Places, known: Places, nsqds: Places) -> Places:
-    """What there is after the server's next start, by the table in `topology/nsqd_file.py`. known: what the server
-    noted that nsqd.dat has."""
+    """What there is after the server's next start, by the table in `engine/topology/nsqd_file.py`. known: what the
+    server noted that nsqd.dat has."""
     found: Places = {}
     for name in {*ours, *nsqds}:
         our, their, before = ours.get(name), nsqds.get(name), known.get(name)

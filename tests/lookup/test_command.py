@@ -46,7 +46,7 @@ def test_it_starts_with_nsqlookupds_lines_serves_and_ends_at_sigterm() -> None:
 def test_a_start_imports_neither_django_nor_spark_nor_a_client_of_http() -> None:
     text = (
         "import sys, queue_engine.lookup.__main__, queue_engine.lookup.server\n"
-        "print({'django', 'pyspark', 'aiohttp', 'admin_console', 'queue_engine.engine'} & set(sys.modules))"
+        "print({'django', 'pyspark', 'aiohttp', 'admin_console', 'queue_engine.engine.engine'} & set(sys.modules))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     done = subprocess.run(

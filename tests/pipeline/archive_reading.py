@@ -12,21 +12,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.archive.archive import Archiver
-from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap, joined_gaps
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path, archive_table
-from queue_engine.pipeline.archive.gaps import Gaps
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.job.state import JobState
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.source.part_reader import PartReader
-from queue_engine.pipeline.source.read_options import HTTP, ReadOptions
-from queue_engine.pipeline.source.read_plan import plan_parts
-from queue_engine.pipeline.source.record_columns import hex_column
-from queue_engine.pipeline.source.wanted_range import WantedRange
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive import Archiver
+from queue_engine.lake.archive.archive_gap import BEGIN, ArchiveGap, joined_gaps
+from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_path, archive_table
+from queue_engine.lake.archive.gaps import Gaps
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.job.state import JobState
+from queue_engine.lake.source.part_reader import PartReader
+from queue_engine.lake.source.read_options import HTTP, ReadOptions
+from queue_engine.lake.source.read_plan import plan_parts
+from queue_engine.lake.source.record_columns import hex_column
+from queue_engine.lake.source.wanted_range import WantedRange
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.wire.cursor import CursorStats
 from tests.support.processes.engine_api import EngineApi

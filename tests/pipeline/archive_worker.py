@@ -13,16 +13,16 @@ import sys
 import threading
 from pathlib import Path
 
-from queue_engine.pipeline import jobs
-from queue_engine.pipeline.archive import archive, rounds
-from queue_engine.pipeline.housekeeping import choices, housekeeping
-from queue_engine.pipeline.job.archive_settings import ArchiveSettings
-from queue_engine.pipeline.job.context import JobResources
-from queue_engine.pipeline.job.reports import JobReports
-from queue_engine.pipeline.job.thread import JobThread
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.tables.housekeeping import vacuum
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake import jobs
+from queue_engine.lake.archive import archive, rounds
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.housekeeping import choices, housekeeping
+from queue_engine.lake.job.archive_settings import ArchiveSettings
+from queue_engine.lake.job.context import JobResources
+from queue_engine.lake.job.reports import JobReports
+from queue_engine.lake.job.thread import JobThread
+from queue_engine.lake.tables.housekeeping import vacuum
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.clock import SystemClock
 from tests.pipeline.job_process import end_with_parent

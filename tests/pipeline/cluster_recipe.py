@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from queue_engine.pipeline.spark.java import find_java
+from queue_engine.lake.spark.java import find_java
 from tests.pipeline.archive_reading import cursor_of, publish, switch_on
 from tests.support.object_store import BUCKET, SECRET, ObjectStore
 from tests.support.processes.engine_process import EngineProcess
@@ -24,7 +24,7 @@ from tests.support.processes.process_sessions import ProcessSession
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-README = ROOT / "queue_engine" / "pipeline" / "README.md"
+README = ROOT / "queue_engine" / "lake" / "README.md"
 TOPIC = "orders"
 LAKE = f"s3://{BUCKET}/prefix"
 NOBODY = 65_534
@@ -190,7 +190,7 @@ def _has(session: ProcessSession, text: str) -> bool:
 
 def _driver_of(job: ProcessSession) -> int:
     """The process that the command has become; Java and Python's daemon are its children."""
-    return min(pid for pid in job.pids() if b"queue_engine.pipeline.jobs" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return min(pid for pid in job.pids() if b"queue_engine.lake.jobs" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 def _is_archived(job: ProcessSession, engine: EngineProcess) -> bool:

@@ -24,11 +24,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_engine.pipeline.history.history_tables import HistoryTables
-from queue_engine.pipeline.history.levels import MINUTES
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.read_options import AUTO, HTTP
-from queue_engine.samples.sample_format import decode_sample
+from queue_engine.engine.samples.sample_format import decode_sample
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.history_tables import HistoryTables
+from queue_engine.lake.history.levels import MINUTES
+from queue_engine.lake.source.read_options import AUTO, HTTP
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.pipeline import cluster_recipe
@@ -136,7 +136,7 @@ class Jobs:
                 [sys.executable, "-m", "zipfile", "-c", str(self._zip), "queue_engine"], cwd=ROOT, check=True
             )
         command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self._cluster.master]
-        command += ["--py-files", str(self._zip), str(ROOT / "queue_engine" / "pipeline" / "jobs.py")]
+        command += ["--py-files", str(self._zip), str(ROOT / "queue_engine" / "lake" / "jobs.py")]
         self._on_cluster(
             f"{job} by spark-submit",
             lambda name: self._session(
@@ -164,7 +164,7 @@ class Jobs:
             archive_once(job(tasks, place, engine).context)
 
     def _module(self, job: str, lake: str, url: str, master: str, read_from: str) -> Callable[[str], ProcessSession]:
-        command = [sys.executable, "-m", "queue_engine.pipeline.jobs", *self._arguments(job, lake, url, read_from)]
+        command = [sys.executable, "-m", "queue_engine.lake.jobs", *self._arguments(job, lake, url, read_from)]
         # The cluster's processes know nothing of this package until they are told where it is.
         environment = self._cluster.environment(spark_executorEnv_PYTHONPATH=str(ROOT))
         return lambda name: self._session(

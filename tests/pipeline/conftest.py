@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.spark.session import make_session
+from queue_engine.lake.spark.session import make_session
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Ends a process's work at its n-th sync, as a kill does: what was done before it stays, and no handler runs."""
 
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.files import Files
 
 
 class Kill(BaseException):

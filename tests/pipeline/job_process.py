@@ -16,9 +16,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.context import JobContext
 from queue_engine.vocabulary.clock import SystemClock
 from tests.pipeline.kill_moments import Death
 from tests.pipeline.local_tasks import LocalTasks
@@ -78,9 +78,9 @@ def end_with_parent() -> None:
 
 
 def main(lake_path: str, engine_url: str, job: str, *arguments: str) -> None:
-    from queue_engine.pipeline.archive.archive import Archiver
-    from queue_engine.pipeline.replay.replay import run_replay
-    from queue_engine.pipeline.spark.session import make_session
+    from queue_engine.lake.archive.archive import Archiver
+    from queue_engine.lake.replay.replay import run_replay
+    from queue_engine.lake.spark.session import make_session
 
     end_with_parent()
     lake = Lake(lake_path)

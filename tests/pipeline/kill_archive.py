@@ -20,11 +20,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import read_progress
-from queue_engine.pipeline.replay.planning import plan_replay
-from queue_engine.pipeline.replay.request import ReplayRequest
-from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.replay.plan import read_progress
+from queue_engine.lake.replay.planning import plan_replay
+from queue_engine.lake.replay.request import ReplayRequest
 from tests.pipeline.archive_reading import (
     archives,
     data_files,
@@ -238,7 +238,7 @@ def run_random(lake: str, *, messages: int, kills: int, seed: int) -> None:
 
 
 def main() -> None:
-    from queue_engine.pipeline.spark.session import make_session
+    from queue_engine.lake.spark.session import make_session
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--messages", type=int, default=1_000_000)

@@ -16,11 +16,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_engine.pipeline.archive.archive_table import archive_table
-from queue_engine.pipeline.archive.summary import read_summary
-from queue_engine.pipeline.housekeeping.report import read_report
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive_table import archive_table
+from queue_engine.lake.archive.summary import read_summary
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.housekeeping.report import read_report
 from tests.pipeline.archive_reading import archives, lake_tables, publish, switch_on
 from tests.pipeline.archive_worker import READY
 from tests.pipeline.job_process import ROOT

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pyspark
 
-from queue_engine.pipeline.spark.java import find_java
+from queue_engine.lake.spark.java import find_java
 from tests.support.processes.process_sessions import ProcessSession
 from tests.support.waiting import wait_for
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.state import DONE, WAITING, JobState
-from queue_engine.pipeline.jobs import chosen_master, end_of_run, parse, replayed_topics
+from queue_engine.lake.job.state import DONE, WAITING, JobState
+from queue_engine.lake.jobs import chosen_master, end_of_run, parse, replayed_topics
 
 # Python finds no pyspark, as in a .venv of before it was needed.
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = None
-from queue_engine.pipeline.jobs import main
+from queue_engine.lake.jobs import main
 sys.exit(main(["archive", "--once", "--data-path", sys.argv[1]]))
 """
 

@@ -5,10 +5,10 @@ It holds all bytes at once, reads one thing after another, takes FIN lines singl
 
 from dataclasses import dataclass
 
-from queue_engine.protocol import commands as c
-from queue_engine.protocol import words as w
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.names import is_valid_name
+from queue_engine.wire.protocol import commands as c
+from queue_engine.wire.protocol import words as w
 
 
 class Unfinished(Exception):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.protocol.parser import Parser
-from queue_engine.protocol.words import parse_number, quoted, text_of
+from queue_engine.wire.protocol.parser import Parser
+from queue_engine.wire.protocol.words import parse_number, quoted, text_of
 
 
 def test_the_table_of_commands_has_those_of_the_parser() -> None:
-    readme = Path(__file__).resolve().parents[2] / "queue_engine/protocol/README.md"
+    readme = Path(__file__).resolve().parents[2] / "queue_engine/wire/protocol/README.md"
     table = readme.read_text().partition("## Commands")[2].partition("## Departures")[0]
     named = {found[1].encode() for found in re.finditer(r"^\| `([A-Z]+)", table, re.MULTILINE)}
     parser = Parser(max_msg_size=1, max_body_size=1, max_mpub_messages=1, max_req_timeout_ms=1, max_rdy_count=1)

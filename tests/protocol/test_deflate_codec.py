@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
-from queue_engine.protocol.compression import CompressionError
-from queue_engine.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
+from queue_engine.wire.protocol.compression import CompressionError
+from queue_engine.wire.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
 
 BODIES = [b"a", b"FIN 0123456789abcdef\n" * 100, random.Random(1).randbytes(50_000), bytes(2_000_000), b"end"]
 

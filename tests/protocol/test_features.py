@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from queue_engine.protocol.features import agreed_features
-from queue_engine.protocol.identify import BODY_BYTES_MAX, default_identity, parse_identify
-from queue_engine.tls.server_context import standard_name
+from queue_engine.service.tls.server_context import standard_name
 from queue_engine.vocabulary.errors import OptionsError, ProtocolError
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.wire.protocol.features import agreed_features
+from queue_engine.wire.protocol.identify import BODY_BYTES_MAX, default_identity, parse_identify
 
 
 def test_a_body_that_all_others_would_wait_for_is_refused() -> None:

@@ -1,6 +1,6 @@
 """Frames to the byte."""
 
-from queue_engine.protocol import frames
+from queue_engine.wire.protocol import frames
 
 
 def test_frames_are_size_type_and_data() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.protocol.go_json import JsonError, JsonObject
+from queue_engine.wire.protocol.go_json import JsonError, JsonObject
 
 LONG = b"9" * 5_000
 

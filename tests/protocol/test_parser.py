@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.protocol import parser as parser_module
-from queue_engine.protocol.commands import (
+from queue_engine.vocabulary.errors import ProtocolError
+from queue_engine.wire.protocol import parser as parser_module
+from queue_engine.wire.protocol.commands import (
     Auth,
     Cls,
     Command,
@@ -22,8 +23,7 @@ from queue_engine.protocol.commands import (
     Sub,
     Touch,
 )
-from queue_engine.protocol.parser import LINE_BYTES_MAX, Parser
-from queue_engine.vocabulary.errors import ProtocolError
+from queue_engine.wire.protocol.parser import LINE_BYTES_MAX, Parser
 from tests.protocol.reference_parser import Limits, one_at_a_time, parse_all
 
 LIMITS = Limits()

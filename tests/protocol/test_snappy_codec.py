@@ -8,8 +8,8 @@ import pytest
 import snappy
 from nsq.snappy_socket import SnappySocket
 
-from queue_engine.protocol.compression import CompressionError
-from queue_engine.protocol.snappy_codec import BLOCK_BYTES_MAX, SnappyDecoder, SnappyEncoder, _masked
+from queue_engine.wire.protocol.compression import CompressionError
+from queue_engine.wire.protocol.snappy_codec import BLOCK_BYTES_MAX, SnappyDecoder, SnappyEncoder, _masked
 
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 BODIES = [b"a", b"FIN 0123456789abcdef\n" * 100, random.Random(1).randbytes(1_000), bytes(200_000), b"x" * 65_536]

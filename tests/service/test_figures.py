@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_engine.delivery.stats import ChannelStats, ClientStats, TopicStats
-from queue_engine.samples.sample_format import ProcessFigures, compose_sample
+from queue_engine.engine.samples.sample_format import ProcessFigures, compose_sample
 from queue_engine.service.http.reference import stats_shape
 from queue_engine.service.monitoring.families import FAMILIES
 from queue_engine.service.statsd.lines import StatsdLines

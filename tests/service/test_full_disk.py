@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.files import Files
 from tests.support.nsq_socket import FRAME_ERROR
 from tests.support.processes.running_engine import RunningEngine
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from OpenSSL import SSL
 
-from queue_engine.tls import replaceable
-from queue_engine.tls.validity import CertificateWatch, Validity
+from queue_engine.service.tls import replaceable
+from queue_engine.service.tls.validity import CertificateWatch, Validity
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.certificates import LOOPBACK, Certificates, Pair
 from tests.support.clock import ManualClock
@@ -278,7 +278,7 @@ def test_a_new_handshake_within_a_connection_is_refused(start_engine: StartEngin
 
 
 def test_the_readmes_commands_make_a_certificate_that_clients_accept(start_engine: StartEngine, tmp_path: Path) -> None:
-    text = (ROOT / "queue_engine" / "tls" / "README.md").read_text()
+    text = (ROOT / "queue_engine" / "service" / "tls" / "README.md").read_text()
     block = re.search(r"<!-- command: certificate -->\n```sh\n(.*?)```\n", text, re.DOTALL)
     assert block
     subprocess.run(["sh", "-euc", block[1]], cwd=tmp_path, check=True, capture_output=True)

@@ -13,12 +13,12 @@ import pytest
 
 from queue_engine.delivery.channel import Channel
 from queue_engine.delivery.stats import EngineSnapshot
-from queue_engine.engine import Engine
-from queue_engine.engine_stats import EngineStats
-from queue_engine.identity.token_file import TokenFile
-from queue_engine.samples.sample_format import Sample, decode_sample
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.figures.engine_stats import EngineStats
+from queue_engine.engine.samples.sample_format import Sample, decode_sample
 from queue_engine.service import runner as runner_module
 from queue_engine.service.http.api import HttpApi
+from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.runner import EngineRunner
 from queue_engine.service.tcp import connected_client
 from queue_engine.service.tcp.session import Session

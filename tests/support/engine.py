@@ -6,9 +6,9 @@ from pathlib import Path
 from queue_engine.delivery.channel import RUN_BYTES_MAX, Channel
 from queue_engine.delivery.consumer import Consumer
 from queue_engine.delivery.stats import CLIENT_STATE_CLOSING, CLIENT_STATE_SUBSCRIBED, ClientStats
-from queue_engine.disk.background import Background, Backgrounds, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.disk.background import Background, Backgrounds, InlineBackground
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.run import Run
 from tests.support.clock import ManualClock

@@ -4,9 +4,9 @@ import asyncio
 import ssl
 from typing import Any
 
-from queue_engine.engine import Engine
-from queue_engine.identity.gate import Gate
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.pending_bodies import PendingBodies
+from queue_engine.service.identity.gate import Gate
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.session import Session, SessionOwner

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from queue_engine.engine import Engine
-from queue_engine.log_acts import READ_MESSAGES_MAX, Target
-from queue_engine.samples.sample_format import Sample, decode_sample
+from queue_engine.engine.acts.log_acts import READ_MESSAGES_MAX, Target
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.samples.sample_format import Sample, decode_sample
 from queue_engine.vocabulary.acts.parameters import START
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.support.clock import ManualClock

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.http.stats import Wanted, stats_json
 from queue_engine.vocabulary.pieces import whole
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import pytest
 
-from queue_engine.disk_queue.store import KIND as DISK_QUEUE
-from queue_engine.log_store.log_topic_store import KIND as LOG
+from queue_engine.storage.disk_queue.store import KIND as DISK_QUEUE
+from queue_engine.storage.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from queue_engine.disk.background import Background, Backgrounds, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
-from queue_engine.topology.files import TopologyFiles
-from queue_engine.topology.topology import Topology
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.topology.files import TopologyFiles
+from queue_engine.engine.topology.topology import Topology
+from queue_engine.storage.disk.background import Background, Backgrounds, InlineBackground
+from queue_engine.storage.disk.files import Files
 from tests.support.clock import ManualClock
 from tests.support.storage_kinds import engine_options
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from queue_engine.client.nodes import Node
-from queue_engine.tools.connecting import Connecting
+from queue_engine.client.tools.connecting import Connecting
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.running_lookup import RunningLookup
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from queue_engine.client.nodes import Node
-from queue_engine.tools import retries as retries_module
-from queue_engine.tools.forward import Forward, ForwardOptions
-from queue_engine.tools.running import Stopping
+from queue_engine.client.tools import retries as retries_module
+from queue_engine.client.tools.forward import Forward, ForwardOptions
+from queue_engine.client.tools.running import Stopping
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for_async
 from tests.tools.conftest import connecting_to, node_of

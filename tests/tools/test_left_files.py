@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.tools.left_files import finish_left_files
-from queue_engine.tools.topic_file import FileLayout, TopicFile
+from queue_engine.client.tools.left_files import finish_left_files
+from queue_engine.client.tools.topic_file import FileLayout, TopicFile
 
 NOW = datetime(2026, 11, 23, 8, 30, tzinfo=UTC)
 TORN = b"not sync"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from queue_engine.client.connection import DisconnectedError
 from queue_engine.client.nodes import Node
-from queue_engine.tools.connecting import Connecting
-from queue_engine.tools.publish import Pieces, PublishFailedError, PublishOptions, publish
-from queue_engine.tools.running import Counts, Stopping
+from queue_engine.client.tools.connecting import Connecting
+from queue_engine.client.tools.publish import Pieces, PublishFailedError, PublishOptions, publish
+from queue_engine.client.tools.running import Counts, Stopping
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for_async
 from tests.tools.conftest import node_of

@@ -9,7 +9,7 @@ import pytest
 from queue_engine.client.consumer import Message
 from queue_engine.client.nodes import Node
 from queue_engine.client.subscription import Delivery
-from queue_engine.tools.retries import UNCLEAR_AS_OFTEN, Backoff, Failure, Retries
+from queue_engine.client.tools.retries import UNCLEAR_AS_OFTEN, Backoff, Failure, Retries
 
 
 class Rests:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from queue_engine.tools.running import Stopping, together
+from queue_engine.client.tools.running import Stopping, together
 
 
 async def test_the_first_error_ends_the_others_and_is_raised_alone() -> None:

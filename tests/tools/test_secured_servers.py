@@ -14,11 +14,11 @@ from aiohttp.test_utils import TestServer
 from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError
 from queue_engine.client.nodes import Node
 from queue_engine.client.secret_hosts import SecretHosts
-from queue_engine.identity.token_file import TokenFile
-from queue_engine.tools.connecting import Connecting, tls_context
-from queue_engine.tools.publish import PublishFailedError, PublishOptions, publish
-from queue_engine.tools.running import Counts, Stopping
-from queue_engine.tools.tail import TailOptions, tail
+from queue_engine.client.tools.connecting import Connecting, tls_context
+from queue_engine.client.tools.publish import PublishFailedError, PublishOptions, publish
+from queue_engine.client.tools.running import Counts, Stopping
+from queue_engine.client.tools.tail import TailOptions, tail
+from queue_engine.service.identity.token_file import TokenFile
 from tests.support.certificates import Certificates
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for_async

@@ -9,9 +9,9 @@ from aiohttp.test_utils import TestServer
 
 from queue_engine.client.http_json import HttpJson, HttpRefusedError, UnreachableError
 from queue_engine.client.secret_hosts import SecretHosts
-from queue_engine.tools.connecting import Connecting
-from queue_engine.tools.running import Stopping
-from queue_engine.tools.stat import StatOptions, Table, add_answer, lines_of, rows_of, stat
+from queue_engine.client.tools.connecting import Connecting
+from queue_engine.client.tools.running import Stopping
+from queue_engine.client.tools.stat import StatOptions, Table, add_answer, lines_of, rows_of, stat
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.running_lookup import RunningLookup
 from tests.tools.conftest import registered

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from queue_engine.tools.running import Stopping
-from queue_engine.tools.tail import TailOptions, own_channel, tail
+from queue_engine.client.tools.running import Stopping
+from queue_engine.client.tools.tail import TailOptions, own_channel, tail
 from queue_engine.vocabulary.names import is_valid_name
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for_async

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from queue_engine.tools import to_file as to_file_module
-from queue_engine.tools.connecting import Connecting
-from queue_engine.tools.running import Stopping
-from queue_engine.tools.to_file import ToFile, ToFileOptions
-from queue_engine.tools.topic_file import FileLayout, TopicFile
+from queue_engine.client.tools import to_file as to_file_module
+from queue_engine.client.tools.connecting import Connecting
+from queue_engine.client.tools.running import Stopping
+from queue_engine.client.tools.to_file import ToFile, ToFileOptions
+from queue_engine.client.tools.topic_file import FileLayout, TopicFile
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.running_lookup import RunningLookup
 from tests.support.processes.server import ROOT

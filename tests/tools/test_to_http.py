@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from queue_engine.client.subscription import Delivery
-from queue_engine.tools import retries as retries_module
-from queue_engine.tools.running import Stopping
-from queue_engine.tools.to_http import ToHttp, ToHttpOptions
+from queue_engine.client.tools import retries as retries_module
+from queue_engine.client.tools.running import Stopping
+from queue_engine.client.tools.to_http import ToHttp, ToHttpOptions
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.waiting import wait_for_async
 from tests.tools.conftest import connecting_to
@@ -234,7 +234,7 @@ async def test_an_address_that_is_down_costs_only_a_detour(engine: RunningEngine
 
 async def test_a_sample_finishes_the_others(engine: RunningEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = iter([0.9, 0.1, 0.5])
-    monkeypatch.setattr("queue_engine.tools.to_http.random.random", lambda: next(draws))
+    monkeypatch.setattr("queue_engine.client.tools.to_http.random.random", lambda: next(draws))
 
     async def take(request: web.Request) -> web.Response:
         return web.Response()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.tools.topic_file import FileLayout, TopicFile
+from queue_engine.client.tools.topic_file import FileLayout, TopicFile
 
 NOON = datetime(2026, 1, 31, 12, 59, 59, tzinfo=UTC)
 

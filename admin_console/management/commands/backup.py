@@ -17,9 +17,9 @@ from django.core.management.base import CommandError
 
 from admin_console.gateway.sentences import counted
 from admin_console.management.command import PlainCommand
-from queue_engine.disk import backup_files
-from queue_engine.disk.backup_copy import CopiedFile, check_files, copy_files, sync_directories
-from queue_engine.disk.dirlock import DirectoryLock
+from queue_engine.storage.disk import backup_files
+from queue_engine.storage.disk.backup_copy import CopiedFile, check_files, copy_files, sync_directories
+from queue_engine.storage.disk.dirlock import DirectoryLock
 from queue_engine.vocabulary.byte_sizes import byte_count
 from queue_engine.vocabulary.errors import DirectoryLockedError, PenstockError
 from queue_engine.vocabulary.version import VERSION

@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from admin_console.management.tool_command import ToolCommand, node_argument, topic_argument
-from queue_engine.tools.forward import Forward, ForwardOptions
-from queue_engine.tools.running import Stopping, progress
+from queue_engine.client.tools.forward import Forward, ForwardOptions
+from queue_engine.client.tools.running import Stopping, progress
 
 
 class Command(ToolCommand):

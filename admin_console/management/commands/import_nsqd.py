@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from admin_console.management.command import PlainCommand
-from queue_engine.nsqd_import.import_client import ImportClient
-from queue_engine.nsqd_import.nsqd_import import NsqdImport
+from queue_engine.daemon.nsqd_import.import_client import ImportClient
+from queue_engine.daemon.nsqd_import.nsqd_import import NsqdImport
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.option import environment_name_of
 

@@ -15,18 +15,18 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from admin_console.management.command import PlainCommand
-from queue_engine.pipeline.job.state import JobState, read_states
-from queue_engine.pipeline.lake.lake_lock import holder_of
-from queue_engine.pipeline.spark.secret_variables import TOKEN_VARIABLE, without_secrets
-from queue_engine.pipeline.worker.state import RESTING, read_worker_state
+from queue_engine.lake.directory.lake_lock import holder_of
+from queue_engine.lake.job.state import JobState, read_states
+from queue_engine.lake.spark.secret_variables import TOKEN_VARIABLE, without_secrets
+from queue_engine.lake.worker.state import RESTING, read_worker_state
 from queue_engine.vocabulary.errors import PenstockError
 
 # The directory that holds our packages.
 _CODE = Path(__file__).resolve().parents[3]
 _MODULES = {
-    "run": "queue_engine.pipeline.jobs",
-    "worker": "queue_engine.pipeline.worker.worker",
-    "rearchive": "queue_engine.pipeline.rearchive.rearchive",
+    "run": "queue_engine.lake.jobs",
+    "worker": "queue_engine.lake.worker.worker",
+    "rearchive": "queue_engine.lake.rearchive.rearchive",
 }
 # As `python -m` does. Ctrl-C while modules are imported, which takes seconds, ends the process without a traceback; the
 # modules have their own way once they run.

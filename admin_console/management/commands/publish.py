@@ -14,8 +14,8 @@ from admin_console.management.tool_command import (
     number_argument,
     topic_argument,
 )
-from queue_engine.tools.publish import PublishOptions, publish
-from queue_engine.tools.running import Counts, Stopping, progress
+from queue_engine.client.tools.publish import PublishOptions, publish
+from queue_engine.client.tools.running import Counts, Stopping, progress
 
 
 class Command(ToolCommand):

@@ -44,14 +44,14 @@ from admin_console.management.serve_options import ServeOptions, ServeParser
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.identity import openness
-from queue_engine.identity.token_file import TokenFile
-from queue_engine.pipeline.spark.packages import complaint_about_packages
-from queue_engine.process.interpreter import share_interpreter
-from queue_engine.process.service_manager import ServiceManager, stop_limit_s
-from queue_engine.process.start_report import StartReport
-from queue_engine.process.stop_report import StopReport
-from queue_engine.process.streams import is_on_terminal
+from queue_engine.lake.spark.packages import complaint_about_packages
+from queue_engine.service.identity import openness
+from queue_engine.service.identity.token_file import TokenFile
+from queue_engine.service.process.interpreter import share_interpreter
+from queue_engine.service.process.service_manager import ServiceManager, stop_limit_s
+from queue_engine.service.process.start_report import StartReport
+from queue_engine.service.process.stop_report import StopReport
+from queue_engine.service.process.streams import is_on_terminal
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
 from queue_engine.vocabulary.descriptor_shares import raise_limit

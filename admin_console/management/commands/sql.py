@@ -24,10 +24,10 @@ from admin_console.management.command import PlainCommand, StandardOutput
 from admin_console.paths import account_name
 from admin_console.permissions.allowed import may_use
 from admin_console.permissions.table import CONTENTS
-from queue_engine.pipeline.query import limits
-from queue_engine.pipeline.query.limits import QueryLimits
-from queue_engine.process.installation import pipeline_command
+from queue_engine.lake.query import limits
+from queue_engine.lake.query.limits import QueryLimits
 from queue_engine.vocabulary.errors import PenstockError, QueryError
+from queue_engine.vocabulary.installation import pipeline_command
 from queue_engine.vocabulary.options.durations import format_duration, parse_duration_ms
 from queue_engine.vocabulary.options.option import environment_name_of
 
@@ -92,8 +92,8 @@ class Command(PlainCommand):
             raise CommandError(str(exc)) from exc
 
     def _handle(self, *, user: str | None, lake: str | None, **given: Any) -> None:
-        from queue_engine.pipeline.query.views import AUDIT, views_of
-        from queue_engine.pipeline.tables.storage import TableStorage
+        from queue_engine.lake.query.views import AUDIT, views_of
+        from queue_engine.lake.tables.storage import TableStorage
 
         data_path: Path = settings.DATA_PATH
         rows = given["rows"] or (ROWS_OF_TABLE if given["format"] == "table" else ROWS_OF_FILE)
@@ -125,9 +125,9 @@ class Command(PlainCommand):
     def _run(self, sql: str, views: Any, most: QueryLimits, *, sees_audit: bool, form: str, output: str | None) -> bool:
         """Returns whether there are more rows than the limit."""
         from admin_console.management import audit_rows
-        from queue_engine.pipeline.query.output import TABLE, write_rows
-        from queue_engine.pipeline.query.query import Query
-        from queue_engine.pipeline.query.views import AUDIT
+        from queue_engine.lake.query.output import TABLE, write_rows
+        from queue_engine.lake.query.query import Query
+        from queue_engine.lake.query.views import AUDIT
 
         database = Path(settings.DATABASES["default"]["NAME"])
         given, schemas = {}, {}

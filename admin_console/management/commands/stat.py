@@ -13,8 +13,8 @@ from admin_console.management.tool_command import (
     topic_argument,
     url_argument,
 )
-from queue_engine.tools.running import Stopping
-from queue_engine.tools.stat import StatOptions, stat
+from queue_engine.client.tools.running import Stopping
+from queue_engine.client.tools.stat import StatOptions, stat
 
 
 class Command(ToolCommand):

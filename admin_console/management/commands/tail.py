@@ -5,8 +5,8 @@ from typing import Any
 
 from admin_console.management.command import write_out
 from admin_console.management.tool_command import ToolCommand, count_argument, topic_argument
-from queue_engine.tools.running import Stopping
-from queue_engine.tools.tail import TailOptions, own_channel, tail
+from queue_engine.client.tools.running import Stopping
+from queue_engine.client.tools.tail import TailOptions, own_channel, tail
 
 
 class Command(ToolCommand):

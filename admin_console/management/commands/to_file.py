@@ -14,9 +14,9 @@ from admin_console.management.tool_command import (
     duration_argument,
     topic_argument,
 )
-from queue_engine.tools.running import Stopping, progress
-from queue_engine.tools.to_file import ToFile, ToFileOptions
-from queue_engine.tools.topic_file import DATETIME_DEFAULT, FILENAME_DEFAULT, FileLayout, make_directories
+from queue_engine.client.tools.running import Stopping, progress
+from queue_engine.client.tools.to_file import ToFile, ToFileOptions
+from queue_engine.client.tools.topic_file import DATETIME_DEFAULT, FILENAME_DEFAULT, FileLayout, make_directories
 
 
 class Command(ToolCommand):

@@ -12,8 +12,8 @@ from admin_console.management.tool_command import (
     number_argument,
     topic_argument,
 )
-from queue_engine.tools.running import Stopping, progress
-from queue_engine.tools.to_http import ToHttp, ToHttpOptions
+from queue_engine.client.tools.running import Stopping, progress
+from queue_engine.client.tools.to_http import ToHttp, ToHttpOptions
 
 
 class Command(ToolCommand):

@@ -16,8 +16,8 @@ from admin_console.audit.record import now_ms
 from admin_console.management.audited_command import audited
 from admin_console.management.command import PlainCommand
 from admin_console.paths import account_name
-from queue_engine.identity.token import Token, TokenError
-from queue_engine.identity.token_file import TokenFile
+from queue_engine.service.identity.token import Token, TokenError
+from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 from queue_engine.vocabulary.permission import Permission

@@ -8,10 +8,10 @@ from django.core.management.base import CommandError
 
 from admin_console.gateway.sentences import counted
 from admin_console.management.command import DamageFound, PlainCommand
-from queue_engine.data_formats import DataFormats
-from queue_engine.disk.dirlock import DirectoryLock
-from queue_engine.disk.files import Files
-from queue_engine.topology.repair import Repaired, TopologyRepair, lines_of
+from queue_engine.engine.data_formats import DataFormats
+from queue_engine.engine.topology.repair import Repaired, TopologyRepair, lines_of
+from queue_engine.storage.disk.dirlock import DirectoryLock
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import PenstockError
 
 VERBS = {

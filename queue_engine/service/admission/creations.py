@@ -7,7 +7,7 @@ done only for new topics and channels.
 from collections.abc import Callable, Sequence
 
 from queue_engine.delivery.stats import VIA_TCP, ActRecord, Outcome
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.ticket import Ticket
 
 Names = tuple[str, str]  # a topic and "", or a topic and a channel

@@ -10,8 +10,8 @@ All acts are audited.
 from typing import Any
 
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.engine import Engine
-from queue_engine.engine_calls import ENGINE_ACTS
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.act_queries import details_of, of_act
 from queue_engine.service.http.audit import HttpAudit

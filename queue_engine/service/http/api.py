@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from queue_engine.delivery.stats import HEALTHY, ActRecord, EngineSnapshot
-from queue_engine.engine import Engine
-from queue_engine.identity.gate import Gate
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.publish_quotas import PublishQuotas
@@ -47,11 +46,12 @@ from queue_engine.service.http.server_routes import ServerRoutes
 from queue_engine.service.http.stats import Wanted, stats_json, stats_text
 from queue_engine.service.http.token_check import RefusedRequest, TokenCheck, names_of
 from queue_engine.service.http.trash import TrashRoutes
+from queue_engine.service.identity.gate import Gate
 from queue_engine.service.monitoring.console_figures import Console, NoConsole
 from queue_engine.service.monitoring.exposition import CONTENT_TYPE as METRICS
 from queue_engine.service.monitoring.metrics import SurroundingsReader, metrics_text
 from queue_engine.service.monitoring.process_memory import COLLECTOR_PAUSES
-from queue_engine.tls.validity import CertificateWatch
+from queue_engine.service.tls.validity import CertificateWatch
 from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys, TrustedAddresses
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import InvalidOptionValueError

@@ -15,16 +15,16 @@ from typing import Any
 
 import orjson
 
-from queue_engine.cursor_acts import stats_of_topic
 from queue_engine.delivery.stats import Outcome
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
-from queue_engine.readers.cursors import EndedCursor
-from queue_engine.readers.reader_registry import Maker
+from queue_engine.engine.acts.cursor_acts import stats_of_topic
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
 from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.log_queries import QueryError, target_of, text_of, whole_number
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.content_types import JSON
+from queue_engine.storage.readers.cursors import EndedCursor
+from queue_engine.storage.readers.reader_registry import Maker
 from queue_engine.vocabulary.acts.parameters import (
     CURSOR_ANEW,
     CURSOR_LAKE,

@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 
-from queue_engine.fetch.key_search import KeyPage
-from queue_engine.fetch.log_leases import Lease
-from queue_engine.fetch.log_reader import Frames, MessagePage
-from queue_engine.fetch.record_reader import Records
-from queue_engine.log_acts import SeekPreview
+from queue_engine.engine.acts.log_acts import SeekPreview
 from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.reference.content_types import BINARY, JSON
+from queue_engine.storage.fetch.key_search import KeyPage
+from queue_engine.storage.fetch.log_leases import Lease
+from queue_engine.storage.fetch.log_reader import Frames, MessagePage
+from queue_engine.storage.fetch.record_reader import Records
 from queue_engine.wire.lease import LeasedFiles
 from queue_engine.wire.records import page_headers
 

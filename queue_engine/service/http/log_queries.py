@@ -6,11 +6,11 @@ Each function raises QueryError for a parameter that is missing or wrong.
 import re
 from dataclasses import dataclass
 
-from queue_engine.log_acts import KEY_BYTES_MAX, Target
-from queue_engine.readers.leases import LEASES_MAX, NAME_BYTES_MAX
+from queue_engine.engine.acts.log_acts import KEY_BYTES_MAX, Target
 from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.parameters import BATCH_KEY, BEFORE, REPLAYED, TOPIC_NUMBER
 from queue_engine.service.http.refusals import Refusal
+from queue_engine.storage.readers.leases import LEASES_MAX, NAME_BYTES_MAX
 from queue_engine.vocabulary.acts.parameters import TIME_MS, Parameter, Place, WholeNumber
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.wire.lease import read_lease_names

@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from queue_engine.delivery.stats import ActRecord, Outcome
-from queue_engine.engine import Engine
-from queue_engine.engine_calls import ENGINE_ACTS
-from queue_engine.messages.rows import MessageQuery, MessageRow, SearchState
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.engine_calls import ENGINE_ACTS
+from queue_engine.engine.messages.rows import MessageQuery, MessageRow, SearchState
 from queue_engine.service.http.act_queries import details_of, of_act
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.handler import Handler

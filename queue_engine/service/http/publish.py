@@ -11,8 +11,7 @@ long as its messages say.
 from collections.abc import Callable
 
 from queue_engine.delivery.stats import VIA_HTTP
-from queue_engine.engine import Engine
-from queue_engine.protocol.mpub_body import mpub_count_refused, split_messages
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.publish_quotas import PublishQuotas
 from queue_engine.service.admission.refused_publishes import reason_of
@@ -27,6 +26,7 @@ from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaEr
 from queue_engine.vocabulary.names import is_reserved
 from queue_engine.vocabulary.ticket import DONE, Ticket
 from queue_engine.wire.batch import BatchFormatError, split_batch
+from queue_engine.wire.protocol.mpub_body import mpub_count_refused, split_messages
 
 _OK = Response(200, b"OK")
 

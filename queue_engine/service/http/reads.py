@@ -16,8 +16,8 @@
 from collections.abc import Callable
 
 from queue_engine.delivery.stats import ActRecord, Outcome
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
 from queue_engine.service.http import cursors as http_cursors
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.audit import HttpAudit

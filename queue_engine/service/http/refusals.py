@@ -2,7 +2,7 @@
 
 import re
 
-from queue_engine.messages.rows import InvalidQueryError, MessageNotFoundError, SearchNotFoundError
+from queue_engine.engine.messages.rows import InvalidQueryError, MessageNotFoundError, SearchNotFoundError
 from queue_engine.service.http.exchange.response import Response, error_response
 from queue_engine.vocabulary.errors import (
     BatchKeyConflictError,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import orjson
 
 from queue_engine.delivery.stats import ActRecord, Outcome
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.http.answer_thread import AnswerThread
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.handler import Handler

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.identity.authorization import Authorization
-from queue_engine.identity.gate import Gate
-from queue_engine.readers.reader_registry import ANY_MAKER, Maker
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Response
@@ -19,6 +16,9 @@ from queue_engine.service.http.query import Query, parse_query, query_of
 from queue_engine.service.http.reference.endpoints import route_of
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.service.identity.authorization import Authorization
+from queue_engine.service.identity.gate import Gate
+from queue_engine.storage.readers.reader_registry import ANY_MAKER, Maker
 from queue_engine.vocabulary.options.addresses import is_loopback, is_socket_path, split_address
 from queue_engine.vocabulary.permission import Permission
 

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.engine import Engine
-from queue_engine.engine_calls import ENGINE_ACTS
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead

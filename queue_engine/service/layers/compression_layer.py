@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from queue_engine.protocol.compression import CompressionError, Decoder, Encoder
 from queue_engine.service.layers.layer import Layer
+from queue_engine.wire.protocol.compression import CompressionError, Decoder, Encoder
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from queue_engine.engine import Engine
-from queue_engine.running_config import addresses_setting
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.running_config import addresses_setting
 from queue_engine.service.lookup_client.channel_finder import ChannelFinder
 from queue_engine.service.lookup_client.conversation import LookupConversation, TopicNumbers
 from queue_engine.service.lookup_client.peer import LookupPeer, http_address_of

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 
 
 async def scan_once(engine: Engine) -> None:

@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.loop.name_lookups import NameLookups, Place
 from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.service.statsd.lines import StatsdLines, packets_of

@@ -7,9 +7,9 @@ connection; answers behind it are dropped.
 from collections import deque
 from collections.abc import Callable
 
-from queue_engine.protocol import frames
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.ticket import DONE, Ticket
+from queue_engine.wire.protocol import frames
 
 # Memory of a waiting answer, beside the body that it answers.
 WAITING_ANSWER_BYTES = 200

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from queue_engine.protocol.parser import Parser
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.unread_bytes import unread_bytes
 from queue_engine.service.tcp import reading
 from queue_engine.service.tcp.reading import Reading
 from queue_engine.vocabulary.client_key import ClientKey
+from queue_engine.wire.protocol.parser import Parser
 
 
 class BodyInProgress:

@@ -11,16 +11,16 @@ from typing import Any, Protocol
 
 import orjson
 
-from queue_engine.identity.auth_servers import SECRET_BYTES_MAX
-from queue_engine.identity.authorization import Authorization
-from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
-from queue_engine.protocol import frames
-from queue_engine.protocol.commands import Auth, Dpub, Mpub, Pub, Sub
-from queue_engine.protocol.words import invalid, quoted
+from queue_engine.service.identity.auth_servers import SECRET_BYTES_MAX
+from queue_engine.service.identity.authorization import Authorization
+from queue_engine.service.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.service.tcp.answers import Answers
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import ProtocolError
 from queue_engine.vocabulary.permission import Permission
+from queue_engine.wire.protocol import frames
+from queue_engine.wire.protocol.commands import Auth, Dpub, Mpub, Pub, Sub
+from queue_engine.wire.protocol.words import invalid, quoted
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,19 @@ from queue_engine.delivery.stats import (
     CLIENT_STATE_SUBSCRIBED,
     ClientStats,
 )
-from queue_engine.engine import Engine
-from queue_engine.identity.gate import Gate
-from queue_engine.protocol import frames
-from queue_engine.protocol.commands import (
+from queue_engine.engine.engine import Engine
+from queue_engine.service.identity.gate import Gate
+from queue_engine.service.tcp.answers import Answers, failed_command
+from queue_engine.service.tcp.client_auth import ClientAuth, HeldConnection
+from queue_engine.service.tcp.pub_groups import PubGroups
+from queue_engine.service.tls.server_context import TlsState
+from queue_engine.vocabulary.client_key import UNIX
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
+from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaError, RequestError
+from queue_engine.vocabulary.figures import CLIENT, reader, sources
+from queue_engine.vocabulary.ticket import Ticket
+from queue_engine.wire.protocol import frames
+from queue_engine.wire.protocol.commands import (
     Auth,
     Cls,
     Dpub,
@@ -33,18 +42,9 @@ from queue_engine.protocol.commands import (
     Sub,
     Touch,
 )
-from queue_engine.protocol.features import Features
-from queue_engine.protocol.identify import Identity, default_identity, parse_identify
-from queue_engine.protocol.words import text_of
-from queue_engine.service.tcp.answers import Answers, failed_command
-from queue_engine.service.tcp.client_auth import ClientAuth, HeldConnection
-from queue_engine.service.tcp.pub_groups import PubGroups
-from queue_engine.tls.server_context import TlsState
-from queue_engine.vocabulary.client_key import UNIX
-from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
-from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaError, RequestError
-from queue_engine.vocabulary.figures import CLIENT, reader, sources
-from queue_engine.vocabulary.ticket import Ticket
+from queue_engine.wire.protocol.features import Features
+from queue_engine.wire.protocol.identify import Identity, default_identity, parse_identify
+from queue_engine.wire.protocol.words import text_of
 
 # What its subscription has of the figures, and what they are without one.
 _read_own = reader(CLIENT)

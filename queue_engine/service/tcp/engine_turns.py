@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.loop.supervision import Backoff
 from queue_engine.service.tcp.pub_groups import PubGroups
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from queue_engine.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, NO_OUTPUT_BUFFER_SIZE, Identity
+from queue_engine.wire.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, NO_OUTPUT_BUFFER_SIZE, Identity
 
 
 class OutputBuffer:

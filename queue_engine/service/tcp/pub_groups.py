@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.creations import Creations
 from queue_engine.service.admission.publish_quotas import PublishQuotas
 from queue_engine.vocabulary.errors import PenstockError, StorageError

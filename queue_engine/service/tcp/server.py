@@ -4,11 +4,11 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from queue_engine.engine import Engine
-from queue_engine.identity.gate import Gate
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.connection_pool import ConnectionPool
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import Reason, RefusedConnections
+from queue_engine.service.identity.gate import Gate
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.heartbeat_timer import HeartbeatTimer
 from queue_engine.service.tcp.session import Session

@@ -10,16 +10,11 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from queue_engine.engine import Engine
-from queue_engine.identity.gate import Gate, Peer
-from queue_engine.protocol import frames
-from queue_engine.protocol.commands import Fin
-from queue_engine.protocol.features import Features
-from queue_engine.protocol.identify import Identity
-from queue_engine.protocol.parser import Parser
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_publishes import reason_of_answer
 from queue_engine.service.admission.unread_bytes import has_unread_bytes
+from queue_engine.service.identity.gate import Gate, Peer
 from queue_engine.service.layers.compression_layer import STEP_BYTES
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS
 from queue_engine.service.tcp import reading
@@ -35,12 +30,17 @@ from queue_engine.service.tcp.reading import Reading
 from queue_engine.service.tcp.stranger_turns import STRANGER_COMMANDS, STRANGER_STEP_BYTES, StrangerTurns
 from queue_engine.service.tcp.upgrade import Upgrade
 from queue_engine.service.tcp.write_room import WriteRoom
-from queue_engine.tls.server_context import TlsState
+from queue_engine.service.tls.server_context import TlsState
 from queue_engine.vocabulary.client_key import UNIX, ClientKey, ClientKeys
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import ProtocolError, QuotaError
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
+from queue_engine.wire.protocol import frames
+from queue_engine.wire.protocol.commands import Fin
+from queue_engine.wire.protocol.features import Features
+from queue_engine.wire.protocol.identify import Identity
+from queue_engine.wire.protocol.parser import Parser
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ import asyncio
 import ssl
 from typing import Protocol
 
-from queue_engine.protocol import frames
-from queue_engine.protocol.compression import Decoder, Encoder
-from queue_engine.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
-from queue_engine.protocol.features import Features
 from queue_engine.service.layers.compression_layer import CompressionLayer, Pace
 from queue_engine.service.layers.tls_layer import HANDSHAKE_TIMEOUT_MS, TlsLayer
-from queue_engine.tls.server_context import TlsState
+from queue_engine.service.tls.server_context import TlsState
 from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.wire.protocol import frames
+from queue_engine.wire.protocol.compression import Decoder, Encoder
+from queue_engine.wire.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
+from queue_engine.wire.protocol.features import Features
 
 
 class LayeredConnection(Pace, Protocol):
@@ -86,7 +86,7 @@ class Upgrade:
         decoder: Decoder
         if features.snappy:
             # Here, with its library: a start waits for neither.
-            from queue_engine.protocol.snappy_codec import SnappyDecoder, SnappyEncoder
+            from queue_engine.wire.protocol.snappy_codec import SnappyDecoder, SnappyEncoder
 
             encoder, decoder = SnappyEncoder(), SnappyDecoder()
         else:

@@ -12,7 +12,7 @@ import socket
 import termios
 
 from queue_engine.delivery.channel import RUN_BYTES_MAX
-from queue_engine.protocol.identify import DEFAULT_OUTPUT_BUFFER_SIZE
+from queue_engine.wire.protocol.identify import DEFAULT_OUTPUT_BUFFER_SIZE
 
 # Of one connection, in the kernel and not sent yet: enough for a fast consumer until the loop comes back to it. Without
 # the limit the kernel takes up to 4 MB for a consumer that does not read, and those messages are in flight to it.

@@ -26,8 +26,8 @@ class State(Enum):
     """What a question shows: the state that must not have changed until its act begins, and that the act changes.
 
     Acts that name the same of SHARED change the same state: each is refused when another was done since its question
-    was asked (`queue_engine/recent_acts.py`). TOPIC and CHANNEL are compared by their numbers, COUNTS as the engine
-    counts what it removes, MESSAGES by the engine for each message.
+    was asked (`queue_engine/engine/acts/recent_acts.py`). TOPIC and CHANNEL are compared by their numbers, COUNTS as
+    the engine counts what it removes, MESSAGES by the engine for each message.
     """
 
     TOPIC = "the topic, not another one of its name"

@@ -2,8 +2,8 @@
 
 Permissions of roles and tokens, the paths over HTTP, refusals and disabled buttons for a kind of topic, when a question
 is out of date, and the table in `queue_engine/README.md` come from here. The engine binds the names to methods
-(`queue_engine/engine_calls.py`), the console to sentences (`admin_console/gateway/act_sentences.py`). An act of the
-pipeline's worker, of the console itself or of an nsqlookupd has a row, too.
+(`queue_engine/engine/engine_calls.py`), the console to sentences (`admin_console/gateway/act_sentences.py`). An act of
+the pipeline's worker, of the console itself or of an nsqlookupd has a row, too.
 """
 
 from collections.abc import Mapping

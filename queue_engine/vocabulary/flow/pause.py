@@ -1,6 +1,6 @@
 """A pause of a topic or channel: who made it, why, since when, until when; and the ramp that may follow it.
 
-Both are stored by `topology/topology.py`, which draws them.
+Both are stored by `engine/topology/topology.py`, which draws them.
 """
 
 from dataclasses import dataclass

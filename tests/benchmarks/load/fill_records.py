@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from queue_engine.commit_log.record import HEADER_BYTES
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.commit_log.record import HEADER_BYTES
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.options.options import Options
 from tests.benchmarks.load.gate import report, wait_for_go

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from admin_console.views.audit_file import PAGE_ROWS
-from queue_engine.act_file.act_file import NAME, ActFile
 from queue_engine.delivery.stats import ActRecord, Outcome
-from queue_engine.disk.files import Files
+from queue_engine.service.act_file.act_file import NAME, ActFile
+from queue_engine.storage.disk.files import Files
 from tests.support.pages.console import client_of, make_user
 
 pytestmark = pytest.mark.django_db

@@ -20,7 +20,7 @@ from admin_console.audit.record import NotAuditedError, record_look, set_row_buf
 from admin_console.audit.repeated_acts import LOOK, RepeatedRows
 from admin_console.audit.verification import ChainCheck, all_rows, open_to_read
 from admin_console.audit.writer import AuditWriter
-from queue_engine.act_file.repeated_acts import SEVERAL
+from queue_engine.service.act_file.repeated_acts import SEVERAL
 from tests.console.audit.test_audit import row
 from tests.console.audit.test_chain import DATABASE, TABLE, migrated
 from tests.support.clock import ManualClock

@@ -8,8 +8,8 @@ from admin_console.audit.record import set_row_buffer
 from admin_console.audit.repeated_acts import RepeatedRows
 from admin_console.audit.writer import AuditWriter
 from admin_console.security.origin import SameOriginSockets
-from queue_engine.act_file.repeated_acts import FAILURE, SEVERAL, source_of
 from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.service.act_file.repeated_acts import FAILURE, SEVERAL, source_of
 from tests.console.audit.test_audit import row
 from tests.support.clock import ManualClock
 from tests.support.pages.console import make_user

@@ -6,9 +6,9 @@ import pytest
 
 from admin_console.gateway.pipeline import Pipeline
 from admin_console.management.console_report import ConsoleReport
-from queue_engine.pipeline.job.state import JobState, write_state
-from queue_engine.pipeline.lake.lake_lock import LakeLock
-from queue_engine.pipeline.worker.process import WorkerProcess
+from queue_engine.lake.directory.lake_lock import LakeLock
+from queue_engine.lake.job.state import JobState, write_state
+from queue_engine.lake.worker.process import WorkerProcess
 from queue_engine.service.monitoring.console_figures import ConsoleFigures, JobFigures
 from queue_engine.vocabulary.clock import SystemClock
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from queue_engine.process import installation
-from queue_engine.process.installation import pipeline_command
+from queue_engine.vocabulary import installation
+from queue_engine.vocabulary.installation import pipeline_command
 
 ROOT = Path(__file__).parents[3]
 

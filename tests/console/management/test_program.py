@@ -315,7 +315,7 @@ def test_a_fault_of_the_server_is_logged_with_its_place(tmp_path: Path, error: s
         f"""
 import sys
 sys.path.insert(0, {os.getcwd()!r})
-from queue_engine.process.service_manager import ServiceManager
+from queue_engine.service.process.service_manager import ServiceManager
 def fail(self, status): raise {error}
 ServiceManager.starting = fail
 """
@@ -354,7 +354,7 @@ def test_an_interrupted_import_is_no_traceback(tmp_path: Path, module: str) -> N
 @pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("what", ["run", "worker"])
 def test_an_interrupted_import_of_the_pipeline_is_no_traceback(tmp_path: Path, what: str) -> None:
-    module = "queue_engine.pipeline.history.rollup_progress"  # which the console does not import
+    module = "queue_engine.lake.history.rollup_progress"  # which the console does not import
     assert interrupted_while(module, tmp_path, "pipeline", what) == (-signal.SIGINT, "")
 
 

@@ -17,15 +17,15 @@ from django.core.management.base import CommandError
 from admin_console.gateway.pipeline import REPLAYS_SHOWN_MAX
 from admin_console.management.command import DamageFound
 from admin_console.management.replay_command import ReplayCommand
-from queue_engine.pipeline.archive.summary import ArchivedIncarnation
-from queue_engine.pipeline.job.requests import (
+from queue_engine.lake.archive.summary import ArchivedIncarnation
+from queue_engine.lake.job.requests import (
     ask_for_replay,
     has_requests,
     read_replay_request,
     replay_ids,
     take_requests,
 )
-from queue_engine.pipeline.job.state import JobState, write_state
+from queue_engine.lake.job.state import JobState, write_state
 from tests.console.audit.test_chain import DATABASE, migrated
 from tests.support.lakes.pipeline_lake import archived_topic, planned_replay
 from tests.support.processes.server import ROOT

@@ -386,7 +386,7 @@ def test_a_stop_after_the_clock_was_set_is_a_clean_one(tmp_path: Path) -> None:
 # An engine that breaks from SIGUSR1 on.
 BROKEN_ENGINE = """
 import signal, sys
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 
 asked = []
 def break_on_purpose(self):

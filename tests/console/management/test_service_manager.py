@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.process.service_manager import START_LIMIT_S, ServiceManager, stop_limit_s
-from queue_engine.process.start_report import StartReport
+from queue_engine.service.process.service_manager import START_LIMIT_S, ServiceManager, stop_limit_s
+from queue_engine.service.process.start_report import StartReport
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.start_progress import StartProgress
 from tests.support.processes.notify_socket import NotifySocket
@@ -181,7 +181,7 @@ def test_a_loop_that_hangs_beats_no_more(tmp_path: Path) -> None:
 # A server whose engine's loop hangs from SIGUSR1 on, in a call that does not return.
 HANGING_ENGINE = """
 import signal, sys, threading
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 
 asked = []
 def hang_on_purpose(self):

@@ -17,10 +17,10 @@ from admin_console.audit.models import AuditRow
 from admin_console.management.commands.sql import Command
 from admin_console.paths import account_name
 from admin_console.vocabulary.roles import Role
-from queue_engine.act_file.act_file import ActFile
-from queue_engine.act_file.line import shortened
 from queue_engine.delivery.stats import ActRecord, Outcome
-from queue_engine.disk.files import Files
+from queue_engine.service.act_file.act_file import ActFile
+from queue_engine.service.act_file.line import shortened
+from queue_engine.storage.disk.files import Files
 from tests.pipeline.query.archived_topic import archive_days
 from tests.pipeline.query.test_query import ENDLESS, is_alive
 from tests.support.processes.server import ROOT

@@ -14,7 +14,7 @@ import pytest
 from admin_console.management.serve_options import ServeParser, arguments_of
 from admin_console.management.systemd_unit import Service, complaint_about_word, memory_limits, quoted, unit_text
 from admin_console.options import CONSOLE_OPTIONS, SWITCHES
-from queue_engine.process.service_manager import START_LIMIT_S
+from queue_engine.service.process.service_manager import START_LIMIT_S
 from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from queue_engine.pipeline.spark.java import find_java
+from queue_engine.lake.spark.java import find_java
 from queue_engine.vocabulary.version import VERSION
 from tests.support.lakes.log_topics import publish, published
 from tests.support.processes.engine_process import EngineProcess
@@ -162,7 +162,7 @@ def test_it_serves_pages_and_messages_without_spark_and_says_what_is_missing(ins
 @pytest.mark.spark
 def test_the_readmes_example_runs_in_a_session_that_nothing_was_set_in(installed: Path, tmp_path: Path) -> None:
     link(tmp_path / "spark", PIPELINE)
-    text = (ROOT / "queue_engine/pipeline/source/README.md").read_text()
+    text = (ROOT / "queue_engine/lake/source/README.md").read_text()
     _, _, rest = text.partition("<!-- example: read and write -->\n```python\n")
     with EngineProcess(tmp_path / "data", options=["--storage=log"]) as engine:
         bodies = [b"hello %d" % number for number in range(5)]

@@ -3,7 +3,7 @@
 from admin_console.gateway.pipeline import LakeHolder, PipelineView, ReplayPlanSummary, ReplayView
 from admin_console.screens import pipeline as screens_pipeline
 from admin_console.vocabulary.roles import Role
-from queue_engine.pipeline.job.state import JobState
+from queue_engine.lake.job.state import JobState
 
 REPLAY = "0190c6a0-7c11-7000-8000-000000000000"
 

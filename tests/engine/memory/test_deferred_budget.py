@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import LimitError
 from tests.support.clock import ManualClock

@@ -8,7 +8,7 @@ import pytest
 
 from queue_engine.delivery.channel import RUN_BYTES_MAX
 from queue_engine.delivery.consumer import Consumer
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.run import Run
 from tests.support.clock import ManualClock

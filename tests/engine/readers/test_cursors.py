@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine import cursor_acts
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target, log_store_of
-from queue_engine.readers.reader_registry import Maker
+from queue_engine.engine.acts import cursor_acts
+from queue_engine.engine.acts.log_acts import Target, log_store_of
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.readers.reader_registry import Maker
 from queue_engine.vocabulary.errors import (
     CursorNotFoundError,
     InvalidCursorError,

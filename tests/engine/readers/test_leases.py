@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.record import decode_record, parse_header
-from queue_engine.engine import Engine
-from queue_engine.fetch.log_leases import Lease
-from queue_engine.log_acts import log_store_of
+from queue_engine.engine.acts.log_acts import log_store_of
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.commit_log.record import decode_record, parse_header
+from queue_engine.storage.fetch.log_leases import Lease
 from queue_engine.vocabulary.errors import InvalidStorageError, LeaseNotFoundError, LimitError, TopicNotFoundError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_engine.delivery.stats import DiskSpace
-from queue_engine.disk.files import Files
-from queue_engine.samples.disk_watch import LOOK_EVERY_NS, WINDOWS_S, Look, disk_space, fill_bytes_per_s
+from queue_engine.engine.samples.disk_watch import LOOK_EVERY_NS, WINDOWS_S, Look, disk_space, fill_bytes_per_s
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from queue_engine.delivery.stats import EngineSnapshot
-from queue_engine.samples.sample_format import ProcessFigures, compose_sample, decode_sample, encode_sample
+from queue_engine.engine.samples.sample_format import ProcessFigures, compose_sample, decode_sample, encode_sample
 from queue_engine.vocabulary.errors import CorruptError
 from tests.support.pages.snapshots import channel, snapshot, topic
 from tests.support.samples import channel_row, topic_row

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.fetch.log_reader import LogReader, MessagePage
-from queue_engine.log_acts import log_store_of
-from queue_engine.samples.sample_log import Identity, SamplesLog, decode_identity, encode_identity
+from queue_engine.engine.acts.log_acts import log_store_of
+from queue_engine.engine.samples.sample_log import Identity, SamplesLog, decode_identity, encode_identity
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.fetch.log_reader import LogReader, MessagePage
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CorruptError, StorageError
 from tests.support.clock import ManualClock

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
-from queue_engine.samples.sample_format import decode_sample
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.samples.sample_format import decode_sample
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.acts.parameters import START
 from queue_engine.vocabulary.errors import ReservedTopicError, TopicNotFoundError
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of
@@ -352,7 +352,7 @@ def test_a_topic_from_before_the_name_was_reserved_is_kept_until_it_is_deleted(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("queue_engine.catalog.catalog.is_reserved", lambda name: False)
+        before.setattr("queue_engine.engine.catalog.catalog.is_reserved", lambda name: False)
         engine = make_engine(tmp_path, clock)
         publish(engine, b"old", topic=SAMPLES_TOPIC)
         engine.close()

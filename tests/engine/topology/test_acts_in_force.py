@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
 from queue_engine.vocabulary.acts.parameters import END
 from queue_engine.vocabulary.errors import ChannelNotFoundError, OutcomeUnknownError, TopicNotFoundError
 from queue_engine.vocabulary.ticket import DONE, Ticket

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from queue_engine.disk.checked_line import encode_line
-from queue_engine.disk.files import Files
-from queue_engine.engine import Engine
-from queue_engine.topology.files import encode_entry
-from queue_engine.topology.log_guard import LogGuard, UnknownTopicsError
-from queue_engine.topology.repair import TopologyRepair, lines_of
-from queue_engine.topology.topology import checksum_of
+from queue_engine.engine.engine import Engine
+from queue_engine.engine.topology.files import encode_entry
+from queue_engine.engine.topology.log_guard import LogGuard, UnknownTopicsError
+from queue_engine.engine.topology.repair import TopologyRepair, lines_of
+from queue_engine.engine.topology.topology import checksum_of
+from queue_engine.storage.disk.checked_line import encode_line
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import NewerTopologyError, StorageError, TopologyError
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, pass_time, settle

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.catalog.topology_promises import NUMBERS_AHEAD
-from queue_engine.log_store.offset_reservation import OFFSETS_MIN
-from queue_engine.service.runner import EngineRunner
-from queue_engine.topology.nsqd_file import NO_FILE
-from queue_engine.topology.topology import (
+from queue_engine.engine.catalog.topology_promises import NUMBERS_AHEAD
+from queue_engine.engine.topology.nsqd_file import NO_FILE
+from queue_engine.engine.topology.topology import (
     FORMAT,
     Change,
     Topology,
@@ -18,6 +16,8 @@ from queue_engine.topology.topology import (
     parse_topology,
     released_upto,
 )
+from queue_engine.service.runner import EngineRunner
+from queue_engine.storage.log_store.offset_reservation import OFFSETS_MIN
 from queue_engine.vocabulary.errors import StorageError, TopologyError
 from queue_engine.vocabulary.version import VERSION
 from tests.support.engine import settle

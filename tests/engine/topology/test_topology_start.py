@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.topology.files import encode_entry
-from queue_engine.topology.topology import parse_topology
+from queue_engine.engine.topology.files import encode_entry
+from queue_engine.engine.topology.topology import parse_topology
 from queue_engine.vocabulary.errors import TopologyError
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.version import VERSION

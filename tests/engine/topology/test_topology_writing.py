@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.files import Files
-from queue_engine.topology import change_log
+from queue_engine.engine.topology import change_log
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import OutcomeUnknownError, StorageError, TopologyError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles

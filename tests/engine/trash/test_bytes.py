@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine, pass_time, settle

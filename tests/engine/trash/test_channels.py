@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from admin_console.gateway.act_sentences import sentence_of
-from queue_engine.catalog.trash import LEAST_MS
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.engine import Engine
-from queue_engine.log_acts import Target
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.catalog.trash import LEAST_MS
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CountsChangedError, TrashNotFoundError
 from queue_engine.wire.trash import TrashStats
@@ -400,7 +400,7 @@ def test_without_a_trash_a_deleted_topic_takes_its_older_entries_with_it(tmp_pat
 def test_beyond_so_many_entries_the_oldest_go(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_engine.catalog.trash.ENTRIES_MAX", 3)
+    monkeypatch.setattr("queue_engine.engine.catalog.trash.ENTRIES_MAX", 3)
     engine = make_engine(tmp_path, clock)
     fill(engine, clock)
     acts: list[ActRecord] = []
@@ -432,7 +432,7 @@ def test_a_kill_in_a_rewind_brings_no_finished_message_back(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("queue_engine.log_store.log_backlog.LogBacklog.seek", killed)
+        patch.setattr("queue_engine.storage.log_store.log_backlog.LogBacklog.seek", killed)
         with pytest.raises(Killed):
             engine.acts.rewind_channel("orders", "billing", target=Target(offset=6))
     engine = restarted(engine, tmp_path, clock, is_killed=True)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
-from queue_engine.log_store.channel_places import ChannelPlaces
-from queue_engine.log_store.channel_restore import ChannelRestore
-from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.progress import joining
-from queue_engine.progress.joining import Joined
+from queue_engine.engine.engine import Engine
+from queue_engine.storage.log_store.channel_places import ChannelPlaces
+from queue_engine.storage.log_store.channel_restore import ChannelRestore
+from queue_engine.storage.log_store.log_backlog import LogBacklog
+from queue_engine.storage.progress import joining
+from queue_engine.storage.progress.joining import Joined
 from queue_engine.vocabulary import pieces
 from tests.support.clock import ManualClock
 from tests.support.engine import Client, make_engine, settle
@@ -70,7 +70,7 @@ def test_it_is_computed_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
     calls = []
     joins = joining.joining
     monkeypatch.setattr(
-        "queue_engine.log_store.channel_restore.joining", lambda *a, **k: calls.append(1) or joins(*a, **k)
+        "queue_engine.storage.log_store.channel_restore.joining", lambda *a, **k: calls.append(1) or joins(*a, **k)
     )
     ticket = begin(engine)
     settle(engine)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.errors import ChannelNotFoundError, TrashConflictError, TrashNotFoundError
 from queue_engine.wire.trash import TrashStats
 from tests.support.clock import ManualClock

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log import commit_log, log_recovery, open_segment, record, refusal, work_ahead
-from queue_engine.commit_log import group as log_group
-from queue_engine.commit_log.commit_log import CommitLog
-from queue_engine.commit_log.open_segment import OpenSegment
-from queue_engine.commit_log.record import KIND_SEAL
-from queue_engine.commit_log.segment import LogSegments
-from queue_engine.disk.files import Files
+from queue_engine.storage.commit_log import commit_log, log_recovery, open_segment, record, refusal, work_ahead
+from queue_engine.storage.commit_log import group as log_group
+from queue_engine.storage.commit_log.commit_log import CommitLog
+from queue_engine.storage.commit_log.open_segment import OpenSegment
+from queue_engine.storage.commit_log.record import KIND_SEAL
+from queue_engine.storage.commit_log.segment import LogSegments
+from queue_engine.storage.disk.files import Files
 
 Patch = pytest.MonkeyPatch
 

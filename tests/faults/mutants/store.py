@@ -4,24 +4,24 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from queue_engine.commit_log.holes import Holes
-from queue_engine.consume_queue.consume_queue import ConsumeQueue
-from queue_engine.consume_queue.queue_files import QueueFiles
-from queue_engine.log_store import channel_places, checkpointer
-from queue_engine.log_store.checkpointer import Checkpointer
-from queue_engine.log_store.hole_punching import HolePuncher
-from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.log_store.offset_lines import DueOffsets, OffsetLine
-from queue_engine.log_store.queue_recovery import QueueRecovery
-from queue_engine.messages.log_messages import LogMessages
-from queue_engine.progress import journal as progress_journal
-from queue_engine.progress import merge, progress_recovery
-from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.journal import ProgressJournal
-from queue_engine.progress.journal_entries import JournalEntries
-from queue_engine.progress.merge import ProgressMerge
-from queue_engine.readers.leases import Leases
+from queue_engine.engine.messages.log_messages import LogMessages
+from queue_engine.storage.commit_log.holes import Holes
+from queue_engine.storage.consume_queue.consume_queue import ConsumeQueue
+from queue_engine.storage.consume_queue.queue_files import QueueFiles
+from queue_engine.storage.log_store import channel_places, checkpointer
+from queue_engine.storage.log_store.checkpointer import Checkpointer
+from queue_engine.storage.log_store.hole_punching import HolePuncher
+from queue_engine.storage.log_store.log_backlog import LogBacklog
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.log_store.offset_lines import DueOffsets, OffsetLine
+from queue_engine.storage.log_store.queue_recovery import QueueRecovery
+from queue_engine.storage.progress import journal as progress_journal
+from queue_engine.storage.progress import merge, progress_recovery
+from queue_engine.storage.progress.channel_progress import ChannelProgress
+from queue_engine.storage.progress.journal import ProgressJournal
+from queue_engine.storage.progress.journal_entries import JournalEntries
+from queue_engine.storage.progress.merge import ProgressMerge
+from queue_engine.storage.readers.leases import Leases
 from tests.faults.mutants.log import Mutant, Patch, _nothing
 
 

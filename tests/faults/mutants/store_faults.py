@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from queue_engine.commit_log.commit_log import CommitLog
-from queue_engine.commit_log.log_recovery import _Recovery
-from queue_engine.commit_log.open_segment import OpenSegment
-from queue_engine.consume_queue.consume_queue import ConsumeQueue
-from queue_engine.log_store import log_topic
-from queue_engine.progress import floors, progress_recovery, queue_index
-from queue_engine.progress import journal as progress_journal
-from queue_engine.progress.journal import ProgressJournal
-from queue_engine.progress.journal_file import JournalFile
-from queue_engine.progress.merge import ProgressMerge
-from queue_engine.readers.leases import Leases
+from queue_engine.storage.commit_log.commit_log import CommitLog
+from queue_engine.storage.commit_log.log_recovery import _Recovery
+from queue_engine.storage.commit_log.open_segment import OpenSegment
+from queue_engine.storage.consume_queue.consume_queue import ConsumeQueue
+from queue_engine.storage.log_store import log_topic
+from queue_engine.storage.progress import floors, progress_recovery, queue_index
+from queue_engine.storage.progress import journal as progress_journal
+from queue_engine.storage.progress.journal import ProgressJournal
+from queue_engine.storage.progress.journal_file import JournalFile
+from queue_engine.storage.progress.merge import ProgressMerge
+from queue_engine.storage.readers.leases import Leases
 from queue_engine.vocabulary.errors import StorageError
 from tests.faults.mutants.log import Mutant, Patch, _nothing
 

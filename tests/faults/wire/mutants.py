@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from queue_engine.delivery.channel import Channel
-from queue_engine.disk_queue.disk_queue_backlog import DiskQueueBacklog
-from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.messages.log_messages import LogMessages
-from queue_engine.progress.journal_entries import JournalEntries
+from queue_engine.engine.messages.log_messages import LogMessages
+from queue_engine.storage.disk_queue.disk_queue_backlog import DiskQueueBacklog
+from queue_engine.storage.log_store.log_backlog import LogBacklog
+from queue_engine.storage.progress.journal_entries import JournalEntries
 from queue_engine.vocabulary.run import Run
 
 Patch = pytest.MonkeyPatch

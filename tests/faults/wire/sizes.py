@@ -9,8 +9,8 @@ from dataclasses import fields
 from functools import cache
 
 import queue_engine
-from queue_engine.commit_log.record import HEADER_BYTES, SEAL_BYTES
-from queue_engine.disk_queue.fifo.format import LENGTH_BYTES
+from queue_engine.storage.commit_log.record import HEADER_BYTES, SEAL_BYTES
+from queue_engine.storage.disk_queue.fifo.format import LENGTH_BYTES
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES, STORED_HEADER_BYTES
 from queue_engine.vocabulary.options.options import Options
 

@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_engine.pipeline.archive import archive as archive_module
-from queue_engine.pipeline.archive.archive import Archiver
-from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, archive_path
-from queue_engine.pipeline.archive.step_check import WrittenRange
-from queue_engine.pipeline.archive.step_writer import StepTarget
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.job.state import JobState
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.wanted_range import WantedRange
-from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.lake.archive import archive as archive_module
+from queue_engine.lake.archive.archive import Archiver
+from queue_engine.lake.archive.archive_table import FILE_COLUMNS, archive_path
+from queue_engine.lake.archive.step_check import WrittenRange
+from queue_engine.lake.archive.step_writer import StepTarget
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.job.state import JobState
+from queue_engine.lake.source.wanted_range import WantedRange
+from queue_engine.lake.tables.parquet_files import DataFile, write_data_file
+from queue_engine.lake.tables.storage import TableStorage
 from queue_engine.wire.cursor import CursorStats
 from queue_engine.wire.topic_state import TopicState
 from tests.support.clock import ManualClock

@@ -9,15 +9,15 @@ from urllib.error import HTTPError
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.archive.archive_table import COLUMNS, archive_table
-from queue_engine.pipeline.history.history_tables import HistoryTables
-from queue_engine.pipeline.history.levels import MINUTES
-from queue_engine.pipeline.job.state import RUNNING, WAITING
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.planning import plan_replay
-from queue_engine.pipeline.replay.replay import run_replay
-from queue_engine.pipeline.replay.request import ReplayRequest
-from queue_engine.pipeline.tables.table import CommitResult
+from queue_engine.lake.archive.archive_table import COLUMNS, archive_table
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.history_tables import HistoryTables
+from queue_engine.lake.history.levels import MINUTES
+from queue_engine.lake.job.state import RUNNING, WAITING
+from queue_engine.lake.replay.planning import plan_replay
+from queue_engine.lake.replay.replay import run_replay
+from queue_engine.lake.replay.request import ReplayRequest
+from queue_engine.lake.tables.table import CommitResult
 from queue_engine.vocabulary.errors import OffsetBeyondEndError
 from queue_engine.wire.error_answers import read_error_answer
 from tests.pipeline.archive_reading import (

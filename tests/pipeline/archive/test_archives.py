@@ -8,18 +8,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from queue_engine.pipeline.archive import archives as archives_module
-from queue_engine.pipeline.archive.archive_gap import BEGIN, DAMAGED, GONE, REPLAYED, ArchiveGap
-from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
-from queue_engine.pipeline.archive.archives import Archives, Commit
-from queue_engine.pipeline.archive.gaps import ABSENT, GAPS, Gaps, gaps_to
-from queue_engine.pipeline.archive.lake_identity import NAME
-from queue_engine.pipeline.archive.summary import SUMMARY_NAME, read_summary
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.tables.housekeeping import merge
-from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive import archives as archives_module
+from queue_engine.lake.archive.archive_gap import BEGIN, DAMAGED, GONE, REPLAYED, ArchiveGap
+from queue_engine.lake.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
+from queue_engine.lake.archive.archives import Archives, Commit
+from queue_engine.lake.archive.gaps import ABSENT, GAPS, Gaps, gaps_to
+from queue_engine.lake.archive.lake_identity import NAME
+from queue_engine.lake.archive.summary import SUMMARY_NAME, read_summary
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.tables.housekeeping import merge
+from queue_engine.lake.tables.parquet_files import DataFile, write_data_file
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, StoreError, TableTransactionError
 from queue_engine.wire.cursor import CursorGapStats, CursorStats
 from tests.pipeline.archive_reading import Archived, archive_of

@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from queue_engine.pipeline.archive.archive_gap import ArchiveGap
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
-from queue_engine.pipeline.archive.gaps import COLUMNS, GAPS, LATER, Gaps
-from queue_engine.pipeline.source.arrow_schemas import TIMESTAMP
-from queue_engine.pipeline.tables.log_files import check_commits
-from queue_engine.pipeline.tables.parquet_files import write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_gap import ArchiveGap
+from queue_engine.lake.archive.archive_table import ArchivedIdentity
+from queue_engine.lake.archive.gaps import COLUMNS, GAPS, LATER, Gaps
+from queue_engine.lake.source.arrow_schemas import TIMESTAMP
+from queue_engine.lake.tables.log_files import check_commits
+from queue_engine.lake.tables.parquet_files import write_data_file
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import TableSchemaError
 from tests.pipeline.query.archived_topic import rows_of
 

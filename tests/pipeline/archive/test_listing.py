@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from queue_engine.pipeline.archive.listing import ArchiveListing
-from queue_engine.pipeline.archive.summary import SUMMARY_NAME
+from queue_engine.lake.archive.listing import ArchiveListing
+from queue_engine.lake.archive.summary import SUMMARY_NAME
 from tests.support.lakes.pipeline_lake import archived_topic
 
 

@@ -12,27 +12,27 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_engine.pipeline.archive import archives as archives_module
-from queue_engine.pipeline.archive.archive_gap import BEGIN, ArchiveGap
-from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
-from queue_engine.pipeline.archive.archives import LOOK_EVERY_NS
-from queue_engine.pipeline.archive.gaps import Gaps
-from queue_engine.pipeline.archive.repair import plan_repair
-from queue_engine.pipeline.archive.summary import read_summary
-from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.job.state import JobState
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.plan import ReplayStep, packed_offsets
-from queue_engine.pipeline.replay.planning import candidates
-from queue_engine.pipeline.replay.request import ReplayRequest
-from queue_engine.pipeline.replay.step_messages import StepMessages
-from queue_engine.pipeline.tables.housekeeping import merge, vacuum
-from queue_engine.pipeline.tables.missing_files import missing_files
-from queue_engine.pipeline.tables.parquet_files import write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive import archives as archives_module
+from queue_engine.lake.archive.archive_gap import BEGIN, ArchiveGap
+from queue_engine.lake.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
+from queue_engine.lake.archive.archives import LOOK_EVERY_NS
+from queue_engine.lake.archive.gaps import Gaps
+from queue_engine.lake.archive.repair import plan_repair
+from queue_engine.lake.archive.summary import read_summary
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.housekeeping.housekeeping import Housekeeping
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.job.state import JobState
+from queue_engine.lake.replay.plan import ReplayStep, packed_offsets
+from queue_engine.lake.replay.planning import candidates
+from queue_engine.lake.replay.request import ReplayRequest
+from queue_engine.lake.replay.step_messages import StepMessages
+from queue_engine.lake.tables.housekeeping import merge, vacuum
+from queue_engine.lake.tables.missing_files import missing_files
+from queue_engine.lake.tables.parquet_files import write_data_file
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import ArchiveFilesMissingError, DataFileMissingError
 from tests.pipeline.archive.faked_steps import REPLAYED_OFFSET, SERVER, TIME, FakeEngine, archiver, faked_lake

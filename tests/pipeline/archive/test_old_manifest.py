@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
-from queue_engine.pipeline.archive.old_manifest import check_converted
-from queue_engine.pipeline.history.files import HistoryFiles
-from queue_engine.pipeline.history.history_tables import HistoryTables
-from queue_engine.pipeline.history.levels import CONVERTED, MINUTES
-from queue_engine.pipeline.history.schema import TABLE_ROWS
-from queue_engine.pipeline.lake.lake import CONVERTING_COMMIT, Lake
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_table import ArchivedIdentity
+from queue_engine.lake.archive.old_manifest import check_converted
+from queue_engine.lake.directory.lake import CONVERTING_COMMIT, Lake
+from queue_engine.lake.history.files import HistoryFiles
+from queue_engine.lake.history.history_tables import HistoryTables
+from queue_engine.lake.history.levels import CONVERTED, MINUTES
+from queue_engine.lake.history.schema import TABLE_ROWS
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import NotConvertedError
 from tests.support.clock import ManualClock
 from tests.support.lakes.converted_archive import converted_archive

@@ -9,10 +9,10 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from queue_engine.pipeline.archive.archive_table import archive_path
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.rearchive import rearchive
-from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive_table import archive_path
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.rearchive import rearchive
 from queue_engine.vocabulary.errors import ArchiveFilesMissingError, ArchiveLostError
 from tests.pipeline.archive_reading import archive_of, archive_once, cursor_of, job, publish, switch_on
 from tests.pipeline.local_tasks import LocalTasks

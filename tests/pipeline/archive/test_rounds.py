@@ -1,6 +1,6 @@
 """When topics are archived: quiet ones together once a minute, busy ones earlier."""
 
-from queue_engine.pipeline.archive.rounds import BUSY_MESSAGES, ROUND_S, ArchiveRounds
+from queue_engine.lake.archive.rounds import BUSY_MESSAGES, ROUND_S, ArchiveRounds
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.wire.cursor import CursorStats
 from tests.support.clock import ManualClock

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from queue_engine.pipeline.archive import archive as archive_module
-from queue_engine.pipeline.archive import archives as archives_module
-from queue_engine.pipeline.archive.archive import Archiver
-from queue_engine.pipeline.archive.archive_gap import REPLAYED, ArchiveGap
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_path
-from queue_engine.pipeline.archive.archives import Commit
-from queue_engine.pipeline.archive.gaps import Gaps
-from queue_engine.pipeline.archive.summary import SUMMARY_NAME, read_summary
-from queue_engine.pipeline.job.state import JobState
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.wanted_range import WantedRange
-from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.lake.archive import archive as archive_module
+from queue_engine.lake.archive import archives as archives_module
+from queue_engine.lake.archive.archive import Archiver
+from queue_engine.lake.archive.archive_gap import REPLAYED, ArchiveGap
+from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_path
+from queue_engine.lake.archive.archives import Commit
+from queue_engine.lake.archive.gaps import Gaps
+from queue_engine.lake.archive.summary import SUMMARY_NAME, read_summary
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.state import JobState
+from queue_engine.lake.source.wanted_range import WantedRange
+from queue_engine.lake.tables.table import LakeTable
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import (
     ArchiveLostError,

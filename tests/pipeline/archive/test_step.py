@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from queue_engine.pipeline.archive import step_writer
-from queue_engine.pipeline.archive.gaps import gaps_of
-from queue_engine.pipeline.archive.step_check import checked_ranges
-from queue_engine.pipeline.archive.step_writer import StepTarget, TopicRows, write_batches
-from queue_engine.pipeline.source.arrow_schemas import MESSAGES
-from queue_engine.pipeline.source.record_columns import MissingRange
-from queue_engine.pipeline.source.wanted_range import WantedRange
-from queue_engine.pipeline.tables.storage import TableStorage
+from queue_engine.lake.archive import step_writer
+from queue_engine.lake.archive.gaps import gaps_of
+from queue_engine.lake.archive.step_check import checked_ranges
+from queue_engine.lake.archive.step_writer import StepTarget, TopicRows, write_batches
+from queue_engine.lake.source.arrow_schemas import MESSAGES
+from queue_engine.lake.source.record_columns import MissingRange
+from queue_engine.lake.source.wanted_range import WantedRange
+from queue_engine.lake.tables.storage import TableStorage
 from queue_engine.vocabulary.errors import ArchiveMismatchError
 
 LATE = datetime(2026, 11, 20, 23, 59, 59, 999999, UTC)

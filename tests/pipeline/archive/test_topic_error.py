@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from queue_engine.pipeline.archive import step_writer
-from queue_engine.pipeline.archive.summary import read_summary
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.lake.archive import step_writer
+from queue_engine.lake.archive.summary import read_summary
+from queue_engine.lake.directory.lake import Lake
 from tests.pipeline.archive_reading import archive_once, job, publish, switch_on
 from tests.pipeline.local_tasks import LocalTasks, TaskFailedError
 from tests.support.processes.running_engine import RunningEngine

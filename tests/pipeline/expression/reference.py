@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NoReturn
 
-from queue_engine.pipeline.expression.expressions import Expression
-from queue_engine.pipeline.expression.nodes import (
+from queue_engine.lake.expression.expressions import Expression
+from queue_engine.lake.expression.nodes import (
     NUMBER_TEXT,
     And,
     Arithmetic,

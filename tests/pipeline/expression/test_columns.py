@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.expression.columns import spark_column
-from queue_engine.pipeline.expression.expressions import parse_expression
+from queue_engine.lake.expression.columns import spark_column
+from queue_engine.lake.expression.expressions import parse_expression
 from tests.pipeline.expression.reference import row_predicate
 from tests.pipeline.expression.test_expressions import HOSTILE
 

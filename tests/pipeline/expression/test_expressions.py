@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from queue_engine.pipeline.expression.expressions import parse_expression
+from queue_engine.lake.expression.expressions import parse_expression
 from queue_engine.vocabulary.errors import ExpressionError
 from tests.pipeline.expression.reference import row_predicate
 
-PIPELINE = Path(__file__).resolve().parent.parent.parent.parent / "queue_engine" / "pipeline"
+PIPELINE = Path(__file__).resolve().parent.parent.parent.parent / "queue_engine" / "lake"
 
 
 def message(body: Any = b"", **columns: Any) -> dict[str, Any]:

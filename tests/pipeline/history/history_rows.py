@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from queue_engine.pipeline.history.files import HistoryFiles
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.files import HistoryFiles
+from queue_engine.lake.job.context import JobContext
 from tests.support.clock import ManualClock
 from tests.support.lakes.engine_samples import Key, Row
 

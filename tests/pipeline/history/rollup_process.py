@@ -6,9 +6,9 @@ python -m tests.pipeline.history.rollup_process LAKE SAMPLES SCRATCH
 import sys
 from pathlib import Path
 
-from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.spark.session import make_session
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.rollup_stream import start_rollup_stream
+from queue_engine.lake.spark.session import make_session
 from tests.pipeline.history.history_rows import SampleFiles, job_context
 
 

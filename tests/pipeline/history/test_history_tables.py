@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from queue_engine.pipeline.history.compaction import compact
-from queue_engine.pipeline.history.day_files import write_batches
-from queue_engine.pipeline.history.files import HistoryFiles
-from queue_engine.pipeline.history.history_tables import UNNAMED_MS, HistoryTables
-from queue_engine.pipeline.history.levels import DAY_S, HOURS, MINUTES, RETENTION_S
-from queue_engine.pipeline.history.merging import merge_closed_windows
-from queue_engine.pipeline.history.schema import HISTORY_ROWS
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.tables.parquet_files import DataFile
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.compaction import compact
+from queue_engine.lake.history.day_files import write_batches
+from queue_engine.lake.history.files import HistoryFiles
+from queue_engine.lake.history.history_tables import UNNAMED_MS, HistoryTables
+from queue_engine.lake.history.levels import DAY_S, HOURS, MINUTES, RETENTION_S
+from queue_engine.lake.history.merging import merge_closed_windows
+from queue_engine.lake.history.schema import HISTORY_ROWS
+from queue_engine.lake.tables.parquet_files import DataFile
 from queue_engine.vocabulary.errors import LakeDamagedError
 from tests.pipeline.dying_files import DyingFiles, Kill
 from tests.pipeline.history.history_rows import SampleFiles, job_context, read_rows

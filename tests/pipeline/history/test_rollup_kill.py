@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.history.history_tables import HistoryTables
-from queue_engine.pipeline.history.levels import MINUTES
-from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.history_tables import HistoryTables
+from queue_engine.lake.history.levels import MINUTES
+from queue_engine.lake.history.rollup_stream import start_rollup_stream
 from tests.pipeline.history.history_rows import SampleFiles, job_context, read_rows
 from tests.support.lakes.engine_samples import EngineModel, body_of, minutes_of
 from tests.support.waiting import wait_for

@@ -4,11 +4,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.history.checkpoint import CHECKPOINT
-from queue_engine.pipeline.history.rollup_progress import RollupProgress
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.job.state import JobState
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.checkpoint import CHECKPOINT
+from queue_engine.lake.history.rollup_progress import RollupProgress
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.job.state import JobState
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.wire.topic_state import TopicState
 from tests.support.clock import ManualClock

@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.history.checkpoint import checkpoint_id
-from queue_engine.pipeline.history.compaction import EARLY_S, compact
-from queue_engine.pipeline.history.history_tables import HistoryTables
-from queue_engine.pipeline.history.levels import DAY_S, HOURS, MINUTES
-from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
-from queue_engine.pipeline.history.schema import HISTORY_ROWS
-from queue_engine.pipeline.job.state import JobState
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history.checkpoint import checkpoint_id
+from queue_engine.lake.history.compaction import EARLY_S, compact
+from queue_engine.lake.history.history_tables import HistoryTables
+from queue_engine.lake.history.levels import DAY_S, HOURS, MINUTES
+from queue_engine.lake.history.rollup_stream import start_rollup_stream
+from queue_engine.lake.history.schema import HISTORY_ROWS
+from queue_engine.lake.job.state import JobState
 from tests.pipeline.history.history_rows import SampleFiles, job_context, read_rows
 from tests.pipeline.history.percentiles import percentiles_ms
 from tests.support.lakes.engine_samples import (

@@ -7,9 +7,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from queue_engine.pipeline.history.latency_sums import sum_lists
-from queue_engine.pipeline.history.sample_rows import rows_of, sample_rows
-from queue_engine.pipeline.history.schema import COUNTERS, GAUGES, SAMPLE_ROWS
+from queue_engine.lake.history.latency_sums import sum_lists
+from queue_engine.lake.history.sample_rows import rows_of, sample_rows
+from queue_engine.lake.history.schema import COUNTERS, GAUGES, SAMPLE_ROWS
 from queue_engine.vocabulary.errors import UnreadableSampleError
 from tests.support.lakes.engine_samples import EngineModel, Sample, body_of, minutes_of
 

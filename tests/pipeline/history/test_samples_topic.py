@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.history import aggregation
-from queue_engine.pipeline.history.checkpoint import CHECKPOINT, samples_offset
-from queue_engine.pipeline.history.levels import MINUTES
-from queue_engine.pipeline.history.rollup_stream import start_rollup_stream
-from queue_engine.pipeline.history.samples_topic import SamplesTopic
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.history import aggregation
+from queue_engine.lake.history.checkpoint import CHECKPOINT, samples_offset
+from queue_engine.lake.history.levels import MINUTES
+from queue_engine.lake.history.rollup_stream import start_rollup_stream
+from queue_engine.lake.history.samples_topic import SamplesTopic
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.pipeline.history.history_rows import job_context, read_rows

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, archive_path, archive_table
-from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
-from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_table import FILE_COLUMNS, archive_path, archive_table
+from queue_engine.lake.tables.parquet_files import DataFile, write_data_file
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.tables import LakeTables
 
 SERVER = "5e2f6c1e-0000-4000-8000-000000000001"
 ID_BASE = 0xABC000

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from queue_engine.pipeline.housekeeping.choices import (
+from queue_engine.lake.housekeeping.choices import (
     CLOSED_AFTER_MS,
     DAY_MS,
     FAN_IN,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
-from queue_engine.pipeline.archive.archives import Archives, Commit
-from queue_engine.pipeline.archive.old_manifest import check_converted
-from queue_engine.pipeline.housekeeping.choices import DAY_MS
-from queue_engine.pipeline.housekeeping.housekeeping import Housekeeping
-from queue_engine.pipeline.job.archive_settings import ArchiveSettings
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.lake.archive.archives import Archives, Commit
+from queue_engine.lake.archive.old_manifest import check_converted
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.housekeeping.choices import DAY_MS
+from queue_engine.lake.housekeeping.housekeeping import Housekeeping
+from queue_engine.lake.job.archive_settings import ArchiveSettings
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from tests.pipeline.archive.test_archives import file
 from tests.pipeline.archive_reading import Archived, archives, data_files, named_files
 from tests.support.clock import ManualClock

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.archive.archive_gap import ArchiveGap
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
-from queue_engine.pipeline.archive.gaps import ABSENT, Gaps, gaps_table
-from queue_engine.pipeline.housekeeping.choices import DAY_MS
-from queue_engine.pipeline.housekeeping.housekeeping import GAPS_FILES_MAX, Housekeeping
-from queue_engine.pipeline.housekeeping.limits import FILE_NAME, ArchiveLimits, write_limits
-from queue_engine.pipeline.housekeeping.report import read_report, write_report
-from queue_engine.pipeline.job.archive_settings import ArchiveSettings
-from queue_engine.pipeline.job.context import JobContext
-from queue_engine.pipeline.job.state import RUNNING, JobState
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive_gap import ArchiveGap
+from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.lake.archive.gaps import ABSENT, Gaps, gaps_table
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.directory.status_file import BrokenStatusFileError
+from queue_engine.lake.housekeeping.choices import DAY_MS
+from queue_engine.lake.housekeeping.housekeeping import GAPS_FILES_MAX, Housekeeping
+from queue_engine.lake.housekeeping.limits import FILE_NAME, ArchiveLimits, write_limits
+from queue_engine.lake.housekeeping.report import read_report, write_report
+from queue_engine.lake.job.archive_settings import ArchiveSettings
+from queue_engine.lake.job.context import JobContext
+from queue_engine.lake.job.state import RUNNING, JobState
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.tables import LakeTables
 from tests.pipeline.housekeeping.archived_table import APP_ID, bodies, bodies_of, commit
 from tests.support.clock import ManualClock
 

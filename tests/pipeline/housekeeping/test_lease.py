@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from queue_engine.pipeline.housekeeping.lease import LEASE_S, LOG_COMMITS, HousekeepingLease
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.housekeeping.lease import LEASE_S, LOG_COMMITS, HousekeepingLease
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from tests.support.clock import ManualClock
 
 

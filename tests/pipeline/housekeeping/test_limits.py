@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.housekeeping.limits import FILE_NAME, ArchiveLimits, read_limits, write_limits
-from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
+from queue_engine.lake.directory.status_file import BrokenStatusFileError
+from queue_engine.lake.housekeeping.limits import FILE_NAME, ArchiveLimits, read_limits, write_limits
 from queue_engine.vocabulary.errors import PipelineError
 
 DAY = ArchiveLimits(keep_ms=86_400_000)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.archive_settings import OPTIONS, ArchiveSettings
-from queue_engine.pipeline.jobs import command_line
-from queue_engine.pipeline.spark.worker_limits import add_option
+from queue_engine.lake.job.archive_settings import OPTIONS, ArchiveSettings
+from queue_engine.lake.jobs import command_line
+from queue_engine.lake.spark.worker_limits import add_option
 from queue_engine.vocabulary.options.options import Options
 
 

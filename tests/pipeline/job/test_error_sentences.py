@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_engine.pipeline.job.error_sentences import SENTENCE_LENGTH_MAX, sentence_of
+from queue_engine.lake.job.error_sentences import SENTENCE_LENGTH_MAX, sentence_of
 from queue_engine.vocabulary.errors import OffsetGoneError, PipelineError
 
 # Errors as Spark 4 words them. Their classes are made here: processes that read sentences have no Spark.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.requests import (
+from queue_engine.lake.job.requests import (
     REQUESTS_MAX,
     JobRequest,
     has_requests,
@@ -69,7 +69,7 @@ def test_too_many_and_too_large_are_refused_with_the_limit(tmp_path: Path) -> No
 
 def test_requests_of_one_millisecond_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times_ns = iter(range(1_800_000_000_000_000_000, 1_800_000_000_001_000_000, 10_000))
-    monkeypatch.setattr("queue_engine.pipeline.job.requests.time.time_ns", lambda: next(times_ns))
+    monkeypatch.setattr("queue_engine.lake.job.requests.time.time_ns", lambda: next(times_ns))
     for number in range(50):
         put_request(tmp_path, "start_job", job=f"job{number}")
     assert [request.details["job"] for request in take_requests(tmp_path)] == [f"job{number}" for number in range(50)]

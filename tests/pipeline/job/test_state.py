@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.state import (
+from queue_engine.lake.directory.status_fields import TEXT_LENGTH_MAX
+from queue_engine.lake.directory.status_file import BrokenStatusFileError
+from queue_engine.lake.job.state import (
     STATE_BYTES_MAX,
     STATES_MAX,
     JobState,
@@ -15,8 +17,6 @@ from queue_engine.pipeline.job.state import (
     read_states,
     write_state,
 )
-from queue_engine.pipeline.lake.status_fields import TEXT_LENGTH_MAX
-from queue_engine.pipeline.lake.status_file import BrokenStatusFileError
 
 STATE = JobState(
     job="archive",

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from queue_engine.disk.checked_line import decode_line
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.lake.lake_lock import holder_of
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.directory.lake_lock import holder_of
+from queue_engine.storage.disk.checked_line import decode_line
 from queue_engine.vocabulary.errors import LakeDamagedError, LakeHeldError, PipelineError
 from tests.support.disks.faulty_disk import FAULT_KINDS, FaultyDisk
 from tests.support.disks.simulated_disk import SimulatedFiles
@@ -179,7 +179,7 @@ def test_only_the_holder_writes(tmp_path: Path) -> None:
 def test_two_holders_exclude_each_other_and_the_second_learns_who_the_first_is(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from queue_engine.pipeline.lake.lake import Lake\n"
+        "from queue_engine.lake.directory.lake import Lake\n"
         "with Lake(sys.argv[1]).lock():\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from admin_console.gateway.history import HistoryUnreadableError, LakeHistory
-from queue_engine.pipeline.lake.lake_lock import LOCK_NAME, LakeLock, holder_of
+from queue_engine.lake.directory.lake_lock import LOCK_NAME, LakeLock, holder_of
 from queue_engine.vocabulary.clock import SystemClock
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.lakes.history_lake import HistoryLake, window
@@ -35,7 +35,7 @@ def test_log_of_the_worker_never_goes_where_a_link_points_to(tmp_path: Path, nam
     lake.mkdir()
     (lake / name).symlink_to(target)
     program = (
-        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log_file import WorkerLogFile\n"
+        "import os, sys; from pathlib import Path; from queue_engine.lake.worker.log_file import WorkerLogFile\n"
         "log = WorkerLogFile(Path(sys.argv[1]))\n"
         "os.write(2, b'x' * 5_000_001)\n"
         "log.keep_small()\n"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_engine.pipeline.archive.archive_table import COLUMNS, FILE_COLUMNS
-from queue_engine.pipeline.query.child import Task, checked_relation, locked_database
-from queue_engine.pipeline.query.limits import QueryLimits
-from queue_engine.pipeline.query.query import Query
-from queue_engine.pipeline.query.views import View, views_of
-from queue_engine.pipeline.tables.parquet_files import write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_table import COLUMNS, FILE_COLUMNS
+from queue_engine.lake.query.child import Task, checked_relation, locked_database
+from queue_engine.lake.query.limits import QueryLimits
+from queue_engine.lake.query.query import Query
+from queue_engine.lake.query.views import View, views_of
+from queue_engine.lake.tables.parquet_files import write_data_file
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 
 BEGIN = datetime(2026, 10, 1, tzinfo=UTC)
 

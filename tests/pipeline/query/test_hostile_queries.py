@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from queue_engine.pipeline.query.child import RefusedError, Task, check_version, checked_relation, locked_database
-from queue_engine.pipeline.query.limits import MIB, QueryLimits, check_text
+from queue_engine.lake.query.child import RefusedError, Task, check_version, checked_relation, locked_database
+from queue_engine.lake.query.limits import MIB, QueryLimits, check_text
 from queue_engine.vocabulary.errors import QueryError
 from tests.pipeline.query.archived_topic import archive_days, views
 
@@ -183,7 +183,7 @@ def test_a_limit_out_of_range_names_value_and_range(limits: dict[str, int], comp
 
 _CONFINED = """
 import os, subprocess, sys, threading
-from queue_engine.pipeline.query.confinement import forbid_writing
+from queue_engine.lake.query.confinement import forbid_writing
 os.chdir(sys.argv[1])
 is_forbidden = forbid_writing()
 def tried(work):

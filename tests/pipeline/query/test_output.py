@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from queue_engine.pipeline.query.output import CSV, FORMATS, JSON, PARQUET, TABLE, write_rows
+from queue_engine.lake.query.output import CSV, FORMATS, JSON, PARQUET, TABLE, write_rows
 from queue_engine.vocabulary.errors import QueryError
 
 SCHEMA = pa.schema(

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from queue_engine.pipeline.query.child import Outcome, Task, outcome_of
-from queue_engine.pipeline.query.limits import MIB, QueryLimits
-from queue_engine.pipeline.query.output import CSV, JSON, PARQUET, TABLE, write_rows
-from queue_engine.pipeline.query.query import Query
+from queue_engine.lake.query.child import Outcome, Task, outcome_of
+from queue_engine.lake.query.limits import MIB, QueryLimits
+from queue_engine.lake.query.output import CSV, JSON, PARQUET, TABLE, write_rows
+from queue_engine.lake.query.query import Query
 from queue_engine.vocabulary.errors import QueryError
 from tests.pipeline.query.archived_topic import archive_days, ask, views
 from tests.support.waiting import wait_for
@@ -194,10 +194,10 @@ def test_a_query_that_nobody_reads_to_its_end_ends_with_its_context() -> None:
 
 _PARENT = """
 import sys, time
-from queue_engine.pipeline.query.child import Outcome, Task, outcome_of
-from queue_engine.pipeline.query.limits import QueryLimits
-from queue_engine.pipeline.query.output import CSV, JSON, PARQUET, TABLE, write_rows
-from queue_engine.pipeline.query.query import Query
+from queue_engine.lake.query.child import Outcome, Task, outcome_of
+from queue_engine.lake.query.limits import QueryLimits
+from queue_engine.lake.query.output import CSV, JSON, PARQUET, TABLE, write_rows
+from queue_engine.lake.query.query import Query
 with Query(sys.argv[1], [], QueryLimits()) as query:
     print(query.process_id, flush=True)
     list(query.batches())

@@ -16,7 +16,7 @@ from tests.support.object_store import BUCKET, KEY_ID, SECRET, Fate, ObjectStore
 
 pytestmark = pytest.mark.slow(reason="an S3 server, Spark, and processes of queries")
 
-README = Path(__file__).parents[3] / "queue_engine" / "pipeline" / "README.md"
+README = Path(__file__).parents[3] / "queue_engine" / "lake" / "README.md"
 CODE = dict(re.findall(r"<!-- reader: (\w+) -->\n```python\n(.*?)```", README.read_text(), re.DOTALL))
 # The README's day, moved to the data's.
 DAY, DAY_OF_DATA = "2026-11-20", "2026-10-03"

@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from queue_engine.pipeline.archive.archive_gap import ArchiveGap
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
-from queue_engine.pipeline.archive.gaps import Gaps
-from queue_engine.pipeline.history.schema import HISTORY_ROWS, TABLE_ROWS
-from queue_engine.pipeline.query.child import Task, outcome_of
-from queue_engine.pipeline.query.views import names_of
-from queue_engine.pipeline.tables.parquet_files import write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_gap import ArchiveGap
+from queue_engine.lake.archive.archive_table import ArchivedIdentity
+from queue_engine.lake.archive.gaps import Gaps
+from queue_engine.lake.history.schema import HISTORY_ROWS, TABLE_ROWS
+from queue_engine.lake.query.child import Task, outcome_of
+from queue_engine.lake.query.views import names_of
+from queue_engine.lake.tables.parquet_files import write_data_file
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from tests.pipeline.query.archived_topic import archive_days, rows_of, views
 
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from queue_engine.pipeline.archive.archive_files import files_of
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity, archive_table
-from queue_engine.pipeline.replay.plan import ReplayStep, packed_offsets
-from queue_engine.pipeline.replay.planning import files_with
-from queue_engine.pipeline.replay.step_messages import StepMessages
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_files import files_of
+from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.lake.replay.plan import ReplayStep, packed_offsets
+from queue_engine.lake.replay.planning import files_with
+from queue_engine.lake.replay.step_messages import StepMessages
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from tests.pipeline.housekeeping.archived_table import ID_BASE, SERVER, commit, data_file
 
 AT_MS = 1_763_640_000_000

@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 
-from queue_engine.pipeline.archive.archive_table import ArchivedIdentity
-from queue_engine.pipeline.expression.expressions import parse_expression
-from queue_engine.pipeline.replay.path_check import PathCheck
-from queue_engine.pipeline.replay.request import ReplayRequest
-from queue_engine.pipeline.replay.sources import sampled_bodies
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_table import ArchivedIdentity
+from queue_engine.lake.expression.expressions import parse_expression
+from queue_engine.lake.replay.path_check import PathCheck
+from queue_engine.lake.replay.request import ReplayRequest
+from queue_engine.lake.replay.sources import sampled_bodies
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import ExpressionError
 from tests.pipeline.housekeeping.archived_table import ID_BASE, SERVER, commit
 

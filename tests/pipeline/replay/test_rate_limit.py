@@ -1,6 +1,6 @@
 """A rate is kept over batches of any size, by a clock that is handed in."""
 
-from queue_engine.pipeline.replay.rate_limit import RateLimit
+from queue_engine.lake.replay.rate_limit import RateLimit
 from tests.support.clock import ManualClock
 
 

@@ -12,11 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from admin_console.gateway.replay_sources import left_out_sentence
-from queue_engine.pipeline.archive.archive_table import archive_table
-from queue_engine.pipeline.job.state import DONE, WAITING
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.replay.listing import read_plan_summary
-from queue_engine.pipeline.replay.plan import (
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive_table import archive_table
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.state import DONE, WAITING
+from queue_engine.lake.replay.listing import read_plan_summary
+from queue_engine.lake.replay.plan import (
     STEP_BYTES_MAX,
     ReplayStep,
     packed_offsets,
@@ -25,13 +26,12 @@ from queue_engine.pipeline.replay.plan import (
     read_rows,
     unpacked_offsets,
 )
-from queue_engine.pipeline.replay.planning import plan_replay
-from queue_engine.pipeline.replay.replay import run_replay
-from queue_engine.pipeline.replay.request import RATE_MAX, ReplayRequest
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.tables.housekeeping import merge, vacuum
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.replay.planning import plan_replay
+from queue_engine.lake.replay.replay import run_replay
+from queue_engine.lake.replay.request import RATE_MAX, ReplayRequest
+from queue_engine.lake.tables.housekeeping import merge, vacuum
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import (
     ExpressionError,
     NotALogTopicError,

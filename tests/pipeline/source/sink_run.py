@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from queue_engine.pipeline.source.data_source import PenstockDataSource
-from queue_engine.pipeline.spark.session import make_session
+from queue_engine.lake.source.data_source import PenstockDataSource
+from queue_engine.lake.spark.session import make_session
 from tests.support.waiting import wait_for
 
 SPECULATION = {

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from queue_engine.pipeline.source.data_source import PenstockDataSource
-from queue_engine.pipeline.source.schemas import MESSAGES
+from queue_engine.lake.source.data_source import PenstockDataSource
+from queue_engine.lake.source.schemas import MESSAGES
 from tests.support.lakes.log_topics import Published, publish, published
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.running_lookup import RunningLookup

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_engine.pipeline.source.message_ranges import MessageRanges
+from queue_engine.client.log_api.message_ranges import MessageRanges
 
 RESERVED = 1 << 20
 # As after two kills: 10 messages, 5 and 7.

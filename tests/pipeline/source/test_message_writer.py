@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from queue_engine.pipeline.source.data_source import PenstockDataSource
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.source.message_writer import (
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.source.data_source import PenstockDataSource
+from queue_engine.lake.source.message_writer import (
     CHUNK_BYTES_MAX,
     CHUNK_ROWS_MAX,
     MessageWriter,
@@ -24,8 +24,8 @@ from queue_engine.pipeline.source.message_writer import (
     chunks_of,
     publish_parts,
 )
-from queue_engine.pipeline.source.read_options import WriteOptions
-from queue_engine.pipeline.source.staged_rows import StagedRows, stage
+from queue_engine.lake.source.read_options import WriteOptions
+from queue_engine.lake.source.staged_rows import StagedRows, stage
 from queue_engine.vocabulary.errors import (
     BatchConflictError,
     NotALogTopicError,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from queue_engine.pipeline.source.batch_reader import BatchReader
-from queue_engine.pipeline.source.read_options import read_options
-from queue_engine.pipeline.source.stream_reader import StreamReader
+from queue_engine.lake.source.batch_reader import BatchReader
+from queue_engine.lake.source.read_options import read_options
+from queue_engine.lake.source.stream_reader import StreamReader
 from queue_engine.vocabulary.errors import EngineUnreachableError, TopicMissingError
 from tests.support.lakes.log_topics import publish
 from tests.support.lookup import IDENTITY

@@ -11,10 +11,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.source.part_reader import PartReader
-from queue_engine.pipeline.source.read_options import AUTO, FILES, HTTP, REPORT, ReadOptions
-from queue_engine.pipeline.source.read_plan import (
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.source.part_reader import PartReader
+from queue_engine.lake.source.read_options import AUTO, FILES, HTTP, REPORT, ReadOptions
+from queue_engine.lake.source.read_plan import (
     LEASE_TTL_MS,
     Bounds,
     HttpPart,
@@ -23,7 +23,7 @@ from queue_engine.pipeline.source.read_plan import (
     plan_parts,
     plan_ranges,
 )
-from queue_engine.pipeline.source.record_columns import DAMAGED, MissingRange
+from queue_engine.lake.source.record_columns import DAMAGED, MissingRange
 from queue_engine.vocabulary.errors import (
     EngineRefusedError,
     EngineUnreachableError,

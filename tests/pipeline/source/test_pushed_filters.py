@@ -14,8 +14,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from queue_engine.pipeline.source.pushed_filters import push_filters
-from queue_engine.pipeline.source.read_plan import Bounds
+from queue_engine.lake.source.pushed_filters import push_filters
+from queue_engine.lake.source.read_plan import Bounds
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=UTC)
 NOON_MS = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * 1000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_engine.pipeline.source.read_options import READ_NAMES, WRITE_NAMES, read_options, write_options
+from queue_engine.lake.source.read_options import READ_NAMES, WRITE_NAMES, read_options, write_options
 from queue_engine.vocabulary.errors import ReadOptionError
 
 READ = {"url": "http://127.0.0.1:4151", "topic": "orders"}

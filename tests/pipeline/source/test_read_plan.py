@@ -2,8 +2,8 @@
 
 import pytest
 
-from queue_engine.pipeline.source.read_plan import HttpPart, tasks_of
-from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.lake.source.read_plan import HttpPart, tasks_of
+from queue_engine.lake.source.wanted_range import WantedRange
 
 MIB = 1 << 20
 

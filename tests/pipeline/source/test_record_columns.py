@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.commit_log.record import (
+from queue_engine.lake.source.arrow_schemas import MESSAGES
+from queue_engine.lake.source.record_columns import ABSENT, DAMAGED, MissingRange, RecordColumns
+from queue_engine.lake.source.wanted_range import WantedRange
+from queue_engine.storage.commit_log.record import (
     HEADER_BYTES,
     REPLAYED,
     RecordLostError,
@@ -17,10 +20,7 @@ from queue_engine.commit_log.record import (
     encode_seal,
     message_ids,
 )
-from queue_engine.commit_log.segment import encode_segment_head
-from queue_engine.pipeline.source.arrow_schemas import MESSAGES
-from queue_engine.pipeline.source.record_columns import ABSENT, DAMAGED, MissingRange, RecordColumns
-from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.storage.commit_log.segment import encode_segment_head
 from queue_engine.vocabulary.key_column import key_column
 from queue_engine.vocabulary.run import Batch
 

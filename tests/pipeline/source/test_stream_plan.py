@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.source.read_options import REPORT, ReadOptions
-from queue_engine.pipeline.source.read_plan import plan_parts
-from queue_engine.pipeline.source.record_columns import GONE, REPLACED, MissingRange
-from queue_engine.pipeline.source.stream_plan import Offsets, Series, batch_ranges, next_offsets, series_of
-from queue_engine.pipeline.source.wanted_range import WantedRange
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.source.read_options import REPORT, ReadOptions
+from queue_engine.lake.source.read_plan import plan_parts
+from queue_engine.lake.source.record_columns import GONE, REPLACED, MissingRange
+from queue_engine.lake.source.stream_plan import Offsets, Series, batch_ranges, next_offsets, series_of
+from queue_engine.lake.source.wanted_range import WantedRange
 from queue_engine.vocabulary.errors import OffsetBeyondEndError, OffsetGoneError, TopicMissingError, TopicReplacedError
 from queue_engine.wire.topic_state import TopicState
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.spark.java import find_java
+from queue_engine.lake.spark.java import find_java
 from queue_engine.vocabulary.errors import JavaMissingError
 
 

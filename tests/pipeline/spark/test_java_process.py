@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.spark.session import CRASH_REPORT_NAME
+from queue_engine.lake.spark.session import CRASH_REPORT_NAME
 from tests.support.processes.server import ROOT
 
 pytestmark = [pytest.mark.slow(reason="starts Java"), pytest.mark.spark, pytest.mark.timeout(600)]
@@ -27,7 +27,7 @@ START_TIMEOUT_S = 400.0  # beside whatever else this machine does
 PROGRAM = """
 import logging, os, signal, sys
 from pathlib import Path
-from queue_engine.pipeline.spark.session import make_session
+from queue_engine.lake.spark.session import make_session
 from queue_engine.vocabulary import log_lines
 log_lines.configure(os.environ)
 spark = make_session("x", scratch=Path(sys.argv[1]), master="local[1]")

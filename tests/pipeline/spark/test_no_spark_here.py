@@ -16,8 +16,8 @@ FOREIGN = ("pyspark", "py4j", "pyarrow", "pandas", "deltalake")
 
 PROGRAMS = (
     "import queue_engine.service.runner",
-    "import queue_engine.pipeline.worker.process, queue_engine.pipeline.jobs, queue_engine.pipeline.worker.worker",
-    "import queue_engine.pipeline.archive.listing, queue_engine.pipeline.replay.listing",
+    "import queue_engine.lake.worker.process, queue_engine.lake.jobs, queue_engine.lake.worker.worker",
+    "import queue_engine.lake.archive.listing, queue_engine.lake.replay.listing",
     "import django; django.setup(); import admin_console.asgi, admin_console.urls",
     "import django; django.setup(); import admin_console.management.commands.serve",
     "import django; django.setup(); import admin_console.management.commands.pipeline",

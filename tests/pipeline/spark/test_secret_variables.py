@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_engine.pipeline.spark.secret_variables import take_token, without_secrets
+from queue_engine.lake.spark.secret_variables import take_token, without_secrets
 
 SECRETS = [
     "PENSTOCK_HTTP_TOKEN",

@@ -7,7 +7,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_engine.pipeline.spark.session import lean_spark_home
+from queue_engine.lake.spark.session import lean_spark_home
 
 
 def test_a_home_has_the_launcher_and_the_jars_and_is_made_again_over_itself(tmp_path: Path) -> None:
@@ -37,8 +37,8 @@ def test_a_process_of_spark_begins_with_what_tasks_need(spark: SparkSession) -> 
     def imported(_: int) -> list[str]:
         import sys
 
-        return [name for name in ("pandas", "queue_engine.pipeline.history.aggregation") if name in sys.modules]
+        return [name for name in ("pandas", "queue_engine.lake.history.aggregation") if name in sys.modules]
 
     assert spark.sparkContext.parallelize([0], 1).map(imported).collect() == [
-        ["pandas", "queue_engine.pipeline.history.aggregation"]
+        ["pandas", "queue_engine.lake.history.aggregation"]
     ]

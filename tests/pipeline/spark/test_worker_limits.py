@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from queue_engine.pipeline.spark.worker_limits import DEFAULT, MEMORY, NICE, PYTHON_PROCESSES, WorkerLimits, add_option
+from queue_engine.lake.spark.worker_limits import DEFAULT, MEMORY, NICE, PYTHON_PROCESSES, WorkerLimits, add_option
 from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.options.log_options import python_processes_of
 from queue_engine.vocabulary.options.options import Options

@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import LakeTable
+from queue_engine.lake.tables.parquet_files import DataFile, write_data_file
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
 
 PATH = "archive/orders"
 DATE = "2026-11-22"

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from queue_engine.disk.backup_files import Staging, read_list
-from queue_engine.disk.backup_tables import noted_table
-from queue_engine.pipeline.tables.housekeeping import clean_log, merge
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.tables.housekeeping import clean_log, merge
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.tables import LakeTables
+from queue_engine.storage.disk.backup_files import Staging, read_list
+from queue_engine.storage.disk.backup_tables import noted_table
 from tests.pipeline.tables.table_places import APP, DATE, PATH, SCHEMA, data_file, offsets_of
 
 LOG = Path("pipeline") / PATH / "_delta_log"

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from queue_engine.pipeline.tables.housekeeping import clean_log, merge, pieces_of, vacuum
-from queue_engine.pipeline.tables.parquet_files import DataFile
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import MS_PER_HOUR, LakeTable
-from queue_engine.pipeline.tables.table_files import TableFile
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.tables.housekeeping import clean_log, merge, pieces_of, vacuum
+from queue_engine.lake.tables.parquet_files import DataFile
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import MS_PER_HOUR, LakeTable
+from queue_engine.lake.tables.table_files import TableFile
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import DataFileMissingError, TableError
 from tests.pipeline.tables.table_places import APP, DATE, PATH, SCHEMA, data_file, names_in, offsets_of
 from tests.support.disks.synced_tree import SyncedFiles

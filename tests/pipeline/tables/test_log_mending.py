@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from queue_engine.disk.files import Files
-from queue_engine.pipeline.tables.housekeeping import clean_log
-from queue_engine.pipeline.tables.log_mending import mend_log
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import CommitResult, LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.tables.housekeeping import clean_log
+from queue_engine.lake.tables.log_mending import mend_log
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import CommitResult, LakeTable
+from queue_engine.lake.tables.tables import LakeTables
+from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import TableCheckpointError, TableDamagedError, TableFormatError, TableSchemaError
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file, names_in, offsets_of
 

@@ -8,15 +8,15 @@ from itertools import count
 
 import pytest
 
-from queue_engine.pipeline.query.lean_dataset import open_dataset
-from queue_engine.pipeline.tables import store_options
-from queue_engine.pipeline.tables import table as table_module
-from queue_engine.pipeline.tables.housekeeping import clean_log, merge, vacuum
-from queue_engine.pipeline.tables.log_files import checkpoint_path, commit_path, last_checkpoint_path
-from queue_engine.pipeline.tables.missing_files import missing_files
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import CommitResult, LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.query.lean_dataset import open_dataset
+from queue_engine.lake.tables import store_options
+from queue_engine.lake.tables import table as table_module
+from queue_engine.lake.tables.housekeeping import clean_log, merge, vacuum
+from queue_engine.lake.tables.log_files import checkpoint_path, commit_path, last_checkpoint_path
+from queue_engine.lake.tables.missing_files import missing_files
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import CommitResult, LakeTable
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import (
     CommitUnknownError,
     PipelineError,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.archive.archive_table import COLUMNS
-from queue_engine.pipeline.query.lean_dataset import open_dataset
-from queue_engine.pipeline.tables.housekeeping import merge
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_table import COLUMNS
+from queue_engine.lake.query.lean_dataset import open_dataset
+from queue_engine.lake.tables.housekeeping import merge
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import StorePlaceError
 from tests.pipeline.query.archived_topic import archive_days, ask, views
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import CommitResult
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import CommitResult
+from queue_engine.lake.tables.tables import LakeTables
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file, offsets_of
 
 STEPS = 15

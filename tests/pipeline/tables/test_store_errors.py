@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from queue_engine.pipeline.tables.store_errors import first_line, table_error
+from queue_engine.lake.tables.store_errors import first_line, table_error
 from queue_engine.vocabulary.errors import (
     PipelineError,
     StoreBusyError,

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from queue_engine.pipeline.tables.housekeeping import clean_log
-from queue_engine.pipeline.tables.log_files import LOG, commit_path
-from queue_engine.pipeline.tables.parquet_files import DataFile, write_data_file
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.table import CommitResult, LakeTable
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.tables.housekeeping import clean_log
+from queue_engine.lake.tables.log_files import LOG, commit_path
+from queue_engine.lake.tables.parquet_files import DataFile, write_data_file
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import CommitResult, LakeTable
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import DataFileMissingError, TableSchemaError, TableTransactionError
 from tests.pipeline.tables.table_places import APP, DATE, FILE_SCHEMA, PATH, SCHEMA, data_file, offsets_of, rows
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import COUNTED_EACH, FILE_BYTES, TABLE_BYTES, LakeTables
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import COUNTED_EACH, FILE_BYTES, TABLE_BYTES, LakeTables
 from tests.pipeline.tables.table_places import APP, SCHEMA, data_file, offsets_of
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from admin_console.gateway.pipeline import Pipeline
 from admin_console.management.console_report import ConsoleReport
-from queue_engine.pipeline.job.reports import JobReports
-from queue_engine.pipeline.job.state import FAILED, RUNNING, WAITING, JobState
-from queue_engine.pipeline.worker.failing_jobs import FailingJobs
-from queue_engine.pipeline.worker.process import WorkerProcess
+from queue_engine.lake.job.reports import JobReports
+from queue_engine.lake.job.state import FAILED, RUNNING, WAITING, JobState
+from queue_engine.lake.worker.failing_jobs import FailingJobs
+from queue_engine.lake.worker.process import WorkerProcess
 from queue_engine.vocabulary.clock import SystemClock
 from tests.support.waiting import wait_for
 

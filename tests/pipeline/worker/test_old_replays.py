@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.context import JobResources
-from queue_engine.pipeline.job.reports import JobReports
-from queue_engine.pipeline.job.requests import ask_for_replay, replay_ids
-from queue_engine.pipeline.job.state import JobState, read_states, write_state
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.worker.old_replays import ENDED_MAX, KEPT_MS, remove_old_replays
-from queue_engine.pipeline.worker.scheduler import JobScheduler
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.context import JobResources
+from queue_engine.lake.job.reports import JobReports
+from queue_engine.lake.job.requests import ask_for_replay, replay_ids
+from queue_engine.lake.job.state import JobState, read_states, write_state
+from queue_engine.lake.worker.old_replays import ENDED_MAX, KEPT_MS, remove_old_replays
+from queue_engine.lake.worker.scheduler import JobScheduler
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.pipeline.worker.test_scheduler import Jobs, working
 from tests.support.clock import ManualClock

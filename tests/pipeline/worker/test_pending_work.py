@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from admin_console.rings.rings import SECONDS
-from queue_engine.pipeline.history.levels import OLD_MANIFEST, SUMMARY
-from queue_engine.pipeline.job.requests import put_request, take_requests
-from queue_engine.pipeline.job.state import JobState, write_state
-from queue_engine.pipeline.lake.lake import not_converted
-from queue_engine.pipeline.lake.status_file import write_status_file
-from queue_engine.pipeline.worker.pending_work import HISTORY_GATHER_S, HISTORY_LAG_MAX_S, PendingWork
+from queue_engine.lake.directory.lake import not_converted
+from queue_engine.lake.directory.status_file import write_status_file
+from queue_engine.lake.history.levels import OLD_MANIFEST, SUMMARY
+from queue_engine.lake.job.requests import put_request, take_requests
+from queue_engine.lake.job.state import JobState, write_state
+from queue_engine.lake.worker.pending_work import HISTORY_GATHER_S, HISTORY_LAG_MAX_S, PendingWork
 from tests.support.clock import ManualClock
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.requests import has_requests, put_request
-from queue_engine.pipeline.job.state import read_states
-from queue_engine.pipeline.lake.lake_lock import holder_of
-from queue_engine.pipeline.worker.log_file import BYTES_MAX
-from queue_engine.pipeline.worker.state import read_worker_state
-from queue_engine.pipeline.worker.worker import KILL_AFTER_S, OOM_SCORE_ADDED
+from queue_engine.lake.directory.lake_lock import holder_of
+from queue_engine.lake.job.requests import has_requests, put_request
+from queue_engine.lake.job.state import read_states
+from queue_engine.lake.worker.log_file import BYTES_MAX
+from queue_engine.lake.worker.state import read_worker_state
+from queue_engine.lake.worker.worker import KILL_AFTER_S, OOM_SCORE_ADDED
 from tests.support.processes.engine_api import ANSWER_TIMEOUT_S
 from tests.support.processes.live_processes import live_process, live_processes
 from tests.support.processes.memory import is_java, session_pids
@@ -133,7 +133,7 @@ def test_one_worker_is_started_for_a_request_again_when_killed_and_ended_by_sigt
                 assert not [text for text in (TOKEN, DJANGO_SECRET, ADMIN_PASSWORD) if text.encode() in shown]
 
         second = subprocess.run(
-            [sys.executable, "-m", "queue_engine.pipeline.worker.worker", f"--data-path={tmp_path / 'data'}"],
+            [sys.executable, "-m", "queue_engine.lake.worker.worker", f"--data-path={tmp_path / 'data'}"],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -180,7 +180,7 @@ def started_s(server: ServerProcess) -> float:
 
 def test_its_log_stays_small_and_the_last_one_is_kept(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from queue_engine.pipeline.worker.log_file import WorkerLogFile\n"
+        "import os, sys; from pathlib import Path; from queue_engine.lake.worker.log_file import WorkerLogFile\n"
         "log = WorkerLogFile(Path(sys.argv[1]))\n"
         "for _ in range(6): os.write(2, b'x' * 999_999 + b'\\n')\n"
         "log.keep_small(); print('after', flush=True)"

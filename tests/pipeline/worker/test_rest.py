@@ -2,8 +2,8 @@
 
 import pytest
 
-from queue_engine.pipeline.worker.pending_work import HISTORY_IS_BEHIND
-from queue_engine.pipeline.worker.rest import HISTORY_REST_S, Rest
+from queue_engine.lake.worker.pending_work import HISTORY_IS_BEHIND
+from queue_engine.lake.worker.rest import HISTORY_REST_S, Rest
 from tests.support.clock import ManualClock
 
 REST_MS = 300_000

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.job.context import JobContext, JobResources
-from queue_engine.pipeline.job.reports import JobReports
-from queue_engine.pipeline.job.requests import ask_for_replay, has_requests, put_request, read_replay_request
-from queue_engine.pipeline.job.state import JobState, read_state, write_state
-from queue_engine.pipeline.job.thread import JobThread
-from queue_engine.pipeline.jobs import Job, job_of
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.source.log_client import LogClient
-from queue_engine.pipeline.worker.scheduler import REPLAYS_RUNNING_MAX, JobScheduler
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.context import JobContext, JobResources
+from queue_engine.lake.job.reports import JobReports
+from queue_engine.lake.job.requests import ask_for_replay, has_requests, put_request, read_replay_request
+from queue_engine.lake.job.state import JobState, read_state, write_state
+from queue_engine.lake.job.thread import JobThread
+from queue_engine.lake.jobs import Job, job_of
+from queue_engine.lake.worker.scheduler import REPLAYS_RUNNING_MAX, JobScheduler
 from queue_engine.vocabulary.clock import Clock, SystemClock
 from queue_engine.vocabulary.errors import (
     EngineUnreachableError,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.worker.scratch import MEASURE_EVERY_NS, Scratch, log_bytes, temporary_bytes
+from queue_engine.lake.worker.scratch import MEASURE_EVERY_NS, Scratch, log_bytes, temporary_bytes
 from queue_engine.vocabulary.errors import PipelineError
 from tests.support.clock import ManualClock
 

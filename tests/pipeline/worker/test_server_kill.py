@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.lake.lake_lock import holder_of
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.directory.lake_lock import holder_of
 from tests.pipeline.archive_reading import archive_of, archives, cursor_of, data_files, named_files, publish, switch_on
 from tests.pipeline.worker.test_process import (
     GONE_WITHIN_S,

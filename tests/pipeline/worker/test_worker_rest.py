@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.lake.lake_lock import holder_of
-from queue_engine.pipeline.worker.state import ENDING, RESTING, read_worker_state
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.directory.lake_lock import holder_of
+from queue_engine.lake.worker.state import ENDING, RESTING, read_worker_state
 from tests.pipeline.archive_reading import archive_of, cursor_of, publish, switch_on
 from tests.pipeline.worker.test_process import START_TIMEOUT_S, ready_worker, session
 from tests.support.processes.penstock_command import TIMEOUT_S

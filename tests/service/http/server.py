@@ -15,15 +15,15 @@ import h11
 import orjson
 
 from queue_engine.delivery.stats import ActRecord
-from queue_engine.engine import Engine
-from queue_engine.identity.gate import Gate
-from queue_engine.identity.guesses import Guesses
-from queue_engine.identity.known_tokens import KnownTokens
-from queue_engine.identity.token_file import TokenFile
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
 from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.connection import ConnectionLimits
+from queue_engine.service.identity.gate import Gate
+from queue_engine.service.identity.guesses import Guesses
+from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.permission import Permission

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from queue_engine.running_config import addresses_setting
+from queue_engine.engine.running_config import addresses_setting
 from queue_engine.vocabulary.options.options import Options
 from tests.service.http.server import Server, http_server
 

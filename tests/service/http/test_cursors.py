@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from queue_engine import cursor_acts
-from queue_engine.disk.background import Background
-from queue_engine.log_acts import log_store_of
-from queue_engine.readers import leases
-from queue_engine.readers.cursors import CONSUMER_CURSOR_BYTES, CONSUMER_CURSOR_MS, CONSUMER_CURSORS_MAX
+from queue_engine.engine.acts import cursor_acts
+from queue_engine.engine.acts.log_acts import log_store_of
+from queue_engine.storage.disk.background import Background
+from queue_engine.storage.readers import leases
+from queue_engine.storage.readers.cursors import CONSUMER_CURSOR_BYTES, CONSUMER_CURSOR_MS, CONSUMER_CURSORS_MAX
 from queue_engine.vocabulary.permission import Permission
 from tests.service.http.server import Server, http_server
 from tests.support.engine import settle

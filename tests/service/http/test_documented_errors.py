@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine import message_search
+from queue_engine.engine.messages import message_search
 from queue_engine.service.http.exchange.connection import HttpConnection
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.endpoints import ENDPOINTS

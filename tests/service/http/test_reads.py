@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from queue_engine.commit_log.record import decode_record
+from queue_engine.storage.commit_log.record import decode_record
 from tests.service.http.server import Answer, Server, http_server
 from tests.support.engine import Client, settle
 

@@ -3,7 +3,7 @@
 from inspect import signature
 from pathlib import Path
 
-from queue_engine.engine_calls import ENGINE_ACTS
+from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.vocabulary.acts.parameters import CURSOR_ANEW, Place
 from queue_engine.vocabulary.acts.table import ACTS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from queue_engine.samples.sample_format import decode_sample
+from queue_engine.engine.samples.sample_format import decode_sample
 from queue_engine.vocabulary.message import FRAME_HEADER_BYTES
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from tests.service.http.server import Server, http_server

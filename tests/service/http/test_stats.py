@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from queue_engine.delivery.stats import ClientStats, EngineFigures
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.http import api, stats
 from queue_engine.service.monitoring.process_memory import CollectorPauses
 from queue_engine.vocabulary.version import NSQ_VERSION

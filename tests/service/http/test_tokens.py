@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.identity.token_file import TokenFile
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.vocabulary.permission import Permission
 from tests.service.http.server import http_server
 

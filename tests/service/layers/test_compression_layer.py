@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from queue_engine.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
-from queue_engine.protocol.snappy_codec import SnappyDecoder, SnappyEncoder
 from queue_engine.service.admission.unread_bytes import has_unread_bytes
 from queue_engine.service.layers.compression_layer import STEP_BYTES, CompressionLayer
+from queue_engine.wire.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
+from queue_engine.wire.protocol.snappy_codec import SnappyDecoder, SnappyEncoder
 from tests.support.memory_session import MemoryTransport
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.tls.replaceable import LOOK_INTERVAL_NS, MadeOfFiles
+from queue_engine.service.tls.replaceable import LOOK_INTERVAL_NS, MadeOfFiles
 from tests.support.clock import ManualClock
 
 

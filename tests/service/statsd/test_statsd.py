@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.runner import EngineRunner
 from queue_engine.service.statsd import push as push_module
 from queue_engine.service.statsd.lines import packets_of

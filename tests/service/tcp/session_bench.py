@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from queue_engine.disk.background import Backgrounds
-from queue_engine.engine import Engine
+from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.tcp.engine_turns import EngineTurns
-from queue_engine.tls.server_context import server_context
+from queue_engine.service.tls.server_context import server_context
+from queue_engine.storage.disk.background import Backgrounds
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 from tests.support.memory_session import MemorySession

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.identity.auth_servers import SECRET_BYTES_MAX
-from queue_engine.identity.authorization import Authorization
-from queue_engine.identity.gate import Gate, Peer, SecretRefusedError
+from queue_engine.service.identity.auth_servers import SECRET_BYTES_MAX
+from queue_engine.service.identity.authorization import Authorization
+from queue_engine.service.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.vocabulary.permission import Permission
 from tests.service.tcp.session_bench import Bench, dpub, pub
 from tests.support.memory_session import MemorySession

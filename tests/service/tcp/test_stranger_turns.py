@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
 from queue_engine.service.layers.compression_layer import CompressionLayer
 from queue_engine.service.tcp.stranger_turns import STRANGER_COMMANDS, STRANGER_STEP_BYTES, StrangerTurns
+from queue_engine.wire.protocol.deflate_codec import DeflateDecoder, DeflateEncoder
 from tests.service.tcp.session_bench import Bench
 from tests.service.tcp.test_client_auth import ANSWER, AUTH, Guarded, HeldGate, deploy
 from tests.support.memory_session import MemorySession

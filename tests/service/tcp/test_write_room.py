@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from queue_engine.delivery.channel import RUN_BYTES_MAX
-from queue_engine.protocol.identify import DEFAULT_OUTPUT_BUFFER_SIZE
 from queue_engine.service.tcp.write_room import UNSENT_BYTES_MAX, WriteRoom
+from queue_engine.wire.protocol.identify import DEFAULT_OUTPUT_BUFFER_SIZE
 
 
 class SocketTransport(asyncio.Transport):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.options import SyncPolicy
 from tests.support.stores.commit_log import LogBench, MakeBench
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.checkpoint import Checkpoint, QueueState, decode_checkpoint, encode_checkpoint
-from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.checkpoint import Checkpoint, QueueState, decode_checkpoint, encode_checkpoint
+from queue_engine.storage.commit_log.options import SyncPolicy
 from tests.support.stores.log_store import Bench, everything
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "checkpoint_v1.bin"

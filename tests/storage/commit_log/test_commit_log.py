@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from queue_engine.commit_log.log_recovery import RecoveredLog
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.commit_log.record import SEAL_BYTES
-from queue_engine.disk.background import InlineBackground
+from queue_engine.storage.commit_log.log_recovery import RecoveredLog
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.record import SEAL_BYTES
+from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.stores.commit_log import HEAD_BYTES, INTERVAL, OS, POLICIES, LogBench, MakeBench

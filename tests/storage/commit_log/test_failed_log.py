@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.options import SyncPolicy
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.stores.commit_log import ALWAYS, HEAD_BYTES, INTERVAL, POLICIES, MakeBench
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.options import SyncPolicy
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.disks.files import ProcessDiedError
 from tests.support.stores.commit_log import POLICIES, LogBench, MakeBench

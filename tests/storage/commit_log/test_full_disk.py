@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.options import SyncPolicy
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
 from queue_engine.vocabulary.log_lines import formatter_of
 from tests.support.stores.commit_log import HEAD_BYTES, POLICIES, MakeBench
@@ -47,7 +47,7 @@ def test_a_start_without_room_for_a_segment_refuses_and_goes_on_by_itself(
 def test_the_log_of_the_process_has_a_line_when_it_is_full_and_one_when_there_is_room(
     make: MakeBench, caplog: pytest.LogCaptureFixture, log_format: str
 ) -> None:
-    caplog.set_level("INFO", "queue_engine.commit_log")
+    caplog.set_level("INFO", "queue_engine.storage.commit_log")
     caplog.handler.setFormatter(formatter_of({"PENSTOCK_LOG_FORMAT": log_format}))
     bench = make()
     bench.files.fail("write", errno.ENOSPC)

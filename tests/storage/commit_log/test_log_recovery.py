@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from queue_engine.commit_log.log_recovery import RecoveredLog, recover_log
-from queue_engine.commit_log.record import (
+from queue_engine.storage.commit_log.log_recovery import RecoveredLog, recover_log
+from queue_engine.storage.commit_log.record import (
     HEADER_BYTES,
     SEAL_BYTES,
     RecordHeader,
@@ -19,7 +19,7 @@ from queue_engine.commit_log.record import (
     encode_seal,
     message_ids,
 )
-from queue_engine.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo, head_bytes_of
+from queue_engine.storage.commit_log.segment import SEGMENT_HEADER_BYTES, LogSegments, SegmentInfo, head_bytes_of
 from queue_engine.storage.recovery_report import LostMessages
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 from queue_engine.vocabulary.run import Batch

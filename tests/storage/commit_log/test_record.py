@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_engine.commit_log.record import (
+from queue_engine.storage.commit_log.record import (
     HAS_BATCH_KEY,
     HAS_DUE,
     HAS_KEYS,

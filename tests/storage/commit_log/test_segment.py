@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from queue_engine.commit_log.record import RecordLostError, encode_record, message_ids
-from queue_engine.commit_log.segment import (
+from queue_engine.storage.commit_log.record import RecordLostError, encode_record, message_ids
+from queue_engine.storage.commit_log.segment import (
     SEGMENT_HEADER_BYTES,
     LogSegments,
     SegmentInfo,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
+from queue_engine.storage.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.stores.commit_log import LogBench

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.options import SyncPolicy
 from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.support.stores.commit_log import ALWAYS, HEAD_BYTES, INTERVAL, OS, POLICIES, MakeBench
 

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from queue_engine.consume_queue import consume_queue
-from queue_engine.consume_queue import queue_files as queue_files_module
-from queue_engine.consume_queue.consume_queue import FILE_UNITS, UNIT_BYTES, ConsumeQueue
-from queue_engine.consume_queue.queue_files import DESCRIPTORS_MAX, QueueFiles
+from queue_engine.storage.consume_queue import consume_queue
+from queue_engine.storage.consume_queue import queue_files as queue_files_module
+from queue_engine.storage.consume_queue.consume_queue import FILE_UNITS, UNIT_BYTES, ConsumeQueue
+from queue_engine.storage.consume_queue.queue_files import DESCRIPTORS_MAX, QueueFiles
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.disks.files import FaultyFiles
 from tests.support.disks.simulated_disk import SimulatedFiles

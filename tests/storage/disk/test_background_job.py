@@ -2,7 +2,7 @@
 
 import errno
 
-from queue_engine.disk.background_job import BackgroundJob
+from queue_engine.storage.disk.background_job import BackgroundJob
 from tests.support.stores.background import HeldBackground
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.backup_copy import check_files, copy_files
-from queue_engine.disk.backup_files import LIST_NAME, Staging, read_list, wanted_files
+from queue_engine.storage.disk.backup_copy import check_files, copy_files
+from queue_engine.storage.disk.backup_files import LIST_NAME, Staging, read_list, wanted_files
 from queue_engine.vocabulary.errors import StorageError
 
 

@@ -3,7 +3,7 @@
 import pytest
 from crc32c import crc32c
 
-from queue_engine.disk.checked_line import decode_line, encode_line
+from queue_engine.storage.disk.checked_line import decode_line, encode_line
 
 
 def test_a_line_with_any_byte_changed_or_cut_is_not_read() -> None:

@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from queue_engine.disk.directory_syncs import DirectorySyncs
+from queue_engine.storage.disk.directory_syncs import DirectorySyncs
 from tests.support.disks.files import FaultyFiles
 from tests.support.stores.background import HeldBackground
 

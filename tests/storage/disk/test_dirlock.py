@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.dirlock import DirectoryLock
+from queue_engine.storage.disk.dirlock import DirectoryLock
 from queue_engine.vocabulary.errors import DirectoryLockedError, StorageError
 
 HOLD = """

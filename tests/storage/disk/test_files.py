@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.descriptors import DescriptorBudget
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.descriptors import DescriptorBudget
+from queue_engine.storage.disk.files import Files
 from tests.support.disks.files import FaultyFiles
 
 

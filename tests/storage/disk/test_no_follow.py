@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.no_follow import LinkRefusedError, open_no_follow, read_no_follow, refuse_link
+from queue_engine.storage.disk.no_follow import LinkRefusedError, open_no_follow, read_no_follow, refuse_link
 from queue_engine.vocabulary.errors import PenstockError
 from tests.support.nsq_socket import NsqSocket
 from tests.support.processes.running_engine import RunningEngine

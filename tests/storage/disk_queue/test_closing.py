@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.disk_queue.closing import BATCH_QUEUES, Closing
-from queue_engine.disk_queue.folder import DiskQueueFolder
-from queue_engine.disk_queue.overflow_queue import OverflowQueue
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.disk_queue.closing import BATCH_QUEUES, Closing
+from queue_engine.storage.disk_queue.folder import DiskQueueFolder
+from queue_engine.storage.disk_queue.overflow_queue import OverflowQueue
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.options.options import Options

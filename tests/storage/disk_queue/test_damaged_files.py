@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.storage.disk_queue.fifo.disk_queue import DiskQueue
 from tests.support.stores.disk_queue import QueueFolder, put, records_of, take_all
 
 PATTERN = re.compile(rb".{10}[0-9a-f]{16}", re.DOTALL)
@@ -83,7 +83,7 @@ def test_cut_at_any_byte_each_file_gives_every_whole_message(tmp_path: Path, has
 def test_a_believed_depth_is_put_right_by_the_time_a_cut_file_is_passed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_engine.disk_queue.fifo.disk_queue_recovery.VERIFY_BYTES_MAX", 0)
+    monkeypatch.setattr("queue_engine.storage.disk_queue.fifo.disk_queue_recovery.VERIFY_BYTES_MAX", 0)
     made = text_files(tmp_path)
     spots = spots_of(made)
     name = "q.diskqueue.000001.dat"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk_queue.fifo.disk_queue import PEEKED_BYTES_MAX, DiskQueue
+from queue_engine.storage.disk_queue.fifo.disk_queue import PEEKED_BYTES_MAX, DiskQueue
 from queue_engine.vocabulary.errors import ClosedError, StorageError
 from tests.support.disks.files import FaultyFiles
 from tests.support.stores.disk_queue import QueueFolder, put, take_all

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.descriptors import DescriptorBudget
+from queue_engine.storage.disk.descriptors import DescriptorBudget
 from tests.support.disks.files import FaultyFiles
 from tests.support.stores.disk_queue import QueueFolder, put, take_all
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.storage.disk_queue.fifo.disk_queue import DiskQueue
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 from tests.support.stores.disk_queue import QueueFolder, faults_of, put, restarted, take_all
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from queue_engine.disk_queue.oldest_in_line import ENTRIES_MAX, OldestInLine
+from queue_engine.storage.disk_queue.oldest_in_line import ENTRIES_MAX, OldestInLine
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -138,7 +138,7 @@ def test_numbers_of_files_set_aside_are_not_used_again(folder: QueueFolder) -> N
 
 
 def test_a_large_backlog_is_not_counted_at_every_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_engine.disk_queue.fifo.disk_queue_recovery.VERIFY_BYTES_MAX", 200)
+    monkeypatch.setattr("queue_engine.storage.disk_queue.fifo.disk_queue_recovery.VERIFY_BYTES_MAX", 200)
     folder = QueueFolder(tmp_path, files=FaultyFiles(), options={"max_bytes_per_file": 100})
     queue = folder.open()
     messages = [b"%04d" % number for number in range(100)]
@@ -165,7 +165,7 @@ def test_a_large_backlog_is_not_counted_at_every_start(tmp_path: Path, monkeypat
 def test_a_depth_that_was_believed_and_is_wrong_is_put_right_when_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_engine.disk_queue.fifo.disk_queue_recovery.VERIFY_BYTES_MAX", 0)
+    monkeypatch.setattr("queue_engine.storage.disk_queue.fifo.disk_queue_recovery.VERIFY_BYTES_MAX", 0)
     folder = QueueFolder(tmp_path)
     folder.data_path(0).write_bytes(records_of([b"%d" % number for number in range(10)])[0])
     for told in (3, 10):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.disk_queue.closing import AT_ONCE
-from queue_engine.disk_queue.folder import DiskQueueFolder
-from queue_engine.disk_queue.overflow_queue import REFUSED_IN_A_ROW_MAX, OverflowQueue
-from queue_engine.disk_queue.store import DiskQueueStore
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.disk_queue.closing import AT_ONCE
+from queue_engine.storage.disk_queue.folder import DiskQueueFolder
+from queue_engine.storage.disk_queue.overflow_queue import REFUSED_IN_A_ROW_MAX, OverflowQueue
+from queue_engine.storage.disk_queue.store import DiskQueueStore
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.options.options import Options
 from tests.support.clock import ManualClock

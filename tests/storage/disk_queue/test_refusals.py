@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk_queue.fifo.format import Meta
+from queue_engine.storage.disk_queue.fifo.format import Meta
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.disks.files import FaultyFiles, ProcessDiedError
 from tests.support.stores.background import HeldBackground

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from queue_engine.disk_queue.run_line import MemoryLimits, RunLine, cost_of
+from queue_engine.storage.disk_queue.run_line import MemoryLimits, RunLine, cost_of
 from queue_engine.vocabulary.byte_budget import MESSAGE_COST_BYTES, ByteBudget
 from queue_engine.vocabulary.run import Batch, Run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk_queue.fifo.disk_queue import REMOVED_FILES_MAX
+from queue_engine.storage.disk_queue.fifo.disk_queue import REMOVED_FILES_MAX
 from tests.support.disks.files import FaultyFiles
 from tests.support.stores.background import HeldBackground
 from tests.support.stores.disk_queue import QueueFolder, put, take_all

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from queue_engine.key_index import key_indexes
+from queue_engine.storage.key_index import key_indexes
 from queue_engine.vocabulary.errors import StorageError
 from tests.faults.key_index_states import (
     PART_ENTRIES,

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from queue_engine.key_index import key_file
-from queue_engine.key_index.key_columns import crcs_of, sorted_entries
-from queue_engine.key_index.key_file import (
+from queue_engine.storage.key_index import key_file
+from queue_engine.storage.key_index.key_columns import crcs_of, sorted_entries
+from queue_engine.storage.key_index.key_file import (
     HEADER_BYTES,
     KeyFileDamagedError,
     decode_head,
@@ -24,9 +24,9 @@ from queue_engine.key_index.key_file import (
     read_slots,
     rebased,
 )
-from queue_engine.key_index.key_state import KeyState, decode_state, encode_state
-from queue_engine.key_index.offset_ranges import joined, within, without
-from queue_engine.key_index.topic_keys import WAITING_KEYS_MIN, Part
+from queue_engine.storage.key_index.key_state import KeyState, decode_state, encode_state
+from queue_engine.storage.key_index.offset_ranges import joined, within, without
+from queue_engine.storage.key_index.topic_keys import WAITING_KEYS_MIN, Part
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.errors import NewerFormatError
 from queue_engine.vocabulary.key_column import key_column
@@ -126,7 +126,7 @@ def test_no_flipped_byte_makes_another_state() -> None:
 
 
 def test_a_newer_state_is_refused_and_a_newer_file_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_engine.key_index.key_state.VERSION", 2)
+    monkeypatch.setattr("queue_engine.storage.key_index.key_state.VERSION", 2)
     newer = encode_state(STATE)
     monkeypatch.undo()
     with pytest.raises(NewerFormatError, match=r"state has format version 2, .* up to 1\."):

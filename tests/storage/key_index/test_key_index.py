@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from queue_engine.key_index import key_indexes, missing_keys
-from queue_engine.key_index.key_merge import files_to_merge
+from queue_engine.storage.key_index import key_indexes, missing_keys
+from queue_engine.storage.key_index.key_merge import files_to_merge
 from tests.support.disks.simulated_disk import SimulatedFiles
 from tests.support.stores.background import HeldBackground
 from tests.support.stores.key_index import KEYS, STATE_MS, IndexBench, in_log, keys_of
@@ -278,8 +278,8 @@ def test_a_topic_that_is_deleted_while_its_files_are_merged_leaves_none(bench: I
 
 
 def test_keys_with_the_same_hash_are_told_apart_by_the_log(bench: IndexBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_engine.key_index.topic_keys.crc32c", lambda data, value=0: 7)
-    monkeypatch.setattr("queue_engine.key_index.topic_keys.hash_of", lambda key: 7 | 1 << 29)
+    monkeypatch.setattr("queue_engine.storage.key_index.topic_keys.crc32c", lambda data, value=0: 7)
+    monkeypatch.setattr("queue_engine.storage.key_index.topic_keys.hash_of", lambda key: 7 | 1 << 29)
     for _ in rounds(bench, 10):
         pass
     assert bench.offsets(b"order-33") == [33]

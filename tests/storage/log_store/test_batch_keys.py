@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.log_store import batch_keys
-from queue_engine.log_store.batch_keys import (
+from queue_engine.storage.log_store import batch_keys
+from queue_engine.storage.log_store.batch_keys import (
     ENTRY_BYTES,
     HEADER_BYTES,
     KEYS_AGE_NS,

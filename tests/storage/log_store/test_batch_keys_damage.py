@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.log_store.batch_keys import (
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.log_store.batch_keys import (
     ENTRY_BYTES,
     HEADER_BYTES,
     decode_batch_keys,

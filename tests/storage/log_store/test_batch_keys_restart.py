@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import InlineBackground
-from queue_engine.log_store.batch_keys import (
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.log_store.batch_keys import (
     decode_batch_keys,
 )
 from queue_engine.vocabulary.errors import BatchKeyConflictError

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from queue_engine.log_store.channel_cursor import ChannelCursor
+from queue_engine.storage.log_store.channel_cursor import ChannelCursor
 from tests.support.stores.log_store import Bench
 
 COUNT = 60

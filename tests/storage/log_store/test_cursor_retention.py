@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.fetch.log_reader import LogReader
-from queue_engine.log_store.cursor_retention import POSTPONED_TICKS
-from queue_engine.log_store.log_store import LogOpening
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.readers import cursors
-from queue_engine.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
-from queue_engine.readers.reader_registry import Maker
+from queue_engine.storage.fetch.log_reader import LogReader
+from queue_engine.storage.log_store.cursor_retention import POSTPONED_TICKS
+from queue_engine.storage.log_store.log_store import LogOpening
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.readers import cursors
+from queue_engine.storage.readers.cursors import DELETED, LOST, RETENTION, TOPIC_DELETED, Cursor
+from queue_engine.storage.readers.reader_registry import Maker
 from tests.storage.log_store.test_hole_punching import SEGMENT_BYTES as PUNCHED_SEGMENT_BYTES
 from tests.storage.log_store.test_hole_punching import SlowBeside
 from tests.support.stores.log_store import Bench, everything, forget_batches

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.holes import decode_holes, encode_holes, whole_blocks
-from queue_engine.log_store.log_store import LogOpening
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.readers.leases import LEASES_NAME
+from queue_engine.storage.commit_log.holes import decode_holes, encode_holes, whole_blocks
+from queue_engine.storage.log_store.log_store import LogOpening
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.readers.leases import LEASES_NAME
 from tests.support.stores.log_store import Bench, bodies, everything, take
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "holes_v1.json"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.commit_log.record import parse_header
-from queue_engine.log_store.log_store import LogOpening
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.record import parse_header
+from queue_engine.storage.log_store.log_store import LogOpening
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.disks.files import FaultyFiles, ProcessDiedError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.log_store import log_backlog
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.log_store import log_backlog
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.message import TIMESTAMP_AT, unpack_timestamp
 from queue_engine.vocabulary.run import Run

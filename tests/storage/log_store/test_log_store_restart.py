@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic import TopicOpening
 from queue_engine.vocabulary.run import Run
 from tests.support.stores.log_store import Bench, bodies, everything, take
 

@@ -1,6 +1,6 @@
 """Batches of the log in memory: bounded in bytes, and not kept when nobody wants them."""
 
-from queue_engine.log_store.logged_batch import BatchCache, LoggedBatch
+from queue_engine.storage.log_store.logged_batch import BatchCache, LoggedBatch
 from queue_engine.vocabulary.run import Batch
 
 

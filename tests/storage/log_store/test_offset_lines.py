@@ -2,7 +2,7 @@
 
 from random import Random
 
-from queue_engine.log_store.offset_lines import OFFSET_COST_BYTES, DueOffsets, OffsetLine
+from queue_engine.storage.log_store.offset_lines import OFFSET_COST_BYTES, DueOffsets, OffsetLine
 from queue_engine.vocabulary.byte_budget import ByteBudget
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_engine.log_store.offset_reservation import OFFSETS_MAX, OFFSETS_MIN, OffsetReservation
+from queue_engine.storage.log_store.offset_reservation import OFFSETS_MAX, OFFSETS_MIN, OffsetReservation
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
 STALL_S = 3

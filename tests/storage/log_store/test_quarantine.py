@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.progress.quarantine import ChannelQuarantine, operator_event, without
-from queue_engine.progress.return_history import EVENTS_MAX, MESSAGES_MAX
+from queue_engine.storage.log_store.log_backlog import LogBacklog
+from queue_engine.storage.progress.quarantine import ChannelQuarantine, operator_event, without
+from queue_engine.storage.progress.return_history import EVENTS_MAX, MESSAGES_MAX
 from queue_engine.storage.quarantine_stats import QuarantineLimits
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from tests.support.stores.log_store import Bench, bodies, everything, take

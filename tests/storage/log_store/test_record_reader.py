@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.fetch import record_reader
-from queue_engine.fetch.record_reader import RecordReader, Records
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.fetch import record_reader
+from queue_engine.storage.fetch.record_reader import RecordReader, Records
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from tests.storage.log_store.test_hole_punching import SlowBeside
 from tests.support.stores.log_store import WRONG_UNITS, Bench, records_in
 

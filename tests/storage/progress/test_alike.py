@@ -2,8 +2,8 @@
 
 from random import Random
 
-from queue_engine.progress.channel_progress import MADE_MAX, PAGE_OFFSETS, ChannelProgress
-from queue_engine.progress.journaled_progress import JournaledProgress
+from queue_engine.storage.progress.channel_progress import MADE_MAX, PAGE_OFFSETS, ChannelProgress
+from queue_engine.storage.progress.journaled_progress import JournaledProgress
 
 
 class NoTopic:

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
+from queue_engine.storage.progress.channel_progress import ChannelProgress, Quarantined
 
 
 def test_a_channel_that_settles_in_order_keeps_no_page() -> None:

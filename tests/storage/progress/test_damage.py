@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.log_store.log_store import LogOpening
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.progress.journal_format import BLOCK_HEADER_BYTES, HEADER_BYTES
+from queue_engine.storage.log_store.log_store import LogOpening
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.progress.journal_format import BLOCK_HEADER_BYTES, HEADER_BYTES
 from queue_engine.storage.recovery_report import ProgressLoss
 from tests.support.stores.log_store import Bench, bodies, everything, take
 

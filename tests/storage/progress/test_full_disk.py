@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.reserve import Reserve
-from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.journal import ProgressJournal
-from queue_engine.progress.progress_recovery import RecoveredProgress
+from queue_engine.storage.disk.reserve import Reserve
+from queue_engine.storage.progress.channel_progress import ChannelProgress
+from queue_engine.storage.progress.journal import ProgressJournal
+from queue_engine.storage.progress.progress_recovery import RecoveredProgress
 from tests.storage.progress.test_journal import Bench
 from tests.storage.progress.test_renewal import do_everything, renew
 
@@ -87,7 +87,7 @@ def test_a_merge_that_can_not_begin_leaves_the_journal_usable(bench: Bench, oper
 
 
 def test_entries_for_which_there_is_no_room_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_engine.progress.journal.ENTRIES_MAX", 10)
+    monkeypatch.setattr("queue_engine.storage.progress.journal.ENTRIES_MAX", 10)
     bench.files.bytes_free = 0
     for offset in range(0, 100, 2):
         bench.ack(1, offset, 1)

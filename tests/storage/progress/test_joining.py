@@ -6,10 +6,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
-from queue_engine.progress.joining import join, joining, offsets_between, unsettled_ranges
-from queue_engine.progress.journal_format import pack_progress
-from queue_engine.progress.trashed_channels import counting_unsettled
+from queue_engine.storage.progress.channel_progress import ChannelProgress, Quarantined
+from queue_engine.storage.progress.joining import join, joining, offsets_between, unsettled_ranges
+from queue_engine.storage.progress.journal_format import pack_progress
+from queue_engine.storage.progress.trashed_channels import counting_unsettled
 from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.pieces import whole
 from tests.support.stores.log_store import Bench

@@ -10,15 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from queue_engine.progress import journal as progress_journal
-from queue_engine.progress import merge
-from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
-from queue_engine.progress.floors import CleanStop, Floors, decode_floors, encode_floors
-from queue_engine.progress.journal import ENTRIES_MAX, ProgressJournal
-from queue_engine.progress.journal_file import journal_path
-from queue_engine.progress.journal_format import HEADER_BYTES
-from queue_engine.progress.progress_recovery import RecoveredProgress, recover_progress
-from queue_engine.progress.queue_index import (
+from queue_engine.storage.progress import journal as progress_journal
+from queue_engine.storage.progress import merge
+from queue_engine.storage.progress.channel_progress import ChannelProgress, Quarantined
+from queue_engine.storage.progress.floors import CleanStop, Floors, decode_floors, encode_floors
+from queue_engine.storage.progress.journal import ENTRIES_MAX, ProgressJournal
+from queue_engine.storage.progress.journal_file import journal_path
+from queue_engine.storage.progress.journal_format import HEADER_BYTES
+from queue_engine.storage.progress.progress_recovery import RecoveredProgress, recover_progress
+from queue_engine.storage.progress.queue_index import (
     INDEX_OFFSETS,
     decode_index,
     encode_index,

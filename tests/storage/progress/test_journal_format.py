@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from queue_engine.progress.channel_progress import ChannelProgress, Quarantined
-from queue_engine.progress.journal_format import (
+from queue_engine.storage.progress.channel_progress import ChannelProgress, Quarantined
+from queue_engine.storage.progress.journal_format import (
     ACK,
     DEFER,
     DELIVER,

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from queue_engine.progress import oldest_offset
-from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.oldest_offset import JOINED_NS, OldestOffset
+from queue_engine.storage.progress import oldest_offset
+from queue_engine.storage.progress.channel_progress import ChannelProgress
+from queue_engine.storage.progress.oldest_offset import JOINED_NS, OldestOffset
 
 COUNT = 400
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from queue_engine.progress.channel_progress import MADE_MAX, ChannelProgress, Quarantined
-from queue_engine.progress.queue_index import INDEX_OFFSETS, index_contents, possible_indexes
+from queue_engine.storage.progress.channel_progress import MADE_MAX, ChannelProgress, Quarantined
+from queue_engine.storage.progress.queue_index import INDEX_OFFSETS, index_contents, possible_indexes
 
 SEGMENTS = 6
 

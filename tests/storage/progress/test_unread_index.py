@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from queue_engine.progress.channel_progress import ChannelProgress
-from queue_engine.progress.queue_index import decode_index, encode_index, index_contents
-from queue_engine.progress.unread_index import add_missing
+from queue_engine.storage.progress.channel_progress import ChannelProgress
+from queue_engine.storage.progress.queue_index import decode_index, encode_index, index_contents
+from queue_engine.storage.progress.unread_index import add_missing
 
 OFFSETS = 3_000
 

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.fetch.log_reader import LogReader
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogStore
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.readers import cursors as cursors_module
-from queue_engine.readers.cursors import (
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.fetch.log_reader import LogReader
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogStore
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.readers import cursors as cursors_module
+from queue_engine.storage.readers.cursors import (
     CONSUMER_CURSOR_MS,
     DELETED,
     EXPIRED,
@@ -29,7 +29,7 @@ from queue_engine.readers.cursors import (
     decode_cursors,
     encode_cursors,
 )
-from queue_engine.readers.reader_registry import Maker
+from queue_engine.storage.readers.reader_registry import Maker
 from queue_engine.vocabulary.errors import OutcomeUnknownError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles

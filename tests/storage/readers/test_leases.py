@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.readers.leases import Leases, decode_leases, encode_leases
-from queue_engine.readers.reader_registry import Reader
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.readers.leases import Leases, decode_leases, encode_leases
+from queue_engine.storage.readers.reader_registry import Reader
 from queue_engine.vocabulary.errors import LeaseNotFoundError
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles

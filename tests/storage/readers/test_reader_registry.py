@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.background import InlineBackground
-from queue_engine.readers import cursors as cursors_module
-from queue_engine.readers import leases as leases_module
-from queue_engine.readers.cursors import Cursor, Cursors
-from queue_engine.readers.leases import Leases
-from queue_engine.readers.reader_registry import Reader, ReaderRegistry
+from queue_engine.storage.disk.background import InlineBackground
+from queue_engine.storage.readers import cursors as cursors_module
+from queue_engine.storage.readers import leases as leases_module
+from queue_engine.storage.readers.cursors import Cursor, Cursors
+from queue_engine.storage.readers.leases import Leases
+from queue_engine.storage.readers.reader_registry import Reader, ReaderRegistry
 from queue_engine.vocabulary.errors import LimitError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock

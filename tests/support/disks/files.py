@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakSet
 
-from queue_engine.disk.descriptors import DescriptorBudget
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.descriptors import DescriptorBudget
+from queue_engine.storage.disk.files import Files
 
 
 class ProcessDiedError(BaseException):

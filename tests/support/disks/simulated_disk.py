@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Self
 
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.files import Files
 
 SECTOR_BYTES = 512
 

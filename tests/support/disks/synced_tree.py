@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.files import Files
 
 
 class SyncedFiles(Files):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.files import Files
 
 
 class UnreadablePlaces:

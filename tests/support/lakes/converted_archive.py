@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queue_engine.pipeline.archive.archive_gap import REPLAYED, ArchiveGap
-from queue_engine.pipeline.archive.archive_table import FILE_COLUMNS, PARTITION, ArchivedIdentity, archive_path
-from queue_engine.pipeline.archive.archives import Archives, Commit
-from queue_engine.pipeline.lake.lake import Lake
-from queue_engine.pipeline.tables.parquet_files import existing_data_file
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.archive.archive_gap import REPLAYED, ArchiveGap
+from queue_engine.lake.archive.archive_table import FILE_COLUMNS, PARTITION, ArchivedIdentity, archive_path
+from queue_engine.lake.archive.archives import Archives, Commit
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.tables.parquet_files import existing_data_file
+from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import Clock
 
 AT = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)

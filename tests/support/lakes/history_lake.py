@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_engine.pipeline.history.day_files import write_batches
-from queue_engine.pipeline.history.levels import DAY_S
-from queue_engine.pipeline.history.schema import HISTORY_ROWS, TABLE_ROWS
-from queue_engine.pipeline.tables.parquet_files import DataFile
-from queue_engine.pipeline.tables.storage import TableStorage
-from queue_engine.pipeline.tables.tables import LakeTables
+from queue_engine.lake.history.day_files import write_batches
+from queue_engine.lake.history.levels import DAY_S
+from queue_engine.lake.history.schema import HISTORY_ROWS, TABLE_ROWS
+from queue_engine.lake.tables.parquet_files import DataFile
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.tables import LakeTables
 
 GAUGES = ("waiting", "depth", "in_flight", "deferred", "clients", "disk_bytes", "oldest_age_ms")
 COUNTERS = ("messages", "message_bytes", "finished", "requeued", "timeouts", "disconnects")

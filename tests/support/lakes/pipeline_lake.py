@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from queue_engine.pipeline.archive.archive_gap import ArchiveGap
-from queue_engine.pipeline.archive.summary import ArchivedTopic, ArchiveSummary
-from queue_engine.pipeline.job.requests import ask_for_replay, take_requests
-from queue_engine.pipeline.job.state import JobState, write_state
-from queue_engine.pipeline.lake.lake import Lake
+from queue_engine.lake.archive.archive_gap import ArchiveGap
+from queue_engine.lake.archive.summary import ArchivedTopic, ArchiveSummary
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.requests import ask_for_replay, take_requests
+from queue_engine.lake.job.state import JobState, write_state
 from queue_engine.vocabulary.clock import SystemClock
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from queue_engine.process.interpreter import share_interpreter
+from queue_engine.service.process.interpreter import share_interpreter
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options

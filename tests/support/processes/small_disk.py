@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 
-from queue_engine.disk.files import Files
+from queue_engine.storage.disk.files import Files
 from tests.support.processes.server import ROOT, ServerProcess
 
 BLOCK_BYTES = 4_096

@@ -13,7 +13,7 @@ REFERENCES = (
     Reference("commands", "admin_console/management/commands/README.md", commands.commands),
     Reference("alerts", "queue_engine/service/monitoring/README.md", metrics.alerts),
     Reference("metrics", "queue_engine/service/monitoring/README.md", metrics.metrics),
-    Reference("pipeline variables", "queue_engine/pipeline/README.md", options.pipeline_variables_table),
+    Reference("pipeline variables", "queue_engine/lake/README.md", options.pipeline_variables_table),
     Reference("HTTP paths", "queue_engine/service/http/REFERENCE.md", http_api.paths),
     Reference("figures", "queue_engine/service/http/REFERENCE.md", figures.figures),
     Reference("HTTP errors", "queue_engine/service/http/REFERENCE.md", http_api.error_words),

@@ -7,8 +7,8 @@ from importlib import import_module
 from admin_console.management import replay_command
 from admin_console.management.program import COMMANDS
 from admin_console.management.serve_options import ServeParser
-from queue_engine.pipeline import jobs
-from queue_engine.pipeline.rearchive import rearchive
+from queue_engine.lake import jobs
+from queue_engine.lake.rearchive import rearchive
 from tests.support.references.generated import code, table
 
 

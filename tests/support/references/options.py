@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from admin_console.options import CONSOLE_OPTIONS, SWITCHES
 from admin_console.vocabulary import variables
-from queue_engine.pipeline import variables as pipeline_variables
+from queue_engine.lake import variables as pipeline_variables
 from queue_engine.vocabulary.options.texts import engine_option_texts
 from tests.support.references.generated import code, table
 

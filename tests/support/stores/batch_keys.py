@@ -1,16 +1,16 @@
 """A log store whose batches have keys: which keys it knows, and which its records have."""
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.fetch.record_reader import RecordReader
-from queue_engine.log_store.batch_keys import (
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.fetch.record_reader import RecordReader
+from queue_engine.storage.log_store.batch_keys import (
     digest_of,
 )
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogOpening, LogStore
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogOpening, LogStore
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
 from tests.support.disks.simulated_disk import SimulatedFiles

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from queue_engine.commit_log.commit_log import CommitLog
-from queue_engine.commit_log.log_recovery import RecoveredLog
-from queue_engine.commit_log.options import LogOptions, SyncPolicy
-from queue_engine.commit_log.record import RecordHeader, parse_header
-from queue_engine.commit_log.segment import LogSegments, SegmentInfo, head_bytes_of
-from queue_engine.commit_log.sync_place import SyncPlace
+from queue_engine.storage.commit_log.commit_log import CommitLog
+from queue_engine.storage.commit_log.log_recovery import RecoveredLog
+from queue_engine.storage.commit_log.options import LogOptions, SyncPolicy
+from queue_engine.storage.commit_log.record import RecordHeader, parse_header
+from queue_engine.storage.commit_log.segment import LogSegments, SegmentInfo, head_bytes_of
+from queue_engine.storage.commit_log.sync_place import SyncPlace
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
 from tests.support.clock import ManualClock

@@ -4,7 +4,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 
-from queue_engine.disk_queue.deferred import DeferredMessages
+from queue_engine.storage.disk_queue.deferred import DeferredMessages
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.storage.store import NO_POSITIONS, EmptyResult, StorePositions
 from queue_engine.vocabulary.byte_budget import ByteBudget

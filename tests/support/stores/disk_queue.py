@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from queue_engine.disk.background import Background, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.disk_queue.fifo.disk_queue import DiskQueue
-from queue_engine.disk_queue.fifo.options import DiskQueueOptions
+from queue_engine.storage.disk.background import Background, InlineBackground
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.disk_queue.fifo.disk_queue import DiskQueue
+from queue_engine.storage.disk_queue.fifo.options import DiskQueueOptions
 from tests.support.clock import ManualClock
 from tests.support.disks.files import FaultyFiles
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.disk.background import Background, Backgrounds, InlineBackground
-from queue_engine.disk.files import Files
-from queue_engine.fetch.key_search import KeyPage, KeySearch
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogStore
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.disk.background import Background, Backgrounds, InlineBackground
+from queue_engine.storage.disk.files import Files
+from queue_engine.storage.fetch.key_search import KeyPage, KeySearch
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogStore
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
 

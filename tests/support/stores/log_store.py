@@ -4,15 +4,15 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from queue_engine.commit_log.options import SyncPolicy
-from queue_engine.commit_log.record import Record, decode_record
-from queue_engine.disk.background import Backgrounds, InlineBackground
-from queue_engine.log_store.log_backlog import LogBacklog
-from queue_engine.log_store.log_settings import LogSettings
-from queue_engine.log_store.log_store import LogOpening, LogStore
-from queue_engine.log_store.log_topic import TopicOpening
-from queue_engine.log_store.log_topic_store import LogTopicStore
-from queue_engine.log_store.logged_batch import BatchCache
+from queue_engine.storage.commit_log.options import SyncPolicy
+from queue_engine.storage.commit_log.record import Record, decode_record
+from queue_engine.storage.disk.background import Backgrounds, InlineBackground
+from queue_engine.storage.log_store.log_backlog import LogBacklog
+from queue_engine.storage.log_store.log_settings import LogSettings
+from queue_engine.storage.log_store.log_store import LogOpening, LogStore
+from queue_engine.storage.log_store.log_topic import TopicOpening
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
+from queue_engine.storage.log_store.logged_batch import BatchCache
 from queue_engine.vocabulary.run import Run
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from queue_engine.messages.rows import IDS_MAX
+from queue_engine.engine.messages.rows import IDS_MAX
 from queue_engine.service.http.reference import errors
 from queue_engine.service.http.reference.content_types import JSON, NOTHING
 from queue_engine.service.http.reference.declarations import Endpoint, Error, Success

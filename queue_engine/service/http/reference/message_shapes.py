@@ -1,6 +1,6 @@
 """JSON schemas of answers about single messages of a channel."""
 
-from queue_engine.messages.rows import STATES
+from queue_engine.engine.messages.rows import STATES
 from queue_engine.service.http.reference.shapes import COUNT, NUMBER, TEXT, YES_OR_NO, array, nullable, record, ref
 
 MESSAGE_ROW = record(

@@ -6,7 +6,7 @@ The code that reads a parameter takes its limits from here, and the OpenAPI docu
 
 from dataclasses import replace
 
-from queue_engine.log_acts import (
+from queue_engine.engine.acts.log_acts import (
     KEY_BYTES_MAX,
     LEASE_SEGMENTS_MAX,
     LEASE_TTL_MS_MAX,
@@ -15,7 +15,15 @@ from queue_engine.log_acts import (
     READ_MESSAGES_MAX,
     READ_RECORDS_BYTES,
 )
-from queue_engine.messages.rows import BY_AGE, BY_ATTEMPTS, PREVIEW_BYTES_MAX, ROWS_MAX, STATES, TEXT_BYTES_MAX, WAITING
+from queue_engine.engine.messages.rows import (
+    BY_AGE,
+    BY_ATTEMPTS,
+    PREVIEW_BYTES_MAX,
+    ROWS_MAX,
+    STATES,
+    TEXT_BYTES_MAX,
+    WAITING,
+)
 from queue_engine.vocabulary.acts.parameters import (
     END,
     NUMBER_MAX,

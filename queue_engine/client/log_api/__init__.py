@@ -1,0 +1,1 @@
+"""The engine's HTTP API for topics of the log, as a client uses it."""

@@ -1,0 +1,1 @@
+"""The engine: its start, its turns and its stop, and what it can do."""

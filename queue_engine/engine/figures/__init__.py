@@ -1,0 +1,1 @@
+"""All figures of the engine at one moment."""

@@ -1,0 +1,153 @@
+"""What of an archive's table is missing, and what is written in its place.
+
+    1. data files with what the log still has of it are written and checked (archive.py)
+    2. what the log no longer has is committed to `archive_gaps` as lost        killed here: the next repair replaces it
+    3. one commit of the table removes the missing files and adds the new ones  from here on it is done
+
+Steps 2 and 3 move the same app id (archive_table.py) to the same version, which the rows of step 2 have for their time:
+where the table is behind `archive_gaps`, these rows count for nothing, and go. A table whose files were put back
+meanwhile lacks nothing, and its rows go, too.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from queue_engine.client.log_api.message_ranges import MessageRanges, OffsetRange
+from queue_engine.lake.archive.archive_files import files_of, offset_bounds, offsets_in, owner_of
+from queue_engine.lake.archive.archive_gap import LOST, REPLAYED, ArchiveGap
+from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.lake.archive.gaps import GapRow, Gaps
+from queue_engine.lake.archive.step_check import WrittenRange
+from queue_engine.lake.archive.step_writer import runs_of
+from queue_engine.lake.source.wanted_range import WantedRange, synced_messages, wanted_range
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.table_files import TableFile
+from queue_engine.lake.tables.tables import LakeTables
+from queue_engine.wire.topic_state import TopicState
+
+# As many ranges as a sentence names.
+NAMED_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """files: the missing ones. wanted: offsets of the topic that only they had, in ascending ranges; readable: those of
+    them that the log has. rows: how many of the topic's the files had. replayed: ranges in which messages were left out
+    because they were replayed. others: as lost, what the files had of other topics of the name, of which this log has
+    nothing, and what other programs wrote without statistics."""
+
+    identity: ArchivedIdentity
+    state: TopicState
+    files: tuple[TableFile, ...]
+    wanted: tuple[OffsetRange, ...]
+    readable: tuple[OffsetRange, ...]
+    rows: int
+    replayed: tuple[OffsetRange, ...]
+    others: tuple[tuple[ArchivedIdentity, OffsetRange, int], ...]
+
+    def ranges(self, rows_max: int) -> Iterator[tuple[WantedRange, bool]]:
+        """What is to be read, at most rows_max messages each, and whether replayed messages were left out there."""
+        for first, after in self.readable:
+            for at in range(first, after, rows_max):
+                wanted = wanted_range(self.state, at, min(at + rows_max, after))
+                yield wanted, bool(MessageRanges(self.replayed).within(at, wanted.next_offset))
+
+    @property
+    def readable_count(self) -> int:
+        return sum(after - first for first, after in self.readable)
+
+    @property
+    def unreadable_count(self) -> int:
+        """About how many messages stay missing, as far as that is known before the log is read."""
+        wanted = sum(after - first for first, after in self.wanted)
+        return min(wanted - self.readable_count, self.rows) + sum(rows for *_, rows in self.others)
+
+    def gaps(self, written: Sequence[WrittenRange], at_ms: int) -> list[GapRow]:
+        """What is lost, when this was written."""
+        missing = _joined((first, after) for one in written for first, after, _ in one.missing)
+        there = [part for first, after in self.readable for part in MessageRanges(missing).unused_between(first, after)]
+        runs = [part for first, after in self.wanted for part in MessageRanges(there).unused_between(first, after)]
+        # Of a range with replayed messages only their number is known: the files' rows tell how many others it had.
+        left_out = sum(after - first for first, after in runs) - self.rows + sum(one.rows for one in written)
+        found: list[GapRow] = []
+        for first, after in runs:
+            replayed = min(max(left_out, 0), MessageRanges(self.replayed).count_between(first, after))
+            left_out -= replayed
+            if count := after - first - replayed:
+                found.append((self.identity, ArchiveGap(first, after, LOST, at_ms, count)))
+        found += [(one, ArchiveGap(first, after, LOST, at_ms, rows)) for one, (first, after), rows in self.others]
+        return found
+
+
+def plan_repair(
+    tables: LakeTables, identity: ArchivedIdentity, state: TopicState, files: Sequence[TableFile], start: int
+) -> Repair:
+    """How the missing `files` of the table of a topic, which the log has in `state`, are written again. start: what
+    lies before this offset is not read. Raises StoreError, TableError."""
+    table = archive_table(tables, identity.topic)
+    end = table.transaction(identity.app_id) or 0
+    gaps = Gaps(tables)
+    unfinished = gaps.unfinished_repair(identity, table)
+    found = gaps.read(identity.topic)
+    known = [one for one in found.get(identity, []) if not (one.reason == LOST and one.at_ms == unfinished)]
+    owners = {file.path: owner_of(file, {identity, *found}) for file in files}
+    own = [file for file in files if owners[file.path] == identity]
+    covered = _joined(_range_of(file, end) for file in own)
+    # Of a replayed range the messages among the replayed ones are in the table, or were.
+    taken = [(one.first_offset, one.next_offset) for one in known if one.count == one.next_offset - one.first_offset]
+    taken += _offsets_beside(table, identity, covered, owners.keys())
+    wanted = [part for first, after in covered for part in MessageRanges(_joined(taken)).unused_between(first, after)]
+    oldest, messages = max(start, state.oldest_offset), synced_messages(state)
+    return Repair(
+        identity,
+        state,
+        tuple(files),
+        tuple(wanted),
+        tuple(part for first, after in wanted for part in messages.within(max(first, oldest), after)),
+        sum(file.rows for file in own),
+        tuple(_joined((one.first_offset, one.next_offset) for one in known if one.reason == REPLAYED)),
+        tuple((owners[one.path] or identity, _range_of(one, end), one.rows) for one in files if one not in own),
+    )
+
+
+def missing_sentence(table: LakeTable, files: Sequence[TableFile]) -> str:
+    """How much is missing: `2 of the 7 files of the table X are missing, with 20 messages, offsets 0 to 19`."""
+    ranges = _joined(_range_of(one, 1 << 62) for one in files)
+    named = [f"{first:,} to {after - 1:,}" for first, after in ranges[:NAMED_MAX]]
+    if more := len(ranges) - len(named):
+        named.append(f"{more:,} more ranges")
+    count, verb = table.file_count or len(files), "is" if len(files) == 1 else "are"
+    return (
+        f"{len(files):,} of the {count:,} files of the table {table.place} {verb} missing, "
+        f"with {sum(one.rows for one in files):,} messages, offsets {', '.join(named)}"
+    )
+
+
+def _range_of(file: TableFile, end: int) -> OffsetRange:
+    """The offsets of a file; up to `end` where its statistics do not tell."""
+    first, last = offset_bounds(file)
+    return first, last + 1 if "offset" in file.maximum else max(first, end)
+
+
+def _offsets_beside(
+    table: LakeTable, identity: ArchivedIdentity, covered: Sequence[OffsetRange], missing: Collection[str]
+) -> list[OffsetRange]:
+    """The topic's offsets in files that are there and reach into those ranges, as a clock that was set back leaves them
+    in the files of two dates."""
+    found: list[OffsetRange] = []
+    for file in files_of(table, identity) if covered else ():
+        first, last = offset_bounds(file)
+        if file.path not in missing and MessageRanges(covered).within(first, last + 1):
+            found += [(begin, after) for begin, after in runs_of(offsets_in(table, file, identity)).tolist()]
+    return found
+
+
+def _joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Ranges in any order as ascending ones with a gap between any two."""
+    joined: list[OffsetRange] = []
+    for first, after in sorted(ranges):
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], after))
+        elif first < after:
+            joined.append((first, after))
+    return joined

@@ -1,0 +1,175 @@
+"""Writes again what an archive has lost: its table, what an earlier state of it lacks, or files: `pipeline rearchive`.
+
+    python -m queue_engine.lake.rearchive.rearchive orders --from 2026-11-20T00:00:00Z --dry-run
+
+The archive's cursor is made anew where the log is to be read, and the archive job, which finds what is lost, goes on
+there, each message once. The server runs meanwhile, its worker too. The command can be killed and run again.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from queue_engine.client.log_api.log_client import LogClient
+from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.lake.archive.repair import Repair, missing_sentence, plan_repair
+from queue_engine.lake.archive.summary import ArchivedTopic, read_summary
+from queue_engine.lake.directory.lake import Lake
+from queue_engine.lake.job.archive_settings import LAKE
+from queue_engine.lake.jobs import ENGINE_URL_DEFAULT, add_data_path
+from queue_engine.lake.source.wanted_range import synced_messages
+from queue_engine.lake.spark.secret_variables import take_token
+from queue_engine.lake.spark.worker_limits import add_option
+from queue_engine.lake.tables.missing_files import missing_files
+from queue_engine.lake.tables.storage import TableStorage
+from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.tables import LakeTables
+from queue_engine.lake.variables import ENGINE_URL_VARIABLE
+from queue_engine.vocabulary import log_lines
+from queue_engine.vocabulary.errors import PenstockError, PipelineError
+from queue_engine.vocabulary.names import ARCHIVE_CURSOR
+from queue_engine.wire.topic_state import TopicState
+
+SENTENCE = "write again what an archive has lost: its table, what an earlier state of it lacks, or files of it"
+# The log keeps the messages while the cursor is made anew.
+_LEASE_MS = 60_000
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What `penstock pipeline rearchive` takes."""
+    parser = argparse.ArgumentParser("pipeline rearchive", description=SENTENCE)
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default="0",
+        metavar="OFFSET|TIME",
+        help="read from this offset on, or from the first message of this time, such as 2026-11-20T00:00:00Z (default: "
+        "the oldest message that the log has)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print what it would read and write, and do nothing")
+    parser.add_argument(
+        "--engine-url",
+        default=os.environ.get(ENGINE_URL_VARIABLE, ENGINE_URL_DEFAULT),
+        help=f"the engine's HTTP API (default: ${ENGINE_URL_VARIABLE}, else {ENGINE_URL_DEFAULT})",
+    )
+    add_data_path(parser)
+    add_option(parser, LAKE)
+    return parser
+
+
+def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, start: str, *, is_dry: bool) -> str:
+    """Make the cursor of an archive anew that has lost something. start: an offset, or a time with its zone. Returns
+    what it did, or would do. Raises PipelineError where the table lacks nothing."""
+    state = engine.topic(topic, time_ms=None if start.isdecimal() else _time_ms_of(start))
+    identity = ArchivedIdentity(topic, engine.server(), state.number, state.id_base)
+    cursor = next((one for one in engine.cursor_list() if (one.topic, one.cursor) == (topic, ARCHIVE_CURSOR)), None)
+    known = (read_summary(lake) or {}).get(topic)
+    table = archive_table(tables, topic)
+    archived = table.transaction(identity.app_id)
+    had = known.next_offset if known is not None and known.number == state.number else None
+    if had is None:
+        had = 0 if cursor is None else cursor.offset
+    asked = int(start) if start.isdecimal() else state.time_offset or 0
+    missing = [] if archived is None else missing_files(table)
+    repair = plan_repair(tables, identity, state, missing, asked) if missing else None
+    sentences: list[str] = []
+    offsets: list[int] = []
+    if repair is not None:
+        sentences += _repaired(repair, table, is_dry=is_dry)
+        offsets += [first for first, _ in repair.readable[:1]]
+    if archived is None or archived < had:
+        begin, said = _begun_again(state, table, archived, had, asked, known, is_dry=is_dry)
+        sentences += said
+        offsets.append(begin)
+    elif repair is not None:
+        offsets.append(max(archived, state.oldest_offset))
+    else:
+        raise PipelineError(
+            f"the table {table.place} lacks nothing that was archived: it ends at offset {archived:,}, and the archive "
+            "goes on there by itself; nothing was done"
+        )
+    if not is_dry:
+        at = min(offsets)
+        lease = engine.lease(topic, max(at, state.oldest_offset), ttl_ms=_LEASE_MS)
+        # In one act: killed before it, nothing was done; behind it, the archive is on.
+        engine.cursor_begin_anew(topic, ARCHIVE_CURSOR, offset=at)
+        engine.release(lease.lease)
+    return "\n".join(sentences)
+
+
+def _repaired(repair: Repair, table: LakeTable, *, is_dry: bool) -> list[str]:
+    """The sentences about files that are missing."""
+    reads, writes, removes = ("Would read", "write", "remove") if is_dry else ("Reads", "writes", "removes")
+    sentences = [
+        f"{missing_sentence(table, repair.files)}.",
+        (
+            f"{reads} {repair.readable_count:,} messages of these offsets from the log, {writes} each once, and "
+            f"{removes} the missing files from the table, in one commit."
+        ),
+    ]
+    if lost := repair.unreadable_count:
+        sentences.append(f"{lost:,} messages of these files are not read from the log: archive_gaps has them as lost.")
+    return sentences
+
+
+def _begun_again(
+    state: TopicState,
+    table: LakeTable,
+    archived: int | None,
+    had: int,
+    asked: int,
+    known: ArchivedTopic | None,
+    *,
+    is_dry: bool,
+) -> tuple[int, list[str]]:
+    """Where an archive begins again whose table is lost or ends early, and the sentences about it."""
+    begin = min(max(asked, state.oldest_offset, archived or 0), state.synced_offset)
+    count = synced_messages(state).count_between(begin, state.synced_offset)
+    reads, writes = ("Would read", "and write") if is_dry else ("Reads", "and writes")
+    found, to = ("is gone", "a new table") if archived is None else (f"ends at offset {archived:,}", "the table")
+    sentences = [f"The archive of {state.topic} had come to offset {had:,}, and its table {table.place} {found}."]
+    sentences.append(
+        f"{reads} {count:,} messages of the log, from offset {begin:,} up to {state.synced_offset:,}, {writes} each "
+        f"once to {to} there, and then what was published meanwhile."
+    )
+    first = archived if archived is not None else known.first_offset if known is not None else 0
+    if begin > first:
+        sentences.append(
+            f"Offsets {first:,} to {begin - 1:,} stay missing: archive_gaps has those that were archived as lost."
+        )
+    return begin, sentences
+
+
+def _time_ms_of(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise PipelineError(f"--from {text[:80]} is neither an offset nor a time such as 2026-11-20T00:00:00Z") from exc
+    if moment.tzinfo is None:
+        raise PipelineError(f"--from {text[:80]} has no zone: write {text[:80]}Z for UTC")
+    return int(moment.astimezone(UTC).timestamp() * 1000)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status."""
+    log_lines.configure(os.environ)
+    given = command_line().parse_args(arguments)
+    pipeline = Path(given.data_path).absolute() / "pipeline"
+    try:
+        tables = LakeTables(TableStorage(given.lake or str(pipeline)), is_holder=False)
+        with LogClient(given.engine_url, take_token(os.environ)) as engine:
+            said = rearchive(engine, Lake(str(pipeline)), tables, given.topic, given.start, is_dry=given.dry_run)
+    except (PenstockError, OSError, ModuleNotFoundError) as exc:
+        sys.stderr.write(f"penstock: {exc}\n")
+        return 2
+    sys.stdout.write(f"{said}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    log_lines.log_uncaught()
+    sys.exit(main(sys.argv[1:]))
