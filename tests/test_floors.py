@@ -10,100 +10,127 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+DOORS = (
+    "vocabulary",
+    "wire",
+    "storage",
+    "delivery",
+    "engine",
+    "service",
+    "client",
+    "daemon",
+    "lookup",
+    "lake",
+)
+
 # A package, and the packages that its modules may import besides those of their own. Lowest first: what a package may
-# import stands above it. Names are those below queue_engine; "engine" is queue_engine itself.
+# import stands above it, and each door is in one piece. Names are those below queue_engine.
 MAY_IMPORT = {
+    "queue_engine": "",
     "vocabulary": "",
     "vocabulary.options": "vocabulary",
     "vocabulary.flow": "vocabulary",
     "vocabulary.latency": "",
     "vocabulary.acts": "vocabulary vocabulary.flow",
-    "process": "",
-    "go_flags": "vocabulary vocabulary.options",
-    "protocol": "vocabulary vocabulary.options",
+    "wire.protocol": "vocabulary vocabulary.options",
     "wire": "vocabulary",
-    "disk": "vocabulary",
+    "storage.disk": "vocabulary",
     "storage": "vocabulary vocabulary.flow vocabulary.latency",
-    "commit_log": "vocabulary vocabulary.latency disk storage",
-    "consume_queue": "vocabulary disk storage commit_log",
-    "progress": "vocabulary vocabulary.flow disk storage consume_queue",
-    "readers": "vocabulary disk",
-    "key_index": "vocabulary disk",
-    "log_store": "vocabulary vocabulary.flow disk storage commit_log consume_queue progress readers key_index",
-    "fetch": "vocabulary wire commit_log consume_queue readers log_store",
-    "disk_queue.fifo": "vocabulary disk",
-    "disk_queue": "vocabulary vocabulary.options vocabulary.flow disk storage disk_queue.fifo",
+    "storage.commit_log": "vocabulary vocabulary.latency storage.disk storage",
+    "storage.consume_queue": "vocabulary storage.disk storage storage.commit_log",
+    "storage.progress": "vocabulary vocabulary.flow storage.disk storage storage.consume_queue",
+    "storage.readers": "vocabulary storage.disk",
+    "storage.key_index": "vocabulary storage.disk",
+    "storage.log_store": (
+        "vocabulary vocabulary.flow storage.disk storage storage.commit_log storage.consume_queue storage.progress "
+        "storage.readers storage.key_index"
+    ),
+    "storage.fetch": "vocabulary wire storage.commit_log storage.consume_queue storage.readers storage.log_store",
+    "storage.disk_queue.fifo": "vocabulary storage.disk",
+    "storage.disk_queue": "vocabulary vocabulary.options vocabulary.flow storage.disk storage storage.disk_queue.fifo",
     "delivery": "vocabulary vocabulary.options vocabulary.flow vocabulary.latency wire storage",
-    "act_file": "vocabulary disk delivery",
-    "messages": "vocabulary vocabulary.flow commit_log log_store fetch disk_queue delivery",
-    "topology": "vocabulary vocabulary.flow disk commit_log",
-    "samples": "vocabulary vocabulary.options disk commit_log progress log_store fetch delivery",
-    "tls": "vocabulary vocabulary.options",
-    "identity": "vocabulary vocabulary.options disk tls",
-    "catalog": (
-        "vocabulary vocabulary.options disk storage commit_log consume_queue progress readers log_store disk_queue "
-        "delivery topology"
+    "engine.topology": "vocabulary vocabulary.flow storage.disk storage.commit_log",
+    "engine.samples": (
+        "vocabulary vocabulary.options storage.disk storage.commit_log storage.progress storage.log_store "
+        "storage.fetch delivery"
     ),
+    "engine.catalog": (
+        "vocabulary vocabulary.options storage.disk storage storage.commit_log storage.consume_queue storage.progress "
+        "storage.readers storage.log_store storage.disk_queue delivery engine.topology"
+    ),
+    "engine.acts": (
+        "vocabulary vocabulary.options vocabulary.flow vocabulary.acts wire storage.progress storage.readers "
+        "storage.log_store storage.fetch delivery engine.topology engine.samples engine.catalog"
+    ),
+    "engine.messages": (
+        "vocabulary vocabulary.options vocabulary.flow vocabulary.acts storage.disk storage.commit_log "
+        "storage.log_store storage.fetch storage.disk_queue delivery engine.catalog engine.acts"
+    ),
+    "engine.figures": "vocabulary wire storage storage.log_store delivery engine.catalog engine.acts",
     "engine": (
-        "vocabulary vocabulary.options vocabulary.flow vocabulary.acts wire disk storage commit_log progress readers "
-        "log_store fetch disk_queue delivery messages topology samples catalog"
+        "vocabulary vocabulary.options storage.disk storage storage.commit_log storage.progress storage.readers "
+        "storage.log_store storage.disk_queue delivery engine.topology engine.samples engine.catalog engine.acts "
+        "engine.messages engine.figures"
     ),
+    "service.process": "",
+    "service.act_file": "vocabulary storage.disk delivery",
+    "service.tls": "vocabulary vocabulary.options",
+    "service.identity": "vocabulary vocabulary.options storage.disk service.tls",
     "service.admission": "vocabulary delivery engine",
     "service.loop": "vocabulary engine",
     "service.monitoring": "vocabulary vocabulary.latency storage delivery service.admission",
     "service.introspection": "service.monitoring",
-    "service.layers": "protocol",
+    "service.layers": "wire.protocol",
     "service.tcp": (
-        "vocabulary vocabulary.options protocol delivery identity tls engine service.admission service.loop "
-        "service.layers"
+        "vocabulary vocabulary.options wire.protocol delivery engine service.tls service.identity service.admission "
+        "service.loop service.layers"
     ),
     "service.lookup_client": "vocabulary vocabulary.options delivery engine service.loop",
-    "service.http.reference": "vocabulary vocabulary.acts wire storage messages engine service.monitoring",
+    "service.http.reference": "vocabulary vocabulary.acts wire storage engine.acts engine.messages service.monitoring",
     "service.http.exchange": "vocabulary wire service.admission service.http.reference",
     "service.http": (
-        "vocabulary vocabulary.options vocabulary.flow vocabulary.latency vocabulary.acts protocol wire storage "
-        "readers fetch delivery messages identity tls engine service.admission service.monitoring "
-        "service.introspection service.http.reference service.http.exchange"
+        "vocabulary vocabulary.options vocabulary.flow vocabulary.latency vocabulary.acts wire.protocol wire storage "
+        "storage.readers storage.fetch delivery engine.acts engine.messages engine service.tls service.identity "
+        "service.admission service.monitoring service.introspection service.http.reference service.http.exchange"
     ),
     "service.statsd": "vocabulary vocabulary.options delivery engine service.loop service.monitoring",
     "service": (
-        "vocabulary vocabulary.options disk commit_log disk_queue delivery act_file identity tls engine "
-        "service.admission service.loop service.layers service.monitoring service.tcp service.lookup_client "
-        "service.http service.statsd"
+        "vocabulary vocabulary.options storage.disk storage.commit_log storage.disk_queue delivery engine "
+        "service.act_file service.tls service.identity service.admission service.loop service.monitoring "
+        "service.layers service.tcp service.lookup_client service.http service.statsd"
     ),
-    "daemon": "vocabulary vocabulary.options go_flags identity process service",
+    "client": "vocabulary vocabulary.options wire.protocol",
+    "client.tools": "vocabulary vocabulary.options client",
+    "client.log_api": "vocabulary wire",
+    "daemon.go_flags": "vocabulary vocabulary.options",
+    "daemon": "vocabulary vocabulary.options service.process service.identity service daemon.go_flags",
     "__main__": "daemon",
+    "daemon.nsqd_import": "vocabulary storage.disk storage.disk_queue.fifo engine.topology client.log_api",
     "lookup": (
-        "vocabulary vocabulary.options protocol go_flags service.admission service.http.exchange "
-        "service.http.reference process daemon"
+        "vocabulary vocabulary.options wire.protocol service.process service.admission service.http.reference "
+        "service.http.exchange daemon.go_flags daemon"
     ),
-    "client": "vocabulary vocabulary.options protocol",
-    "tools": "vocabulary vocabulary.options client",
-    "pipeline.spark": "vocabulary vocabulary.options process",
-    "pipeline.expression": "vocabulary",
-    "pipeline.lake": "vocabulary disk",
-    "pipeline.tables": "vocabulary disk",
-    "pipeline.query": "vocabulary vocabulary.options pipeline.tables",
-    "pipeline.source": "vocabulary wire disk commit_log",
-    "pipeline.job": "vocabulary vocabulary.options pipeline.lake pipeline.tables pipeline.source",
-    "pipeline.history": "vocabulary disk samples pipeline.lake pipeline.tables pipeline.source pipeline.job",
-    "pipeline.archive": "vocabulary wire disk pipeline.lake pipeline.tables pipeline.source pipeline.job",
-    "pipeline.housekeeping": ("vocabulary pipeline.lake pipeline.tables pipeline.job pipeline.archive"),
-    "pipeline.replay": (
-        "vocabulary pipeline.expression pipeline.lake pipeline.tables pipeline.source pipeline.job pipeline.archive"
+    "lake.spark": "vocabulary vocabulary.options",
+    "lake.expression": "vocabulary",
+    "lake.directory": "vocabulary storage.disk",
+    "lake.tables": "vocabulary storage.disk",
+    "lake.query": "vocabulary vocabulary.options lake.tables",
+    "lake.source": "vocabulary wire storage.disk storage.commit_log client.log_api",
+    "lake.job": "vocabulary vocabulary.options client.log_api lake.directory lake.tables lake.source",
+    "lake.history": (
+        "vocabulary storage.disk engine.samples client.log_api lake.directory lake.tables lake.source lake.job"
     ),
-    "pipeline": (
-        "vocabulary pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history pipeline.archive"
-        " pipeline.housekeeping pipeline.replay"
+    "lake.archive": "vocabulary wire storage.disk client.log_api lake.directory lake.tables lake.source lake.job",
+    "lake.housekeeping": "vocabulary lake.directory lake.tables lake.job lake.archive",
+    "lake.replay": "vocabulary lake.expression lake.directory lake.tables lake.source lake.job lake.archive",
+    "lake": (
+        "vocabulary client.log_api lake.spark lake.directory lake.source lake.job lake.history lake.archive "
+        "lake.housekeeping lake.replay"
     ),
-    "pipeline.rearchive": (
-        "vocabulary wire pipeline pipeline.spark pipeline.lake pipeline.tables pipeline.source pipeline.job "
-        "pipeline.archive"
+    "lake.rearchive": (
+        "vocabulary wire client.log_api lake.spark lake.directory lake.tables lake.source lake.job lake.archive lake"
     ),
-    "nsqd_import": "vocabulary disk disk_queue.fifo topology pipeline.source",
-    "pipeline.worker": (
-        "vocabulary disk pipeline pipeline.spark pipeline.lake pipeline.source pipeline.job pipeline.history"
-    ),
+    "lake.worker": "vocabulary storage.disk client.log_api lake.spark lake.directory lake.job lake.history lake",
 }
 
 # The same of admin_console; "console" is admin_console itself.
@@ -237,7 +264,16 @@ def package_at(half: str, place: Path) -> str:
     folder = place.parent if place.suffix == ".py" else place
     if place == ROOT / half / "__main__.py":
         return "__main__"
-    return ".".join(folder.relative_to(ROOT / half).parts) or half.rpartition("_")[2]
+    return ".".join(folder.relative_to(ROOT / half).parts) or top_of(half)
+
+
+def top_of(half: str) -> str:
+    """What the tables call the half itself."""
+    return "console" if half == "admin_console" else half
+
+
+def door_of(package: str) -> str:
+    return package.partition(".")[0]
 
 
 def is_within(module: str, package: str) -> bool:
@@ -250,7 +286,7 @@ def package_of(module: str) -> str:
         return "__main__"
     is_package = python_modules()[module].name == "__init__.py"
     half, _, package = (module if is_package else module.rpartition(".")[0]).partition(".")
-    return package or half.rpartition("_")[2]
+    return package or top_of(half)
 
 
 def imports_within(half: str) -> Iterator[tuple[str, str]]:
@@ -283,18 +319,22 @@ def test_the_table_names_each_package_once_and_what_it_may_import_above_it(half:
 def test_the_tables_of_the_readmes_name_what_each_package_may_import(half: str) -> None:
     table = {package: set(allowed.split()) for package, allowed in FLOORS[half].items()}
     if half == "queue_engine":
-        # Its README says that all may import vocabulary and its rooms, and has one row for all of the pipeline.
-        table["all of pipeline"] = {
-            one
-            for package in table
-            if is_within(package, "pipeline")
-            for one in table[package]
-            if not is_within(one, "pipeline")
-        }
+        # All may import vocabulary and its rooms. The top has a row for each door, a door's page one for each room.
+        del table["queue_engine"]
+        for door in DOORS:
+            rooms = [allowed for package, allowed in table.items() if door_of(package) == door]
+            table[f"all of {door}"] = {door_of(one) for allowed in rooms for one in allowed} - {door}
         table = {
             package: {one for one in allowed if not is_within(one, "vocabulary")} for package, allowed in table.items()
         }
     assert rows_of_readmes(half) == table
+
+
+def test_each_door_is_in_one_piece_and_beside_the_doors_stand_only_init_and_main() -> None:
+    in_order = [door_of(package) for package in MAY_IMPORT if door_of(package) in DOORS]
+    assert [door for door, before in zip(in_order, ["", *in_order], strict=False) if door != before] == list(DOORS)
+    beside = {path.name for path in (ROOT / "queue_engine").iterdir()} - {"__pycache__"}
+    assert beside == {*DOORS, "__init__.py", "__main__.py", "README.md"}
 
 
 @pytest.mark.parametrize("half", FLOORS)
