@@ -391,15 +391,19 @@ def _offsets(topic: "ArchivedTopic | None") -> Cell:
 
 def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
     """What is not archived: lost messages, those left out on purpose, and offsets that no message ever had."""
-    found = {(gap.first_offset, gap.next_offset): (gap.reason, gap.count) for gap in (topic.gaps if topic else ())}
-    for gap in cursor.gaps if cursor else ():
-        found.setdefault((gap.first_offset, gap.next_offset), (gap.reason, gap.next_offset - gap.first_offset))
+    # Two rows may have the same range: of one with replayed messages, the others may be lost.
+    found = [(gap.first_offset, gap.next_offset, gap.reason, gap.count) for gap in (topic.gaps if topic else ())]
+    known = {(first, end) for first, end, *_ in found}
+    found += [
+        (gap.first_offset, gap.next_offset, gap.reason, gap.next_offset - gap.first_offset)
+        for gap in (cursor.gaps if cursor else ())
+        if (gap.first_offset, gap.next_offset) not in known
+    ]
     counts: Counter[str] = Counter()
-    for reason, count in found.values():
+    for _, _, reason, count in found:
         counts["unused" if reason == _NO_MESSAGES else "left out" if reason in _LEFT_OUT else "lost"] += count
     told = ", ".join(
-        f"{first:,} to {end - 1:,} ({_REASONS.get(reason, reason)})"
-        for (first, end), (reason, _) in sorted(found.items())[-10:]
+        f"{first:,} to {end - 1:,} ({_REASONS.get(reason, reason)})" for first, end, reason, _ in sorted(found)[-10:]
     )
     parts = [f"{units.plural(counts['lost'], 'message')} lost"] if counts["lost"] else []
     if counts["left out"]:

@@ -144,21 +144,21 @@ class ArchiveAgain(ArchiveOn):
         lost = lost_archive(self.logged_topic(), get_pipeline(settings.DATA_PATH).view())
         if lost is not None and lost.is_partial:
             return self.pose(
-                f"Write missing files of the archive of {self.topic} again",
+                f"Write missing files of {self.topic}",
                 [
                     lost.error,
                     "If the files are restored, the archive continues by itself.",
                     "From the oldest message: messages of these files that the log still has are written again, once.",
-                    "From now on: nothing is written again, and messages that are not archived yet are given up, too.",
+                    "From now on: these messages are given up for good, and those that are not archived yet, too.",
                     "The view archive_gaps lists lost messages.",
                     "Channels keep their messages.",
                 ],
                 [self.start_field(), typed_name_field(self.name)],
-                button=f"Write {self.topic} again",
+                button=f"Write missing files of {self.topic}",
                 is_dangerous=True,
             )
         return self.pose(
-            f"Begin the archive of {self.topic} again",
+            f"New table for {self.topic}",
             [
                 "For a table that is lost or was restored to an earlier state.",
                 "If its last state is restored, the archive continues by itself.",
@@ -168,7 +168,7 @@ class ArchiveAgain(ArchiveOn):
                 "Channels keep their messages.",
             ],
             [self.start_field(), typed_name_field(self.name)],
-            button=f"Begin {self.topic} again",
+            button=f"New table for {self.topic}",
             is_dangerous=True,
         )
 

@@ -347,7 +347,11 @@ def test_an_archive_whose_table_or_files_are_lost_says_so_and_offers_to_mend_it(
     shown_acts = re.findall(r'<a [^>]*href="/topics/orders/~archive-again/"[^>]*>[^<]*', admin)
     assert [one.rpartition(">")[2] for one in shown_acts if " hidden" not in one] == [label, label]
     assert 'href="/topics/orders/~archive-again/"' not in page
-    assert question in grace.get("/topics/orders/~archive-again/").content.decode()
+    asked = grace.get("/topics/orders/~archive-again/").content.decode()
+    assert question in asked
+    # The title and the button have the words of the act.
+    assert len(re.findall(rf">\s*{label.rstrip('…')} (?:for|of) orders\s*<", asked)) >= 2
+    assert ("these messages are given up for good" in asked) == is_partial
 
 
 def test_archived_topics_show_size_range_gaps_and_their_switch(
@@ -373,15 +377,20 @@ def test_archived_topics_show_size_range_gaps_and_their_switch(
     assert "5 messages to archive" in words(stats)
 
 
-def test_offsets_that_a_kill_left_unused_are_no_gap(engine: EngineRunner, browser: Client, lake: Path) -> None:
+def test_lost_messages_are_counted_and_unused_offsets_are_no_gap(
+    engine: EngineRunner, browser: Client, lake: Path
+) -> None:
     switch_on(lake)
     unused, lost = ArchiveGap(3100, 1 << 20, "absent", 1), ArchiveGap(1000, 1100, "retention", 1)
     archived_topic(lake, "killed", 8, 255, next_offset=1 << 20, gaps=(unused,))
     archived_topic(lake, "both", 9, 255, next_offset=1 << 20, gaps=(lost, unused))
+    same = ArchiveGap(0, 20, "lost", 1, 17), ArchiveGap(0, 20, "replayed", 1, 3)
+    archived_topic(lake, "same", 10, 255, gaps=same)
     see(engine)
     html = shown(browser)
     assert row(html, "archived", "killed/8-ff").endswith(" none lost · 1,045,476 unused offsets")
     assert row(html, "archived", "both/9-ff").endswith(" 100 messages lost · 1,045,476 unused offsets")
+    assert row(html, "archived", "same/10-ff").endswith(" 17 messages lost · 3 messages left out")
     assert (
         'title="1,000 to 1,099 (beyond the limit of the log), 3,100 to 1,048,575 (offsets that no message uses)"'
         in html
