@@ -177,7 +177,10 @@ class BulkAct(View):
         if self._noun == "topic":
             found = [Target(line.name) for line in topics.passing(live, show, wanted)]
         else:
-            found = [Target(*key) for key in channel_list.passing(live, show, wanted)]
+            # A link may ask for all channels of a topic, whose page shows each of them.
+            of = asked.get("of", "")
+            keys = channel_list.passing(live, channel_list.ALL if of else show, wanted)
+            found = [Target(*key) for key in keys if of in ("", key[0])]
         self._check_count(len(found))
         return found
 

@@ -211,6 +211,10 @@ def test_all_that_pass_the_filter_are_named_by_the_question_and_exactly_these_ar
     assert not any(one.paused for one in channels_of(engine).values())
     told = client.get(path_of("pause-topic"), {"all": "1", "show": "busy", "q": "man"}).content.decode()
     assert asked_about(told) == ["many"]
+    # Of a topic: its own, and no other topic's.
+    for act in ("pause-channel", "delete-channel"):
+        of_topic = asked_about(client.get(path_of(act), {"all": "1", "of": "many"}).content.decode())
+        assert sorted(name.split()[0] for name in of_topic) == [*many, "many/late"], act
 
 
 def test_all_of_no_match_is_said(engine: EngineRunner, client: Client) -> None:
