@@ -141,6 +141,17 @@ def test_a_form_that_is_not_asked_soon_after_the_log_in_is_not_filled_in(
     assert "hours ago" not in ada.get(path).content.decode()
 
 
+@pytest.mark.parametrize("length", [0, 2, 4])
+def test_a_draft_of_another_version_is_none(ada: Client, length: int) -> None:
+    path = "/topics/orders/~publish/"
+    session = ada.session
+    session["draft"] = [path, "body=of+before", 0, 0][:length]
+    session.save()
+    page = ada.get(path)
+    assert (page.status_code, "of before" in page.content.decode()) == (200, False)
+    assert "draft" not in ada.session
+
+
 def test_another_user_who_logs_in_sees_nothing_of_it(ada: Client) -> None:
     make_user("grace")
     path = "/topics/orders/~publish/"
