@@ -229,6 +229,10 @@ class Pipeline:
         """Whether a request waits for the worker, at this moment."""
         return job_requests.has_requests(self._lake_path)
 
+    def has_request_about(self, replay_id: str) -> bool:
+        """Whether a request about this replay waits for the worker, at this moment."""
+        return job_requests.has_request_about(self._lake_path, replay_id)
+
     def ask(self, kind: str, name: str, **details: Any) -> ActResult:
         """Write a request for the worker, durably; `name` is that of the job or replay."""
         already = self._already(kind, name)

@@ -106,7 +106,9 @@ class ReplayCommand:
             self._report(self._followed(given.id, lambda one, _: one.run_job is not None and _has_ended(one)))
 
     def _watch(self, given: Namespace) -> None:
-        # A request that waits may be that of its run.
+        if self._pipeline.has_request_about(given.id):
+            self._errors.write(f"A request about {given.id} waits. A worker, once one runs, takes it up.")
+        # That request may be the one to run it.
         self._report(
             self._followed(given.id, lambda one, waits: _has_ended(one) and (one.run_job is not None or not waits))
         )
@@ -187,12 +189,12 @@ class ReplayCommand:
 
     def _followed(self, replay_id: str, is_over: Callable[[ReplayView, bool], bool]) -> ReplayView:
         """Print a line for each state and each few seconds of progress, until is_over: of the replay, and whether a
-        request waits for the worker."""
+        request about it waits for the worker."""
         printed, printed_s = "", 0.0
         try:
             while True:
                 # Before the replay is read: a request ends once its effect is there.
-                waits = self._pipeline.has_requests
+                waits = self._pipeline.has_request_about(replay_id)
                 replay = self._replay(replay_id)
                 line, now_s = _progress_line(replay), time.monotonic()
                 is_new = line.partition(":")[0] != printed.partition(":")[0]

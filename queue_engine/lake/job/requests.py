@@ -73,6 +73,18 @@ def has_requests(lake_path: Path) -> bool:
     return bool(names_in(lake_path / DIRECTORY, 1))
 
 
+def has_request_about(lake_path: Path, replay_id: str) -> bool:
+    """Whether a request about this replay waits."""
+    directory = lake_path / DIRECTORY
+    for name in names_in(directory, REQUESTS_MAX):
+        try:
+            if read_status_file(directory / name, REQUEST_BYTES_MAX).get("id") == replay_id:
+                return True
+        except (FileNotFoundError, BrokenStatusFileError):
+            continue  # it was taken, or `take_requests` complains about it
+    return False
+
+
 def take_requests(lake_path: Path) -> Iterator[JobRequest]:
     """The requests that wait, oldest first. Each is removed when the caller comes back for the next one."""
     for name in names_in(lake_path / DIRECTORY, REQUESTS_MAX):

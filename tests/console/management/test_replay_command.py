@@ -21,6 +21,7 @@ from queue_engine.lake.archive.summary import ArchivedIncarnation
 from queue_engine.lake.job.requests import (
     ask_for_replay,
     has_requests,
+    put_request,
     read_replay_request,
     replay_ids,
     take_requests,
@@ -123,7 +124,11 @@ def test_a_plan_that_is_tried_again_goes_on(command: Command) -> None:
 
 def test_a_plan_names_what_it_would_publish_and_what_it_leaves_out(command: Command) -> None:
     planned(command.lake, count=10)
+    put_request(command.lake, "stop_job", job="archive")
+    put_request(command.lake, "run_replay", id="20260301-143000-0000")
+    (command.lake / "requests" / "0.json").write_text("no request")
     command("watch", REPLAY)
+    assert command.told == [f"{REPLAY} planned"], "what waits is about others"
     assert command.out == [
         REPLAY,
         "Would publish 10 messages: orders to orders; at most 100/s.",
@@ -183,9 +188,9 @@ def test_a_run_that_was_asked_for_is_watched_before_the_worker_takes_it_up(comma
             running(lake)()
 
     command("watch", REPLAY, steps=(taken, running(lake, "done", done=1_200)))
-    assert (command.out, command.told[0], command.told[-1]) == (
+    assert (command.out, command.told[:2], command.told[-1]) == (
         [],
-        f"{REPLAY} planned",
+        [f"A request about {REPLAY} waits. A worker, once one runs, takes it up.", f"{REPLAY} planned"],
         f"{REPLAY} done: 1,200 of 1,200 messages",
     )
 
