@@ -243,12 +243,14 @@ def test_what_came_back_from_the_trash_is_said_to_be_restored(
     told = late.confirm()
     assert (told["ok"], told["code"]) == (False, "STATE_CHANGED"), told
     assert f"{place.topic}/c was restored from the trash after this was shown." in told["message"]
-    # One that was created behind that is another one.
-    late = Asked(ada, "pause_channel", place)
+    # One that was created behind that is another one, and its topic the restored one.
+    late, of_topic = Asked(ada, "pause_channel", place), Asked(ada, "pause_topic", place)
     delete_and_restore()
     assert Asked(grace, "delete_channel", place).confirm()["ok"]
     place.do("create_channel", place.topic, "c")
     assert "was deleted and created again after this was shown" in late.confirm()["message"]
+    if kind == "topic":
+        assert f"{place.topic} was restored from the trash after this was shown." in of_topic.confirm()["message"]
 
 
 @pytest.mark.parametrize("act", BESIDE)

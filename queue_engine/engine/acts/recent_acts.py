@@ -61,6 +61,11 @@ class RecentAct:
     sentence: str = ""
     is_over: bool = False
 
+    def deletes(self, place: Place) -> bool:
+        """Whether it deletes what has this place: of a topic, not one of its channels."""
+        is_above = self.place.channel in ("", place.channel)
+        return self.record.action in _DELETIONS and is_above and self.place.meets(place)
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -142,8 +147,7 @@ class RecentActs:
             return None
         place = Place(topic, channel)
         for act in self._at(place, 0):
-            is_above = not act.place.channel or act.place.channel == channel
-            if act.is_over and act.record.action in _DELETIONS and is_above and act.place.meets(place):
+            if act.is_over and act.deletes(place):
                 return act
         return None
 
@@ -177,7 +181,7 @@ class RecentActs:
         names = (place.topic, f"{place.topic}/{place.channel}")
         is_restored = False
         for act in self._at(place, since):
-            if act.record.action in _DELETIONS and act.place.meets(place):
+            if act.deletes(place):
                 return is_restored
             outcome = act.record.outcome
             if act.record.action == "restore_trash" and outcome is not None and outcome.name in names:
