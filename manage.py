@@ -46,7 +46,7 @@ def main():
         refuse(f"Penstock needs Python 3.{MINOR_MIN} or newer, this is {sys.version.split()[0]}.")
     own = [flag for flag in ("--core", "--yes") if flag in arguments and command in ("serve", "test")]
     arguments = [argument for argument in arguments if argument not in own]
-    if not runs_penstock():
+    if not runs_penstock(command):
         enter_environment(command, arguments, own)
     if command == "test":
         install_programs("--yes" in own)
@@ -58,51 +58,85 @@ def main():
     penstock()
 
 
-def runs_penstock():
-    """Whether this Python has what Penstock imports: it belongs to an environment, or Penstock is installed in it."""
-    if sys.prefix != sys.base_prefix:
-        return True
-    from importlib import metadata
+def runs_penstock(command):
+    """Whether this Python, of an environment or beside none, has what the command needs."""
+    if sys.prefix == sys.base_prefix:
+        from importlib import metadata
 
-    return any(metadata.distributions(name="penstock"))
+        return any(metadata.distributions(name="penstock"))
+    from importlib.util import find_spec
+
+    # A start is short: one package stands for all.
+    is_installed_here = find_spec("pytest" if command == "test" else "daphne") is not None
+    if not is_installed_here and not is_inside():
+        refuse(
+            f"The environment {sys.prefix} is active and has no Penstock. Run `deactivate` first, or install Penstock"
+            f" there: `pip install -e '{INSTALLATIONS['test' if command == 'test' else 'run'][0]}'`."
+        )
+    return is_installed_here
+
+
+def is_inside():
+    """Whether this Python is that of `.venv`."""
+    return os.path.realpath(sys.prefix) == os.path.realpath(ENVIRONMENT)
 
 
 def enter_environment(command, arguments, own):
     """Go on in `.venv` with the same process id; first `serve` and `test` install there what is missing."""
     is_there = os.access(PYTHON, os.X_OK)
     if command in ("serve", "test") and not {"-h", "--help"}.intersection(arguments):
-        install(command, own)
+        if not install(command, own) and is_inside():
+            return
     elif not is_there and {command, *arguments}.intersection(("-h", "--help", "help")):
         print(USAGE)
         sys.exit(0)
-    elif not is_there:
+    elif not is_there or is_inside():
         refuse(f"`{command}` needs Penstock's environment, which `python3 manage.py serve` makes in .venv.")
     os.execv(PYTHON, [PYTHON, os.path.join(ROOT, "manage.py"), *arguments, *(["--yes"] if "--yes" in own else [])])
 
 
 def install(command, own):
-    """Make `.venv` and install into it what the command needs, where no earlier run did for this pyproject.toml."""
+    """Make `.venv` and install into it what the command needs, where no earlier run did for this pyproject.toml.
+
+    Returns whether anything was installed."""
     import fcntl
 
     kind = "test" if command == "test" else "core" if "--core" in own else "run"
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as project:
         wanted = project.read()
         if is_installed(kind, wanted):
-            return
+            return False
         requirement, words, gigabytes = INSTALLATIONS[kind]
         say(f"Installing {words} into {ENVIRONMENT}:")
         say(f"{gigabytes} GB in all, some minutes. It is done again when pyproject.toml changes.")
         fcntl.flock(project, fcntl.LOCK_EX)  # another run may install as well: then there is nothing left to do
         if is_installed(kind, wanted):
-            return
-        if not os.access(os.path.join(ENVIRONMENT, "bin", "pip"), os.X_OK) or not os.access(PYTHON, os.X_OK):
-            if not has_ensurepip():
+            return False
+        if not has_pip():
+            if not succeeds(sys.executable, "import ensurepip"):
                 install_packages([(f"python3.{sys.version_info[1]}-venv", False)], "--yes" in own)
-            run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT])
+            make_environment()
         run([PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-e", requirement])
         with open(stamp(kind), "wb") as file:  # the last step: a run that was stopped before it begins again
             file.write(wanted)
     say("Installed.")
+    return True
+
+
+def make_environment():
+    """Make `.venv`, or give it the pip or the Python that it lacks; its other files stay."""
+    for kind in INSTALLATIONS:
+        remove(stamp(kind))  # what is there was installed for another Python
+    programs = os.path.join(ENVIRONMENT, "bin")
+    for name in os.listdir(programs) if os.path.isdir(programs) else ():
+        if not os.path.exists(os.path.join(programs, name)):
+            remove(os.path.join(programs, name))  # a link to a Python that is gone, which venv would not replace
+    run([sys.executable, "-m", "venv", ENVIRONMENT])
+
+
+def remove(path):
+    if os.path.lexists(path):
+        os.remove(path)
 
 
 def is_installed(kind, wanted):
@@ -123,8 +157,12 @@ def read(path):
         return None
 
 
-def has_ensurepip():
-    return subprocess.run([sys.executable, "-c", "import ensurepip"], stderr=subprocess.DEVNULL).returncode == 0
+def has_pip():
+    return os.access(PYTHON, os.X_OK) and succeeds(PYTHON, "import pip")
+
+
+def succeeds(python, code):
+    return subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL).returncode == 0
 
 
 def install_programs(is_agreed):

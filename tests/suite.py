@@ -62,7 +62,8 @@ def _parsed() -> tuple[argparse.Namespace, list[str]]:
         "--slowest", type=int, nargs="?", const=SHOWN, metavar="N",
         help=f"print the seconds of each folder and of the N slowest tests (default: {SHOWN})",
     )  # fmt: skip
-    return parser.parse_known_args()
+    # `--slowest tests/console` names tests: a number comes with "=" alone.
+    return parser.parse_known_args([f"--slowest={SHOWN}" if word == "--slowest" else word for word in sys.argv[1:]])
 
 
 def _program(name: str) -> str:

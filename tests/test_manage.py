@@ -80,9 +80,11 @@ class Checkout:
     def environment(self) -> dict[str, str]:
         return {"PATH": str(self.programs), "PIP_NO_INDEX": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def run(self, *arguments: str, user: int | None = None) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, *arguments: str, user: int | None = None, python: Path = PYTHON
+    ) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [PYTHON, self.tree / "manage.py", *arguments], env=self.environment(), user=user,
+            [python, self.tree / "manage.py", *arguments], env=self.environment(), user=user,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
@@ -127,8 +129,37 @@ def test_the_first_run_makes_the_environment_and_goes_on_in_it_and_the_second_on
     assert done.stderr == ""
     with (checkout.tree / "pyproject.toml").open("a") as project:
         project.write("# needs more\n")
-    assert "Installing" in checkout.run("serve").stderr
+    # The environment's Python is gone meanwhile, as after an upgrade of the system; a file of one's own is there.
+    for link in (checkout.tree / ".venv/bin").glob("python*"):
+        link.unlink()
+        link.symlink_to("/nowhere/python")
+    (checkout.tree / ".venv/mine").touch()
+    done = checkout.run("serve")
+    assert "Installing" in done.stderr
+    assert f"['serve'] {checkout.tree}/.venv " in done.stdout
     assert (checkout.tree / "built").read_text() == "xx"
+    assert (checkout.tree / ".venv/mine").exists()
+
+
+def test_another_environment_that_is_active_stays_as_it_is(checkout: Checkout) -> None:
+    other = checkout.tree.parent / "other"
+    (other / "bin").mkdir(parents=True)
+    (other / "pyvenv.cfg").write_text(f"home = {PYTHON.parent}\n")
+    (other / "bin/python").symlink_to(PYTHON)
+    done = checkout.run("serve", python=other / "bin/python")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"manage.py: The environment {other} is active and has no Penstock. Run `deactivate`")
+    assert not (checkout.tree / ".venv").exists()
+
+
+@pytest.mark.slow(reason="starts pytest")
+def test_slowest_takes_tests_or_a_number(tmp_path: Path) -> None:
+    (tmp_path / "test_one").with_suffix(".py").write_text("def test_it(): pass\n")
+    for words in (["--slowest"], ["--slowest=1"]):
+        command = [sys.executable, ROOT / "manage.py", "test", *words, str(tmp_path), "--rootdir", str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "::test_it\n" in done.stdout.partition("worker-seconds")[2]
 
 
 @pytest.mark.parametrize(
