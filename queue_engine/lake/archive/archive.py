@@ -218,7 +218,9 @@ class _Run:
                     raise
                 self._fail(self._identity(cursor), exc)
                 continue
-            if not is_idle:
+            if work is None:
+                has_changed = True
+            elif not is_idle:
                 self._works[cursor.topic, cursor.number] = work
         self.report(RUNNING)
         for works in self._steps():
@@ -276,8 +278,9 @@ class _Run:
     def _identity(self, cursor: CursorStats) -> ArchivedIdentity:
         return ArchivedIdentity(cursor.topic, self._target.server, cursor.number, cursor.id_base)
 
-    def _prepare(self, cursor: CursorStats) -> _Work:
-        """Prepare a topic: where its archive goes on. Messages that the log no longer has become a gap."""
+    def _prepare(self, cursor: CursorStats) -> _Work | None:
+        """Prepare a topic: where its archive goes on. Messages that the log no longer has become a gap. None where a
+        repair of its table is not finished, and another pass goes on with it."""
         identity, lake = self._identity(cursor), self._archives.identity
         topic, number = cursor.topic, cursor.number
         if cursor.lake not in ("", lake):
@@ -295,8 +298,8 @@ class _Run:
             missing = self._archives.missing_files(identity)
             if missing and cursor.lake:
                 raise self._archives.incomplete(identity, missing)
-            if missing:
-                self._repair(cursor, identity, missing)
+            if missing and not self._repair(cursor, identity, missing):
+                return None
         archived = self._archives.next_offset(identity)
         # The log may have lost messages since the first step was killed: a gap from there.
         at = self._archives.begun_at(identity, cursor.offset) if archived is None else archived
@@ -325,16 +328,21 @@ class _Run:
         done = 0 if known is None else known.rows + known.damaged_count
         return _Work(identity, state, begin, archived is None, rows_max, done)
 
-    def _repair(self, cursor: CursorStats, identity: ArchivedIdentity, missing: Sequence[TableFile]) -> None:
-        """Write missing files of a table again, from the cursor's offset on; what lies before is lost."""
-        repair = self._archives.plan_repair(identity, self._state_of(cursor), missing, cursor.offset)
+    def _repair(self, cursor: CursorStats, identity: ArchivedIdentity, missing: Sequence[TableFile]) -> bool:
+        """Write missing files of a table again, from the cursor's offset on; what lies before is lost. Returns whether
+        the table lacks nothing more."""
+        # Where no operator has seen that files are missing, the offset was chosen for something else.
+        start = cursor.offset if self._archives.is_partial(identity) else 0
+        repair = self._archives.plan_repair(identity, self._state_of(cursor), missing, start)
         written: list[WrittenRange] = []
         for wanted, leaves_out in repair.ranges(self._step_rows):
-            target = self._target if leaves_out else replace(self._target, include_replayed=frozenset([identity.topic]))
+            # As it was when they were archived, whatever the option is now.
+            replayed = frozenset[str]() if leaves_out else frozenset([identity.topic])
+            target = replace(self._target, include_replayed=replayed)
             written += write_step(
                 self._context.spark, self._context.engine, [wanted], target, read_from=self._context.read_from
             )
-        self._archives.commit_repair(repair, written)
+        return self._archives.commit_repair(repair, written)
 
     def _state_of(self, cursor: CursorStats) -> TopicState:
         """The topic now. Raises TopicReplacedError, TopicMissingError."""

@@ -195,7 +195,8 @@ class Archives:
             if unfinished is not None:
                 self._gaps.commit_lost(identity, [], unfinished + 1, unfinished=unfinished)
             known = self.summary.topics.get(identity.topic)
-            if known is not None and (known.is_lost or known.table_version != table.version or unfinished is not None):
+            is_noted = known is not None and (known.is_lost or known.is_partial)
+            if known is not None and (is_noted or known.table_version != table.version or unfinished is not None):
                 self._sum_up_anew(identity, known.committed_ms)
             self._looked_ns[identity] = self._clock.monotonic_ns()
         return found
@@ -215,10 +216,19 @@ class Archives:
     ) -> Repair:
         return plan_repair(self._tables, identity, state, files, start)
 
-    def commit_repair(self, repair: Repair, written: Sequence[WrittenRange]) -> None:
-        """Commit what was written in the place of missing files, and what is lost. Raises StoreError, TableError."""
+    def is_partial(self, identity: ArchivedIdentity) -> bool:
+        """Whether it is known, and shown, that files of a table are missing."""
+        known = self.summary.topics.get(identity.topic)
+        return known is not None and known.is_partial and _identity_of(known) == identity
+
+    def commit_repair(self, repair: Repair, written: Sequence[WrittenRange]) -> bool:
+        """Commit what was written in the place of missing files, and what is lost. Returns False, and commits nothing,
+        where one of the files was put back meanwhile: the table keeps it. Raises StoreError, TableError."""
         identity = repair.identity
         table = archive_table(self._tables, identity.topic)
+        if back := {one.path for one in repair.files} - {one.path for one in missing_files(table)}:
+            logger.warning("missing files are back, repair begins anew topic=%s files=%d", identity.topic, len(back))
+            return False
         done = table.transaction(identity.repair_app_id)
         unfinished = self._gaps.unfinished_repair(identity, table)
         now_ms = self._clock.time_ns() // NS_PER_MS
@@ -237,6 +247,7 @@ class Archives:
         self._looked_ns[identity] = self._clock.monotonic_ns()
         self._sum_up_anew(identity, now_ms)
         self.summary.write(is_last=True)
+        return True
 
     # Commits.
 
@@ -422,7 +433,8 @@ class Archives:
         if known is None and is_lost:
             known = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
         if known is not None:
-            is_partial = isinstance(error, ArchiveFilesMissingError)
+            # A repair that fails by another error is still the one that an operator asked for.
+            is_partial = isinstance(error, ArchiveFilesMissingError) or (known.is_partial and not is_lost)
             self.summary.put(replace(known, error=sentence_of(error), is_lost=is_lost, is_partial=is_partial))
 
 

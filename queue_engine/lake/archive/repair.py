@@ -46,11 +46,15 @@ class Repair:
     others: tuple[tuple[ArchivedIdentity, OffsetRange, int], ...]
 
     def ranges(self, rows_max: int) -> Iterator[tuple[WantedRange, bool]]:
-        """What is to be read, at most rows_max messages each, and whether replayed messages were left out there."""
+        """What is to be read, at most rows_max messages each, and whether replayed messages were left out there: each
+        range lies in one of the replayed ones, or beside all."""
+        replayed = MessageRanges(self.replayed)
         for first, after in self.readable:
-            for at in range(first, after, rows_max):
-                wanted = wanted_range(self.state, at, min(at + rows_max, after))
-                yield wanted, bool(MessageRanges(self.replayed).within(at, wanted.next_offset))
+            beside = [(*part, False) for part in replayed.unused_between(first, after)]
+            within = [(*part, True) for part in replayed.within(first, after)]
+            for begin, end, leaves_out in sorted(beside + within):
+                for at in range(begin, end, rows_max):
+                    yield wanted_range(self.state, at, min(at + rows_max, end)), leaves_out
 
     @property
     def readable_count(self) -> int:

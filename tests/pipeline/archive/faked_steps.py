@@ -30,10 +30,11 @@ from tests.support.clock import ManualClock
 SERVER = "5f1c"
 TIME = datetime(2026, 11, 20, 12, tzinfo=UTC)
 REPLAYED_OFFSET = 7
+REPLAYED_OFFSETS = {REPLAYED_OFFSET}
 
 
 class FakeEngine:
-    """Topics with messages from offset 0 to their end; the message REPLAYED_OFFSET of each was replayed."""
+    """Topics with messages from offset 0 to their end; the messages REPLAYED_OFFSETS of each were replayed."""
 
     def __init__(self, ends: dict[str, int]) -> None:
         self.ends = ends
@@ -72,12 +73,10 @@ class FakeEngine:
 
 def written(lake: Lake, wanted: WantedRange, target: StepTarget) -> WrittenRange:
     """As `write_step` writes a range."""
-    offsets = [
-        one
-        for one in range(wanted.first_offset, wanted.next_offset)
-        if one != REPLAYED_OFFSET or wanted.topic in target.include_replayed
-    ]
-    left_out = [[REPLAYED_OFFSET, REPLAYED_OFFSET + 1]] if len(offsets) < wanted.count else []
+    is_left_out = wanted.topic not in target.include_replayed
+    wanted_offsets = range(wanted.first_offset, wanted.next_offset)
+    offsets = [one for one in wanted_offsets if not is_left_out or one not in REPLAYED_OFFSETS]
+    left_out = [[one, one + 1] for one in wanted_offsets if is_left_out and one in REPLAYED_OFFSETS]
     files: tuple[DataFile, ...] = ()
     if offsets:
         count = len(offsets)

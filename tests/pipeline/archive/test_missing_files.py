@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from queue_engine.lake.archive import archive as archive_module
 from queue_engine.lake.archive import archives as archives_module
 from queue_engine.lake.archive.archive_gap import BEGIN, ArchiveGap
 from queue_engine.lake.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
@@ -35,6 +36,7 @@ from queue_engine.lake.tables.table import LakeTable
 from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import ArchiveFilesMissingError, DataFileMissingError
+from tests.pipeline.archive import faked_steps
 from tests.pipeline.archive.faked_steps import REPLAYED_OFFSET, SERVER, TIME, FakeEngine, archiver, faked_lake
 from tests.pipeline.archive_reading import archive_of, archives, lake_tables
 from tests.pipeline.dying_files import DyingFiles, Kill
@@ -76,6 +78,11 @@ def remove(lake: Lake, *firsts: int) -> None:
 def ask(engine: FakeEngine, start: int) -> None:
     """What `pipeline rearchive` does to the cursor."""
     engine.offsets["a"], engine.lakes["a"] = start, ""
+
+
+def notice(lake: Lake, engine: FakeEngine) -> None:
+    with pytest.raises(ArchiveFilesMissingError):
+        archiver(lake, engine).run({"a"})
 
 
 def bodies(*ranges: tuple[int, int]) -> list[bytes]:
@@ -168,9 +175,85 @@ def test_missing_files_are_written_again_from_what_the_log_has(
 ) -> None:
     remove(lake, 0, 10)
     engine.oldest["a"] = oldest
+    notice(lake, engine)
     ask(engine, start)
     archiver(lake, engine, step_rows=7).run(None)
     check_repaired(lake, engine, lost)
+
+
+def test_a_cursor_that_is_made_anew_before_a_loss_is_noticed_gives_no_message_up(
+    lake: Lake, engine: FakeEngine
+) -> None:
+    """As *Stop archiving* and *Archive… from now on* make it."""
+    remove(lake, 0, 10)
+    ask(engine, 30)
+    archiver(lake, engine).run(None)
+    check_repaired(lake, engine, [])
+
+
+def test_a_repair_that_failed_still_begins_where_it_was_asked_to(
+    lake: Lake, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove(lake, 0, 10)
+    notice(lake, engine)
+    ask(engine, 5)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("an executor died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_module, "write_step", fail)
+        with pytest.raises(RuntimeError):
+            archiver(lake, engine).run(None)
+    archiver(lake, engine).run(None)
+    check_repaired(lake, engine, [(0, 5)])
+
+
+def test_files_that_are_put_back_while_others_are_written_stay_in_the_table(
+    lake: Lake, engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(Path(lake.within(archive_path("a"))), tmp_path / "kept")
+    (path,) = files_at(lake, 0)
+    remove(lake, 0, 10)
+    notice(lake, engine)
+    engine.oldest["a"] = 15
+    ask(engine, 15)
+    write = archive_module.write_step
+
+    def put_back(*given: Any, **named: Any) -> Any:
+        kept = tmp_path / "kept" / path.relative_to(lake.within(archive_path("a")))
+        shutil.copy(kept, path)
+        return write(*given, **named)
+
+    monkeypatch.setattr(archive_module, "write_step", put_back)
+    archiver(lake, engine).run(None)
+    assert files_at(lake, 0) == [path]
+    check_repaired(lake, engine, [(10, 15)])
+
+
+@pytest.mark.parametrize(("was", "now"), [("", "a"), ("a", ""), ("a-", ""), ("a-", "a")])
+def test_replayed_messages_are_written_again_as_they_were_archived(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, was: str, now: str
+) -> None:
+    """was: "a-": switched off between two steps whose files were merged."""
+    replayed = {3, 7, 15, 17}
+    monkeypatch.setattr(faked_steps, "REPLAYED_OFFSETS", replayed)
+    engine = FakeEngine({"a": 10})
+    archiver(lake, engine, include_replayed=was[:1]).run(None)
+    engine.ends["a"] = 20
+    archiver(lake, engine, include_replayed=was if was == "a" else "").run(None)
+    tables = LakeTables(TableStorage(lake.path))
+    table = archive_table(tables, "a")
+    table.refresh()
+    merge(table, sorted(table.files(), key=lambda one: one.minimum["offset"]))
+    before = archive_of(lake, "a")
+    remove(lake, 0)
+    ask(engine, 0)
+    archiver(lake, engine, include_replayed=now).run(None)
+    after = archive_of(lake, "a")
+    left_out = set() if was == "a" else {15, 17} if was else replayed
+    assert after.bodies == [b"%d" % one for one in range(20) if one not in left_out]
+    assert (after.bodies, after.gaps) == (before.bodies, before.gaps)
 
 
 def test_a_repair_that_is_killed_anywhere_counts_each_message_and_each_gap_once(
