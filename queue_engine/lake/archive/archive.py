@@ -18,6 +18,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from queue_engine.lake.archive.archive_files import offset_bounds
 from queue_engine.lake.archive.archive_table import ArchivedIdentity
 from queue_engine.lake.archive.archives import Archives, Commit
 from queue_engine.lake.archive.gaps import gaps_of, gaps_to
@@ -112,7 +113,7 @@ class Archiver:
         self.resting.keep(archived)
         known = self.resting.topics
         topics = (set(due) - known) | self.resting.rested()
-        run = self._passes(topics)
+        run = self._passes(topics, is_round=True)
         if self.context.stop.is_set():
             return run.rows
         for topic, error in run.errors.items():
@@ -136,12 +137,16 @@ class Archiver:
         ]
         return set(due if is_once else due[:LOOKS_MAX])
 
-    def _passes(self, topics: Collection[str] | None) -> "_Run":
+    def _passes(self, topics: Collection[str] | None, *, is_round: bool = False) -> "_Run":
         run = _Run(self, topics)
+        left = 0 if topics is not None and not topics else _PASSES_MAX
         try:
-            for _ in range(0 if topics is not None and not topics else _PASSES_MAX):
-                if not run.run_pass():
+            while left and run.run_pass():
+                if run.is_repairing and is_round:
+                    # Other topics may be due meanwhile: the next round goes on with it.
                     break
+                # Each such pass leaves fewer files missing.
+                left -= not run.is_repairing
         finally:
             self.archives.summary.write(is_last=True)
         return run
@@ -192,14 +197,18 @@ class _Run:
         self._failed: set[tuple[str, int]] = set()
         self._step_count = 0
         self._refused_count = 0  # since the last commit
+        self._repairs: dict[tuple[str, int], TopicProgress] = {}
+        self.is_repairing = False  # whether the last pass left a repair unfinished
         self.rows = 0
         self.errors: dict[str, BaseException] = {}  # by topic
 
     def run_pass(self) -> bool:
         """Archive all topics as they are now. Returns whether topics changed, so that another pass is needed."""
         self._works = {}
-        has_changed = False
+        self.is_repairing = has_changed = False
         for cursor in self._cursors():
+            if self._context.stop.is_set():
+                return False
             is_idle = cursor.offset >= cursor.synced_offset
             if is_idle and not self._archives.is_look_due(self._identity(cursor), is_anew=not cursor.lake):
                 # Nothing new: its table is not asked.
@@ -232,7 +241,7 @@ class _Run:
 
     def report(self, state: str, *, is_due: bool = False) -> None:
         """Report the run's progress; a run without work reports nothing unless it is due."""
-        if not is_due and self._step_count == 0 and not any(self._unfinished()):
+        if not (is_due or self._step_count or self._repairs or any(self._unfinished())):
             return
         error, next_try_ms = self._resting.note
         elapsed_s = max(self._context.clock.monotonic_ns() - self._started_ns, 1) / NS_PER_S
@@ -245,6 +254,7 @@ class _Run:
             )
             for work in self._works.values()
         )
+        topics += tuple(one for topic, one in self._repairs.items() if topic not in self._works)
         done = sum(one.done for one in topics)
         total = sum(one.total for one in topics)
         self._context.report(
@@ -323,26 +333,47 @@ class _Run:
             self._move_cursor(identity, archived)
         rows_max = self._step_rows
         if cursor.lag_bytes > self._step_bytes and cursor.depth > 0:
-            rows_max = max(min(rows_max, self._step_bytes // self._message_bytes(state, begin)), 1)
+            rows_max = self._rows_max(state, begin)
         known = self._archives.summary.topics.get(topic)
         done = 0 if known is None else known.rows + known.damaged_count
         return _Work(identity, state, begin, archived is None, rows_max, done)
 
     def _repair(self, cursor: CursorStats, identity: ArchivedIdentity, missing: Sequence[TableFile]) -> bool:
-        """Write missing files of a table again, from the cursor's offset on; what lies before is lost. Returns whether
-        the table lacks nothing more."""
+        """Write about a step of the missing files of a table again, from the cursor's offset on; what lies before is
+        lost. Returns whether the table lacks nothing more."""
         # Where no operator has seen that files are missing, the offset was chosen for something else.
         start = cursor.offset if self._archives.is_partial(identity) else 0
-        repair = self._archives.plan_repair(identity, self._state_of(cursor), missing, start)
+        state = self._state_of(cursor)
+        at = max(start, state.oldest_offset, min(offset_bounds(one)[0] for one in missing))
+        rows_max = self._rows_max(state, at) if at < state.synced_offset else self._step_rows
+        repair = self._archives.plan_repair(identity, state, missing, start, rows_max)
+        before = self._repairs.get((cursor.topic, cursor.number))
+        done = 0 if before is None else before.done
+        total = done + sum(one.rows for one in missing)
         written: list[WrittenRange] = []
-        for wanted, leaves_out in repair.ranges(self._step_rows):
+
+        def report(rows: int) -> None:
+            progress = TopicProgress(cursor.topic, cursor.number, min(done + rows, total), total)
+            self._repairs[cursor.topic, cursor.number] = progress
+            self.report(RUNNING)
+
+        report(0)
+        for wanted, leaves_out in repair.ranges(rows_max):
+            if self._context.stop.is_set():
+                return False
             # As it was when they were archived, whatever the option is now.
             replayed = frozenset[str]() if leaves_out else frozenset([identity.topic])
             target = replace(self._target, include_replayed=replayed)
             written += write_step(
                 self._context.spark, self._context.engine, [wanted], target, read_from=self._context.read_from
             )
-        return self._archives.commit_repair(repair, written)
+            report(sum(one.rows for one in written))
+        if not self._archives.commit_repair(repair, written):
+            return False
+        self.rows += sum(one.rows for one in written)
+        report(sum(one.rows for one in repair.files))
+        self.is_repairing = repair.left_count > 0
+        return repair.left_count == 0
 
     def _state_of(self, cursor: CursorStats) -> TopicState:
         """The topic now. Raises TopicReplacedError, TopicMissingError."""
@@ -352,6 +383,10 @@ class _Run:
                 f"{cursor.topic} has the number {state.number}, not {cursor.number}: it was created again"
             )
         return state
+
+    def _rows_max(self, state: TopicState, offset: int) -> int:
+        """How many messages from `offset` on fill a step."""
+        return max(min(self._step_rows, self._step_bytes // self._message_bytes(state, offset)), 1)
 
     def _message_bytes(self, state: TopicState, offset: int) -> int:
         """The bytes of a message in the log, estimated from the next ones. The cursor's lag in bytes can't be used:

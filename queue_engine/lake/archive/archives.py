@@ -212,9 +212,9 @@ class Archives:
         )
 
     def plan_repair(
-        self, identity: ArchivedIdentity, state: TopicState, files: Sequence[TableFile], start: int
+        self, identity: ArchivedIdentity, state: TopicState, files: Sequence[TableFile], start: int, rows_max: int
     ) -> Repair:
-        return plan_repair(self._tables, identity, state, files, start)
+        return plan_repair(self._tables, identity, state, files, start, rows_max)
 
     def is_partial(self, identity: ArchivedIdentity) -> bool:
         """Whether it is known, and shown, that files of a table are missing."""
@@ -245,7 +245,12 @@ class Archives:
             sum(gap.count for _, gap in gaps),
         )
         self._looked_ns[identity] = self._clock.monotonic_ns()
+        known = self.summary.topics.get(identity.topic)
         self._sum_up_anew(identity, now_ms)
+        if repair.left_count and known is not None and known.is_partial:
+            # The table still lacks files.
+            summed = self.summary.topics[identity.topic]
+            self.summary.put(replace(summed, error=known.error, is_lost=known.is_lost, is_partial=True))
         self.summary.write(is_last=True)
         return True
 

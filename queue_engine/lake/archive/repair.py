@@ -4,6 +4,8 @@
     2. what the log no longer has is committed to `archive_gaps` as lost        killed here: the next repair replaces it
     3. one commit of the table removes the missing files and adds the new ones  from here on it is done
 
+A repair handles about as many rows as a step of the archive; the next one goes on with the files that are left.
+
 Steps 2 and 3 move the same app id (archive_table.py) to the same version, which the rows of step 2 have for their time:
 where the table is behind `archive_gaps`, these rows count for nothing, and go. A table whose files were put back
 meanwhile lacks nothing, and its rows go, too.
@@ -34,7 +36,7 @@ class Repair:
     """files: the missing ones. wanted: offsets of the topic that only they had, in ascending ranges; readable: those of
     them that the log has. rows: how many of the topic's the files had. replayed: ranges in which messages were left out
     because they were replayed. others: as lost, what the files had of other topics of the name, of which this log has
-    nothing, and what other programs wrote without statistics."""
+    nothing, and what other programs wrote without statistics. left_count: missing files for the next repair."""
 
     identity: ArchivedIdentity
     state: TopicState
@@ -44,6 +46,7 @@ class Repair:
     rows: int
     replayed: tuple[OffsetRange, ...]
     others: tuple[tuple[ArchivedIdentity, OffsetRange, int], ...]
+    left_count: int
 
     def ranges(self, rows_max: int) -> Iterator[tuple[WantedRange, bool]]:
         """What is to be read, at most rows_max messages each, and whether replayed messages were left out there: each
@@ -84,10 +87,16 @@ class Repair:
 
 
 def plan_repair(
-    tables: LakeTables, identity: ArchivedIdentity, state: TopicState, files: Sequence[TableFile], start: int
+    tables: LakeTables,
+    identity: ArchivedIdentity,
+    state: TopicState,
+    files: Sequence[TableFile],
+    start: int,
+    rows_max: int | None = None,
 ) -> Repair:
     """How the missing `files` of the table of a topic, which the log has in `state`, are written again. start: what
-    lies before this offset is not read. Raises StoreError, TableError."""
+    lies before this offset is not read. rows_max: only the first files that have about so many rows to be read, and all
+    that have none; None for all. Raises StoreError, TableError."""
     table = archive_table(tables, identity.topic)
     end = table.transaction(identity.app_id) or 0
     gaps = Gaps(tables)
@@ -95,22 +104,25 @@ def plan_repair(
     found = gaps.read(identity.topic)
     known = [one for one in found.get(identity, []) if not (one.reason == LOST and one.at_ms == unfinished)]
     owners = {file.path: owner_of(file, {identity, *found}) for file in files}
-    own = [file for file in files if owners[file.path] == identity]
+    others = [file for file in files if owners[file.path] != identity]
+    oldest, messages = max(start, state.oldest_offset), synced_messages(state)
+    all_own = [file for file in files if owners[file.path] == identity]
+    own = all_own if rows_max is None else _first_of(all_own, end, oldest, rows_max)
     covered = _joined(_range_of(file, end) for file in own)
     # Of a replayed range the messages among the replayed ones are in the table, or were.
     taken = [(one.first_offset, one.next_offset) for one in known if one.count == one.next_offset - one.first_offset]
     taken += _offsets_beside(table, identity, covered, owners.keys())
     wanted = [part for first, after in covered for part in MessageRanges(_joined(taken)).unused_between(first, after)]
-    oldest, messages = max(start, state.oldest_offset), synced_messages(state)
     return Repair(
         identity,
         state,
-        tuple(files),
+        (*own, *others),
         tuple(wanted),
         tuple(part for first, after in wanted for part in messages.within(max(first, oldest), after)),
         sum(file.rows for file in own),
         tuple(_joined((one.first_offset, one.next_offset) for one in known if one.reason == REPLAYED)),
-        tuple((owners[one.path] or identity, _range_of(one, end), one.rows) for one in files if one not in own),
+        tuple((owners[one.path] or identity, _range_of(one, end), one.rows) for one in others),
+        len(all_own) - len(own),
     )
 
 
@@ -131,6 +143,22 @@ def _range_of(file: TableFile, end: int) -> OffsetRange:
     """The offsets of a file; up to `end` where its statistics do not tell."""
     first, last = offset_bounds(file)
     return first, last + 1 if "offset" in file.maximum else max(first, end)
+
+
+def _first_of(files: Sequence[TableFile], end: int, oldest: int, rows_max: int) -> list[TableFile]:
+    """The first of a topic's files, with about rows_max rows from the offset `oldest` on. Files whose ranges overlap
+    stay together: of such a range neither alone tells which offsets it had."""
+    found: list[TableFile] = []
+    rows = reach = 0
+    for file in sorted(files, key=lambda one: (_range_of(one, end), one.path)):
+        first, after = _range_of(file, end)
+        count = file.rows if after > oldest else 0
+        if rows and first >= reach and rows + count > rows_max:
+            break
+        found.append(file)
+        rows += count
+        reach = max(reach, after)
+    return found
 
 
 def _offsets_beside(

@@ -67,6 +67,11 @@ class FakeEngine:
             end_offset=end,
         )  # fmt: skip
 
+    def records(self, topic: str, offset: int, *, max_bytes: int) -> Any:
+        """Each message has 10 bytes in the log."""
+        after = min(offset + max_bytes // 10, self.ends[topic])
+        return SimpleNamespace(data=b"x" * 10 * (after - offset), next_offset=after)
+
     def cursor_move(self, topic: str, cursor: str, *, number: int, offset: int, lake: str) -> None:
         self.offsets[topic], self.lakes[topic] = offset, lake
 

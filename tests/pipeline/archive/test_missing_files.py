@@ -231,6 +231,75 @@ def test_files_that_are_put_back_while_others_are_written_stay_in_the_table(
     check_repaired(lake, engine, [(10, 15)])
 
 
+@pytest.mark.parametrize("given", [{"step_rows": 10}, {"step_bytes": 100}])
+def test_a_long_repair_goes_step_by_step_and_other_topics_are_archived_in_between(
+    lake: Lake, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, given: dict[str, int]
+) -> None:
+    remove(lake, 0, 10, 20)
+    notice(lake, engine)
+    engine.ends.update(b=40)
+    ask(engine, 0)
+    states: list[JobState] = []
+    one = archiver(lake, engine, report=states.append, **given)
+    ranges = ranges_written(monkeypatch)
+    left: list[tuple[int, int, bool]] = []
+    for _ in ENDS:
+        assert one.to_look_at(engine.cursor_list()) == {"a", "b"} if not left else {"a"}
+        one.run_round({"a", "b"}, {"a", "b"})
+        known = one.archives.summary.topics["a"]
+        left.append((known.rows, len(missing_files(archive_table(lake_tables(lake), "a"))), known.is_lost))
+    assert left == [(29, 2, True), (29, 1, True), (29, 0, False)]
+    assert ranges == [("a", 0, 7), ("a", 8, 10), ("b", 30, 40), ("a", 10, 20), ("a", 20, 30)]
+    reported = [(part.done, part.total) for state in states for part in state.topics if part.topic == "a"]
+    assert list(dict.fromkeys(reported))[:4] == [(0, 29), (7, 29), (9, 29), (0, 20)]
+    assert (10, 10) in reported
+    engine.ends.update(a=40)
+    assert one.run(None) == 10
+    check_repaired(lake, engine, [])
+
+
+def test_a_run_repairs_a_table_in_as_many_passes_as_it_needs(lake: Lake, engine: FakeEngine) -> None:
+    for end in range(40, 100, 10):
+        engine.ends.update(a=end, b=end)
+        archiver(lake, engine).run(None)
+    remove(lake, *range(0, 90, 10))
+    ask(engine, 0)
+    assert archiver(lake, engine, step_rows=10).run(None) == 89
+    check_repaired(lake, engine, [])
+
+
+def test_a_repair_stops_between_two_ranges_and_begins_anew_later(
+    lake: Lake, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove(lake, 0, 10)
+    ask(engine, 0)
+    one = archiver(lake, engine)
+    with monkeypatch.context() as patch:
+        ranges = ranges_written(patch, then=one.context.stop.set)
+        one.run(None)
+    assert ranges == [("a", 0, 7)]
+    assert len(missing_files(archive_table(lake_tables(lake), "a"))) == 2
+    archiver(lake, engine).run(None)
+    check_repaired(lake, engine, [])
+
+
+def ranges_written(
+    monkeypatch: pytest.MonkeyPatch, then: Callable[[], None] = lambda: None
+) -> list[tuple[str, int, int]]:
+    """What the steps from now on write; behind each one `then` is called."""
+    found: list[tuple[str, int, int]] = []
+    write = archive_module.write_step
+
+    def noted(spark: Any, engine: Any, ranges: Any, *given: Any, **named: Any) -> Any:
+        found.extend((one.topic, one.first_offset, one.next_offset) for one in ranges)
+        written = write(spark, engine, ranges, *given, **named)
+        then()
+        return written
+
+    monkeypatch.setattr(archive_module, "write_step", noted)
+    return found
+
+
 @pytest.mark.parametrize(("was", "now"), [("", "a"), ("a", ""), ("a-", ""), ("a-", "a")])
 def test_replayed_messages_are_written_again_as_they_were_archived(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, was: str, now: str
