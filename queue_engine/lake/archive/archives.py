@@ -202,11 +202,11 @@ class Archives:
         return found
 
     def incomplete(self, identity: ArchivedIdentity, files: Sequence[TableFile]) -> ArchiveFilesMissingError:
-        """The error of an archive whose table lacks these files."""
+        """The error of an archive whose table lacks these files. Raises StoreError, TableError."""
         topic = identity.topic
-        table = archive_table(self._tables, topic)
+        missing = missing_sentence(archive_table(self._tables, topic), files, identity, self._gaps.read(topic))
         return ArchiveFilesMissingError(
-            f"{missing_sentence(table, files)}: nothing more of {topic} is archived, and the log keeps its messages. "
+            f"{missing}: nothing more of {topic} is archived, and the log keeps its messages. "
             "Put the files back from a backup, and the archive goes on; or have what the log still has of them written "
             f"again (Write missing files… on the page Pipeline, or penstock pipeline rearchive {topic})"
         )
@@ -375,6 +375,11 @@ class Archives:
                     logger.warning("topic not summed up topic=%s error=%s", topic, exc)
                     continue
                 self._sum_up_anew(_identity_of(known), known.committed_ms)
+                summed = self.summary.topics[topic]
+                if (known.is_lost or known.is_partial) and not summed.is_lost:
+                    # The table alone does not tell that files are there: a look at them does, and forgets the error.
+                    kept = replace(summed, error=known.error, is_lost=known.is_lost, is_partial=known.is_partial)
+                    self.summary.put(kept)
 
     def _sum_up_all(self) -> None:
         """Every archive of the lake, from the tables."""

@@ -126,17 +126,48 @@ def plan_repair(
     )
 
 
-def missing_sentence(table: LakeTable, files: Sequence[TableFile]) -> str:
-    """How much is missing: `2 of the 7 files of the table X are missing, with 20 messages, offsets 0 to 19`."""
-    ranges = _joined(_range_of(one, 1 << 62) for one in files)
+def missing_sentence(
+    table: LakeTable, files: Sequence[TableFile], identity: ArchivedIdentity, others: Collection[ArchivedIdentity]
+) -> str:
+    """How much is missing: `2 of the 7 files of the table X are missing, with 20 messages, offsets 0 to 19`, and what
+    of it is not of the topic `identity`, so that its log has nothing of that. others: all topics of the name."""
+    owned: dict[ArchivedIdentity | None, list[TableFile]] = {}
+    for file in files:
+        owned.setdefault(owner_of(file, {identity, *others}), []).append(file)
+    count, verb = table.file_count or len(files), "is" if len(files) == 1 else "are"
+    sentence = (
+        f"{len(files):,} of the {count:,} files of the table {table.place} {verb} missing, "
+        f"with {sum(one.rows for one in files):,} messages"
+    )
+    if owned.keys() == {identity}:
+        return f"{sentence}{_offsets_named(files)}"
+    order = sorted(owned, key=lambda one: (one is None, one != identity, str(one)))
+    parts = [
+        f"{sum(file.rows for file in owned[one]):,} {_owner_named(one, identity)}{_offsets_named(owned[one])}"
+        for one in order[: NAMED_MAX + 1]
+    ]
+    if more := sum(file.rows for one in order[NAMED_MAX + 1 :] for file in owned[one]):
+        parts.append(f"{more:,} of others")
+    foreign = sum(file.rows for one in order if one != identity for file in owned[one])
+    return f"{sentence} ({'; '.join(parts)}), {foreign:,} of which become lost when this server writes files again"
+
+
+def _owner_named(owner: ArchivedIdentity | None, identity: ArchivedIdentity) -> str:
+    if owner is None:
+        return "in files of several topics or without statistics"
+    if owner == identity:
+        return "of this topic"
+    server = f"server {owner.server}, " if owner.server != identity.server else ""
+    return f"of {server}topic number {owner.number}"
+
+
+def _offsets_named(files: Sequence[TableFile]) -> str:
+    """`, offsets 0 to 9, 20 to 29`; "" where no file's statistics have them."""
+    ranges = _joined(_range_of(one, 0) for one in files if "offset" in one.maximum)
     named = [f"{first:,} to {after - 1:,}" for first, after in ranges[:NAMED_MAX]]
     if more := len(ranges) - len(named):
         named.append(f"{more:,} more ranges")
-    count, verb = table.file_count or len(files), "is" if len(files) == 1 else "are"
-    return (
-        f"{len(files):,} of the {count:,} files of the table {table.place} {verb} missing, "
-        f"with {sum(one.rows for one in files):,} messages, offsets {', '.join(named)}"
-    )
+    return f", offsets {', '.join(named)}" if named else ""
 
 
 def _range_of(file: TableFile, end: int) -> OffsetRange:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from queue_engine.client.log_api.log_client import LogClient
 from queue_engine.lake.archive.archive_table import ArchivedIdentity, archive_table
+from queue_engine.lake.archive.gaps import Gaps
 from queue_engine.lake.archive.repair import Repair, missing_sentence, plan_repair
 from queue_engine.lake.archive.summary import ArchivedTopic, read_summary
 from queue_engine.lake.directory.lake import Lake
@@ -68,22 +69,31 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
     identity = ArchivedIdentity(topic, engine.server(), state.number, state.id_base)
     cursor = next((one for one in engine.cursor_list() if (one.topic, one.cursor) == (topic, ARCHIVE_CURSOR)), None)
     known = (read_summary(lake) or {}).get(topic)
+    if known is not None and (
+        known.table_version < 0 or ArchivedIdentity(topic, known.server, known.number, known.id_base) != identity
+    ):
+        known = None  # of an earlier topic of the name
     table = archive_table(tables, topic)
     archived = table.transaction(identity.app_id)
-    had = known.next_offset if known is not None and known.number == state.number else None
-    if had is None:
-        had = 0 if cursor is None else cursor.offset
+    had = known.next_offset if known is not None else 0 if cursor is None else cursor.offset
+    if archived is None and had == 0:
+        raise PipelineError(
+            f"{topic}, number {state.number}, was never archived here: "
+            + ("use Archive… on its page" if cursor is None else "its archive is on, and begins at offset 0 by itself")
+            + "; nothing was done"
+        )
     asked = int(start) if start.isdecimal() else state.time_offset or 0
-    missing = [] if archived is None else missing_files(table)
+    missing = missing_files(table) if table.exists() else []
     repair = plan_repair(tables, identity, state, missing, asked) if missing else None
     sentences: list[str] = []
     offsets: list[int] = []
     if repair is not None:
-        sentences += _repaired(repair, table, is_dry=is_dry)
+        said = missing_sentence(table, missing, identity, Gaps(tables).read(topic))
+        sentences += _repaired(repair, said, is_dry=is_dry)
         offsets += [first for first, _ in repair.readable[:1]]
     if archived is None or archived < had:
-        begin, said = _begun_again(state, table, archived, had, asked, known, is_dry=is_dry)
-        sentences += said
+        begin, begun = _begun_again(state, table, archived, had, asked, known, is_dry=is_dry)
+        sentences += begun
         offsets.append(begin)
     elif repair is not None:
         offsets.append(max(archived, state.oldest_offset))
@@ -101,18 +111,22 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
     return "\n".join(sentences)
 
 
-def _repaired(repair: Repair, table: LakeTable, *, is_dry: bool) -> list[str]:
+def _repaired(repair: Repair, missing: str, *, is_dry: bool) -> list[str]:
     """The sentences about files that are missing."""
-    reads, writes, removes = ("Would read", "write", "remove") if is_dry else ("Reads", "writes", "removes")
-    sentences = [
-        f"{missing_sentence(table, repair.files)}.",
-        (
-            f"{reads} {repair.readable_count:,} messages of these offsets from the log, {writes} each once, and "
-            f"{removes} the missing files from the table, in one commit."
-        ),
-    ]
+    removes, gets = ("would remove", "would get") if is_dry else ("removes", "gets")
+    if count := repair.readable_count:
+        reads, writes, removes = ("Would read", "write", "remove") if is_dry else ("Reads", "writes", removes)
+        act = (
+            f"{reads} {count:,} messages of these offsets from the log, {writes} each once, and {removes} the missing "
+            "files from the table, in one commit."
+        )
+    else:
+        act = f"No message of these offsets is read from the log: the job {removes} the missing files from the table."
+    sentences = [f"{missing}.", act]
     if lost := repair.unreadable_count:
-        sentences.append(f"{lost:,} messages of these files are not read from the log: archive_gaps has them as lost.")
+        sentences.append(
+            f"{lost:,} messages of these files are not read from the log: archive_gaps {gets} them as lost."
+        )
     return sentences
 
 
@@ -129,17 +143,22 @@ def _begun_again(
     """Where an archive begins again whose table is lost or ends early, and the sentences about it."""
     begin = min(max(asked, state.oldest_offset, archived or 0), state.synced_offset)
     count = synced_messages(state).count_between(begin, state.synced_offset)
-    reads, writes = ("Would read", "and write") if is_dry else ("Reads", "and writes")
-    found, to = ("is gone", "a new table") if archived is None else (f"ends at offset {archived:,}", "the table")
+    reads, writes, begins = ("Would read", "and write", "Would begin") if is_dry else ("Reads", "and writes", "Begins")
+    found, to = ("is gone", "a new table") if not table.exists() else ("has nothing of this topic", "the table")
+    if archived is not None:
+        found = f"ends at offset {archived:,}"
     sentences = [f"The archive of {state.topic} had come to offset {had:,}, and its table {table.place} {found}."]
     sentences.append(
         f"{reads} {count:,} messages of the log, from offset {begin:,} up to {state.synced_offset:,}, {writes} each "
         f"once to {to} there, and then what was published meanwhile."
+        if count
+        else f"{begins} again at offset {begin:,}, in {to}, with the messages that are published from now on."
     )
     first = archived if archived is not None else known.first_offset if known is not None else 0
     if begin > first:
+        gets = "would get" if is_dry else "gets"
         sentences.append(
-            f"Offsets {first:,} to {begin - 1:,} stay missing: archive_gaps has those that were archived as lost."
+            f"Offsets {first:,} to {begin - 1:,} stay missing: archive_gaps {gets} those that were archived as lost."
         )
     return begin, sentences
 

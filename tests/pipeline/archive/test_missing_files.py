@@ -18,7 +18,7 @@ from queue_engine.lake.archive.archive_gap import BEGIN, ArchiveGap
 from queue_engine.lake.archive.archive_table import FILE_COLUMNS, ArchivedIdentity, archive_path, archive_table
 from queue_engine.lake.archive.archives import LOOK_EVERY_NS
 from queue_engine.lake.archive.gaps import Gaps
-from queue_engine.lake.archive.repair import plan_repair
+from queue_engine.lake.archive.repair import missing_sentence, plan_repair
 from queue_engine.lake.archive.summary import read_summary
 from queue_engine.lake.directory.lake import Lake
 from queue_engine.lake.housekeeping.housekeeping import Housekeeping
@@ -33,6 +33,7 @@ from queue_engine.lake.tables.missing_files import missing_files
 from queue_engine.lake.tables.parquet_files import write_data_file
 from queue_engine.lake.tables.storage import TableStorage
 from queue_engine.lake.tables.table import LakeTable
+from queue_engine.lake.tables.table_files import TableFile
 from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import ArchiveFilesMissingError, DataFileMissingError
@@ -109,8 +110,13 @@ def test_a_missing_file_stops_its_archive_until_it_is_put_back(
     assert "penstock pipeline rearchive a" in states[-1].error
     assert sentence in caplog.text
     assert engine.offsets == {"a": 30, "b": engine.ends["b"]}
+    # As behind housekeeping, which does not look for files.
+    one.archives.sum_up_again({"a", "b"})
+    one.archives.summary.write(is_last=True)
+    assert one.archives.lost_topics() == {"a"}
     known = read_summary(lake)
     assert known is not None
+    assert sentence in known["a"].error
     assert (known["a"].is_lost, known["a"].is_partial, known["b"].is_lost) == (True, True, False)
     assert (known["a"].rows, known["a"].next_offset) == (29, 30)
     with pytest.raises(ArchiveFilesMissingError):
@@ -448,6 +454,12 @@ def test_files_of_another_server_become_lost_and_those_of_this_one_are_written_a
     archiver(lake, engine).run(None)
     engine.ends["a"] = 40
     archiver(lake, engine).run(None)
+    with pytest.raises(ArchiveFilesMissingError) as caught:
+        archiver(lake, engine).run(None)
+    assert (
+        "are missing, with 19 messages (10 of this topic, offsets 10 to 19; 9 of server 6a2d, topic number 1, offsets "
+        "0 to 9), 9 of which become lost when this server writes files again: nothing more of a is archived"
+    ) in str(caught.value)
     ask(engine, 0)
     archiver(lake, engine).run(None)
     foreign, own = sorted(archives(lake, "a"), key=lambda one: one.identity.server != "6a2d")
@@ -455,6 +467,24 @@ def test_files_of_another_server_become_lost_and_those_of_this_one_are_written_a
     assert own.reasons == [(7, 8, "replayed")]
     assert foreign.bodies == []
     assert [(gap.reason, gap.count) for gap in foreign.gaps if gap.reason == "lost"] == [("lost", 9)]
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [(A, "10 of this topic"), (ArchivedIdentity("a", SERVER, 2, 0x900), "10 of topic number 1")],
+)
+def test_offsets_of_several_topics_and_of_files_without_statistics_are_told_apart(
+    lake: Lake, engine: FakeEngine, identity: ArchivedIdentity, said: str
+) -> None:
+    table = archive_table(lake_tables(lake), "a")
+    table.refresh()
+    files = [one for one in table.files() if one.minimum["offset"] == 10]
+    files.append(TableFile("other.parquet", 1, 5, {}, {}, {}))
+    lost = 5 if identity == A else 15
+    assert missing_sentence(table, files, identity, {A}).endswith(
+        f"are missing, with 15 messages ({said}, offsets 10 to 19; 5 in files of several topics or without statistics)"
+        f", {lost} of which become lost when this server writes files again"
+    )
 
 
 def test_offsets_that_another_file_has_are_not_written_again(lake: Lake) -> None:

@@ -91,6 +91,8 @@ def test_a_place_that_is_none_is_refused(
     assert sentence in capsys.readouterr().err
     assert run(engine, tmp_path, "--from", "2026-11-20T00:00:00Z", "--dry-run") == 0
     assert "from offset 0 up to 30" in capsys.readouterr().out
+    assert run(engine, tmp_path, "--from", "30", "--dry-run") == 0
+    assert "Would begin again at offset 30, in a new table, with the messages that are" in capsys.readouterr().out
 
 
 def test_files_that_are_missing_are_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +100,14 @@ def test_files_that_are_missing_are_written_again(tmp_path: Path, capsys: pytest
     with EngineProcess(tmp_path / "data", options=["--storage=log"]) as engine:
         for first in (0, 10, 20):
             publish(engine, "orders", BODIES[first : first + 10])
+            if first == 0:
+                assert run(engine, tmp_path) == 2
+                assert "orders, number 1, was never archived here: use Archive…" in capsys.readouterr().err
+                assert orjson.loads(engine.http("GET", "/cursor/list"))["cursors"] == []
             switch_on(engine, "orders")
+            if first == 0:
+                assert run(engine, tmp_path, "--dry-run") == 2
+                assert "its archive is on, and begins at offset 0 by itself" in capsys.readouterr().err
             archive(lake, engine)
         paths = Path(lake.within(archive_path("orders"))).glob("date=*/*.parquet")
         (path,) = [one for one in paths if pq.ParquetFile(one).read(["offset"])["offset"][0].as_py() == 0]
@@ -112,7 +121,12 @@ def test_files_that_are_missing_are_written_again(tmp_path: Path, capsys: pytest
             assert (
                 f"Would read {10 - start} messages of these offsets from the log, write each once, and remove" in said
             )
-            assert (f"{start} messages of these files are not read" in said) == bool(start)
+            lost = f"{start} messages of these files are not read from the log: archive_gaps would get them as lost."
+            assert (lost in said) == bool(start)
+        assert run(engine, tmp_path, "--from", "10", "--dry-run") == 0
+        said = capsys.readouterr().out
+        assert "No message of these offsets is read from the log: the job would remove the missing files" in said
+        assert "Would read" not in said
         assert cursor_of(engine, "orders").offset == 30
         assert run(engine, tmp_path, "--from", "5") == 0
         assert cursor_of(engine, "orders").offset == 5
@@ -122,6 +136,11 @@ def test_files_that_are_missing_are_written_again(tmp_path: Path, capsys: pytest
         assert cursor_of(engine, "orders").offset == 30
         assert run(engine, tmp_path) == 2
         assert "lacks nothing that was archived" in capsys.readouterr().err
+        engine.http("POST", "/topic/delete?topic=orders")
+        publish(engine, "orders", BODIES[:3])
+        assert run(engine, tmp_path) == 2
+        assert "orders, number 2, was never archived here" in capsys.readouterr().err
+        assert orjson.loads(engine.http("GET", "/cursor/list"))["cursors"] == []
 
 
 def test_a_server_that_does_not_know_the_act_is_named(
