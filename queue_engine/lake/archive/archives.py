@@ -153,8 +153,8 @@ class Archives:
             one for one in self._gaps.read(identity.topic).get(identity, []) if one.first_offset >= (archived or 0)
         ]
         # Not the time of a repair whose table is lost now: what has that would count for nothing.
-        repaired_ms = self._gaps.unfinished_repair(identity, archive_table(self._tables, identity.topic))
-        at_ms = max(self._clock.time_ns() // NS_PER_MS, -1 if repaired_ms is None else repaired_ms + 1)
+        unfinished = self._unfinished_repairs(identity)
+        at_ms = self._gaps.time_behind_lost(identity.topic, self._clock.time_ns() // NS_PER_MS, unfinished)
         gaps = lost_gaps(known, first, had, begin, at_ms)
         if error := self.commit([Commit(identity, first, begin, archived is None, gaps=gaps)])[identity]:
             raise error
@@ -191,15 +191,23 @@ class Archives:
         table = archive_table(self._tables, identity.topic)
         found = missing_files(table)
         if not found:
-            unfinished = self._gaps.unfinished_repair(identity, table)
-            if unfinished is not None:
-                self._gaps.commit_lost(identity, [], unfinished + 1, unfinished=unfinished)
+            unfinished = self._unfinished_repairs(identity)
+            if unfinished:
+                at_ms = self._gaps.time_behind_lost(identity.topic, 0, unfinished)
+                self._gaps.commit_lost(identity, [], at_ms, unfinished=unfinished)
             known = self.summary.topics.get(identity.topic)
             is_noted = known is not None and (known.is_lost or known.is_partial)
-            if known is not None and (is_noted or known.table_version != table.version or unfinished is not None):
+            if known is not None and (is_noted or known.table_version != table.version or unfinished):
                 self._sum_up_anew(identity, known.committed_ms)
             self._looked_ns[identity] = self._clock.monotonic_ns()
         return found
+
+    def _unfinished_repairs(self, identity: ArchivedIdentity) -> set[int]:
+        """Of this topic, and of those of this server that had its name before."""
+        known = self.summary.topics.get(identity.topic)
+        others = [] if known is None else _identities_of(known)
+        table = archive_table(self._tables, identity.topic)
+        return self._gaps.unfinished_repairs([identity, *others], table, identity.server)
 
     def incomplete(self, identity: ArchivedIdentity, files: Sequence[TableFile]) -> ArchiveFilesMissingError:
         """The error of an archive whose table lacks these files. Raises StoreError, TableError."""
@@ -230,9 +238,9 @@ class Archives:
             logger.warning("missing files are back, repair begins anew topic=%s files=%d", identity.topic, len(back))
             return False
         done = table.transaction(identity.repair_app_id)
-        unfinished = self._gaps.unfinished_repair(identity, table)
+        unfinished = self._unfinished_repairs(identity)
         now_ms = self._clock.time_ns() // NS_PER_MS
-        at_ms = max(now_ms, *(one + 1 for one in (done, unfinished) if one is not None), 0)
+        at_ms = self._gaps.time_behind_lost(identity.topic, now_ms, [*unfinished, done])
         gaps = repair.gaps(written, at_ms)
         self._gaps.commit_lost(identity, gaps, at_ms, unfinished=unfinished)
         files = [file for one in written for file in one.files]

@@ -131,22 +131,29 @@ class Gaps:
 
     # Repairs.
 
-    def unfinished_repair(self, identity: ArchivedIdentity, table: LakeTable) -> int | None:
-        """The time (Unix ms) of the gaps that a repair has committed and whose table did not follow; None for none."""
-        (begun,) = self._table.transactions([identity.repair_app_id])
-        done = table.transaction(identity.repair_app_id)
-        return begun if begun is not None and (done is None or done < begun) else None
+    def unfinished_repairs(self, identities: Iterable[ArchivedIdentity], table: LakeTable, server: str) -> set[int]:
+        """The times (Unix ms) of the gaps that repairs have committed and whose table did not follow: of those of these
+        topics of one name that are of `server`. Another server may be between its two commits."""
+        app_ids = [one.repair_app_id for one in set(identities) if one.server == server]
+        pairs = zip(self._table.transactions(app_ids), table.transactions(app_ids), strict=True)
+        return {begun for begun, done in pairs if begun is not None and (done is None or done < begun)}
+
+    def time_behind_lost(self, topic: str, now_ms: int, others: Iterable[int | None]) -> int:
+        """The time (Unix ms) for new lost gaps of a topic's name: now, or behind that of each other one and of `others`
+        where the clock was set back. So no repair takes the gaps of anything else for its own."""
+        known = (gap.at_ms for gaps in self.read(topic).values() for gap in gaps if gap.reason == LOST)
+        return max(now_ms, 0, *(one + 1 for one in (*known, *others) if one is not None))
 
     def commit_lost(
-        self, identity: ArchivedIdentity, rows: Sequence[GapRow], at_ms: int, *, unfinished: int | None
+        self, identity: ArchivedIdentity, rows: Sequence[GapRow], at_ms: int, *, unfinished: Collection[int]
     ) -> None:
-        """Commit what a repair of a topic's table finds lost, durably, in the place of what an unfinished one left.
+        """Commit what a repair of a topic's table finds lost, durably, in the place of what unfinished ones left.
         at_ms: of the rows, and the version of the commit. Raises StoreError, TableError."""
 
         def is_left(one: ArchivedIdentity, gap: ArchiveGap) -> bool:
-            return (one.topic, gap.reason, gap.at_ms) == (identity.topic, LOST, unfinished)
+            return (one.topic, gap.reason) == (identity.topic, LOST) and gap.at_ms in unfinished
 
-        kept, replaced = self._beside([] if unfinished is None else [identity], is_left)
+        kept, replaced = self._beside([identity] if unfinished else [], is_left)
         if not rows and not replaced:
             return
         (known,) = self._table.transactions([identity.repair_app_id])
@@ -209,7 +216,8 @@ class Gaps:
 
 def _row_of(row: Mapping[str, Any]) -> GapRow:
     identity = ArchivedIdentity(row["topic"], row["server"], row["number"], row["id_base"])
-    at_ms = int(row["at"].timestamp() * 1000)
+    # Not cut off: a float may lie below the millisecond, and the time tells a repair's gaps.
+    at_ms = round(row["at"].timestamp() * 1000)
     return identity, ArchiveGap(row["first_offset"], row["next_offset"], row["reason"], at_ms, row["count"])
 
 

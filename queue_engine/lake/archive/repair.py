@@ -100,9 +100,9 @@ def plan_repair(
     table = archive_table(tables, identity.topic)
     end = table.transaction(identity.app_id) or 0
     gaps = Gaps(tables)
-    unfinished = gaps.unfinished_repair(identity, table)
     found = gaps.read(identity.topic)
-    known = [one for one in found.get(identity, []) if not (one.reason == LOST and one.at_ms == unfinished)]
+    unfinished = gaps.unfinished_repairs({identity, *found}, table, identity.server)
+    known = [one for one in found.get(identity, []) if not (one.reason == LOST and one.at_ms in unfinished)]
     owners = {file.path: owner_of(file, {identity, *found}) for file in files}
     others = [file for file in files if owners[file.path] != identity]
     oldest, messages = max(start, state.oldest_offset), synced_messages(state)

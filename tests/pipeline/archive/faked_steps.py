@@ -42,6 +42,7 @@ class FakeEngine:
         self.offsets = dict.fromkeys(ends, 0)
         self.oldest = dict.fromkeys(ends, 0)
         self.name = SERVER
+        self.id_base = 0x100
 
     def server(self) -> str:
         return self.name
@@ -52,8 +53,9 @@ class FakeEngine:
     def cursor_list(self) -> list[CursorStats]:
         return [
             CursorStats(
-                cursor="archive", topic=topic, number=self.number(topic), id_base=0x100, offset=self.offsets[topic],
-                end_offset=end, synced_offset=end, oldest_offset=self.oldest[topic], depth=end - self.offsets[topic],
+                cursor="archive", topic=topic, number=self.number(topic), id_base=self.id_base,
+                offset=self.offsets[topic], end_offset=end, synced_offset=end, oldest_offset=self.oldest[topic],
+                depth=end - self.offsets[topic],
                 lag_bytes=0, retention_bytes=0, created_ms=1, is_warned=False, lake=self.lakes[topic],
             )
             for topic, end in self.ends.items()
@@ -63,7 +65,7 @@ class FakeEngine:
         end = self.ends[topic]
         oldest = self.oldest[topic]
         return TopicState(
-            topic=topic, number=self.number(topic), id_base=0x100, oldest_offset=oldest, synced_offset=end,
+            topic=topic, number=self.number(topic), id_base=self.id_base, oldest_offset=oldest, synced_offset=end,
             end_offset=end,
         )  # fmt: skip
 

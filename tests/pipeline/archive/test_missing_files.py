@@ -35,7 +35,7 @@ from queue_engine.lake.tables.storage import TableStorage
 from queue_engine.lake.tables.table import LakeTable
 from queue_engine.lake.tables.table_files import TableFile
 from queue_engine.lake.tables.tables import LakeTables
-from queue_engine.vocabulary.clock import NS_PER_MS
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import ArchiveFilesMissingError, DataFileMissingError
 from tests.pipeline.archive import faked_steps
 from tests.pipeline.archive.faked_steps import REPLAYED_OFFSET, SERVER, TIME, FakeEngine, archiver, faked_lake
@@ -399,14 +399,7 @@ def test_what_a_killed_repair_counted_as_lost_is_replaced(
     remove(lake, 0, 10)
     engine.oldest["a"] = 5
     ask(engine, 5)
-
-    def die(*_: object, **__: object) -> None:
-        raise Kill
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LakeTable, "commit", die)
-        with pytest.raises(Kill):
-            archiver(lake, engine).run({"a"})
+    killed_repair(lake, engine, monkeypatch, ManualClock())
     assert (0, 5, "lost") in [(one.first_offset, one.next_offset, one.reason) for one in archives_gaps(lake)]
     if then == "the log has less":
         engine.oldest["a"] = 12
@@ -418,6 +411,64 @@ def test_what_a_killed_repair_counted_as_lost_is_replaced(
 
 def archives_gaps(lake: Lake) -> list[ArchiveGap]:
     return [one for one in Gaps(lake_tables(lake)).read("a")[A] if one.reason != BEGIN]
+
+
+def killed_repair(lake: Lake, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
+    """Killed between its two commits."""
+
+    def die(*_: object, **__: object) -> None:
+        raise Kill
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeTable, "commit", die)
+        with pytest.raises(Kill):
+            archiver(lake, engine, clock).run({"a"})
+
+
+def test_what_a_killed_repair_of_an_earlier_topic_counted_as_lost_is_replaced(
+    lake: Lake, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove(lake, 0)
+    engine.oldest["a"] = 10
+    ask(engine, 10)
+    killed_repair(lake, engine, monkeypatch, ManualClock())
+    lost = [(0, 7), (8, 10)]
+    assert [(one.first_offset, one.next_offset) for one in archives_gaps(lake) if one.reason == "lost"] == lost
+    # Created again: another number, and nothing of what it had.
+    again = FakeEngine({"b": 30, "a": 5})
+    again.id_base = 0x10000
+    archiver(lake, again).run({"a"})
+    ask(again, 0)
+    archiver(lake, again).run({"a"})
+    earlier = next(one for one in archives(lake, "a") if one.identity == A)
+    assert sum(one.count for one in earlier.gaps if one.reason == "lost") == 9
+    assert earlier.bodies == bodies((10, 30))
+
+
+def test_lost_gaps_of_a_clock_that_was_set_back_are_not_taken_for_those_of_a_killed_repair(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FakeEngine({"a": 0})
+    place = Path(lake.within(archive_path("a")))
+    for end in ENDS:
+        if end == 30:
+            shutil.copytree(place, tmp_path / "kept")
+        engine.ends["a"] = end
+        archiver(lake, engine).run(None)
+    remove(lake, 0)
+    engine.oldest["a"] = 10
+    ask(engine, 10)
+    killed_repair(lake, engine, monkeypatch, ManualClock(time_ns=NS_PER_S))
+    # An earlier state is put back, which lacks no file, and the clock was set back.
+    shutil.rmtree(place)
+    shutil.copytree(tmp_path / "kept", place)
+    engine.oldest["a"] = 25
+    ask(engine, 25)
+    for _ in range(3):
+        archiver(lake, engine, ManualClock(time_ns=0)).run(None)
+        found = archive_of(lake, "a")
+        assert found.bodies == bodies((0, 20), (25, 30))
+        assert found.reasons == [(7, 8, "replayed"), (20, 25, "lost")]
 
 
 def test_a_table_that_is_lost_behind_a_repair_begins_again_and_counts_each_message_once(
