@@ -118,7 +118,7 @@ def _repaired(repair: Repair, missing: str, *, is_dry: bool) -> list[str]:
         reads, writes, removes = ("Would read", "write", "remove") if is_dry else ("Reads", "writes", removes)
         act = (
             f"{reads} {count:,} messages of these offsets from the log, {writes} each once, and {removes} the missing "
-            "files from the table, in one commit."
+            "files from the table, about a step's messages in each commit."
         )
     else:
         act = f"No message of these offsets is read from the log: the job {removes} the missing files from the table."

@@ -121,6 +121,7 @@ def test_files_that_are_missing_are_written_again(tmp_path: Path, capsys: pytest
             assert (
                 f"Would read {10 - start} messages of these offsets from the log, write each once, and remove" in said
             )
+            assert "the missing files from the table, about a step's messages in each commit." in said
             lost = f"{start} messages of these files are not read from the log: archive_gaps would get them as lost."
             assert (lost in said) == bool(start)
         assert run(engine, tmp_path, "--from", "10", "--dry-run") == 0
