@@ -113,11 +113,15 @@ def _counts_are_written() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _sighup_ends_processes() -> Iterator[None]:
-    """Servers of the tests heed SIGHUP also when nohup started the tests: a child inherits that it is ignored."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def _signals_end_processes() -> Iterator[None]:
+    """Servers of the tests heed SIGHUP also when nohup started the tests, and SIGINT when a shell did in the
+    background: a child inherits that it is ignored."""
+    before = {signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL)}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
