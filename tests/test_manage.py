@@ -80,11 +80,9 @@ class Checkout:
     def environment(self) -> dict[str, str]:
         return {"PATH": str(self.programs), "PIP_NO_INDEX": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def run(
-        self, *arguments: str, user: int | None = None, python: Path = PYTHON
-    ) -> "subprocess.CompletedProcess[str]":
+    def run(self, *arguments: str, python: Path = PYTHON) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [python, self.tree / "manage.py", *arguments], env=self.environment(), user=user,
+            [python, self.tree / "manage.py", *arguments], env=self.environment(),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
@@ -205,12 +203,16 @@ def test_help_installs_nothing_and_says_how_to_begin(checkout: Checkout) -> None
     assert not (checkout.tree / ".venv").exists()
 
 
-def programs_of(checkout: Checkout, *arguments: str, user: int | None) -> "subprocess.CompletedProcess[str]":
+def installing_as(user: int | None) -> str:
+    """Python's code. The account changes behind the imports: it may have no right to read this Python."""
+    return f"import os, manage; {f'os.setuid({user}); ' if user else ''}manage.install_programs(False)"
+
+
+def programs_of(checkout: Checkout, user: int | None) -> "subprocess.CompletedProcess[str]":
     """Only the part that installs the tests' programs, in which some are missing."""
     checkout.has("chromium", "nginx", "caddy", "promtool", "env")
-    call = f"import manage; manage.install_programs({'--yes' in arguments})"
     return subprocess.run(
-        [PYTHON, "-c", call], cwd=checkout.tree, env=checkout.environment(), user=user,
+        [PYTHON, "-c", installing_as(user)], cwd=checkout.tree, env=checkout.environment(),
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
@@ -250,8 +252,8 @@ def test_on_a_terminal_sudo_is_asked_for_first(
     shown = checkout.tree / "shown"
     with os.fdopen(ours, "r+b", buffering=0) as terminal, shown.open("ab") as stderr:
         process = subprocess.Popen(
-            [PYTHON, "-c", "import manage; manage.install_programs(False)"], cwd=checkout.tree,
-            env=checkout.environment(), user=user, stdin=theirs, stdout=theirs, stderr=stderr,
+            [PYTHON, "-c", installing_as(user)], cwd=checkout.tree,
+            env=checkout.environment(), stdin=theirs, stdout=theirs, stderr=stderr,
         )  # fmt: skip
         os.close(theirs)
         wait_for("the commands", lambda: "apt-get install -y redis-server" in shown.read_text())
