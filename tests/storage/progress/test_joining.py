@@ -67,7 +67,7 @@ class _Queue:
 
 def test_no_page_of_an_offset_gap_is_looked_at_and_steps_stay_short() -> None:
     trashed, end = beside_a_gap(), sum(GAP) + 8
-    assert whole(counting_unsettled(trashed, _Queue(), end, 0)) == (15, 0, 0)  # type: ignore[arg-type]
+    assert whole(counting_unsettled(trashed, _Queue(), end, 0)) == (15, 0, 0)
     # A living one that begins behind all of it, and one that has finished nothing.
     for living_floor, first in ((end, [(0, 5), (8, 2)]), (0, [(0, 10)])):
         living = ChannelProgress(living_floor)
