@@ -300,9 +300,13 @@ class _Run:
             )
         had = self._archives.had(cursor, identity)
         if had is not None:
+            if not cursor.lake and self._archives.gives_up(identity, cursor):
+                # The offset was chosen for something else, such as "from now on". An operator sees the loss first.
+                self._context.engine.cursor_move(topic, ARCHIVE_CURSOR, number=number, offset=cursor.offset, lake=lake)
+                raise self._archives.lost(identity, had)
             if cursor.lake:
                 raise self._archives.lost(identity, had)
-            # An operator has seen that, and made the cursor anew.
+            # An operator made the cursor anew.
             self._archives.begin_again(identity, had, max(cursor.offset, cursor.oldest_offset))
         if self._archives.is_look_due(identity, is_anew=not cursor.lake):
             missing = self._archives.missing_files(identity)

@@ -140,6 +140,13 @@ class Archives:
             f"on the page Pipeline, or penstock pipeline rearchive {topic})"
         )
 
+    def gives_up(self, identity: ArchivedIdentity, cursor: CursorStats) -> bool:
+        """Whether an archive that begins again at the cursor leaves out messages of the log, and the summary does not
+        show the loss of the table, so that no operator chose this. Raises StoreError, TableError."""
+        summary = self.summary.topics.get(identity.topic)
+        is_shown = summary is not None and summary.is_table_lost
+        return not is_shown and cursor.offset > max(cursor.oldest_offset, self.next_offset(identity) or 0)
+
     def lost_topics(self) -> set[str]:
         return {topic for topic, one in self.summary.topics.items() if one.is_lost}
 
@@ -451,8 +458,9 @@ class Archives:
         if known is None and is_lost:
             known = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
         if known is not None:
-            # A repair that fails by another error is still the one that an operator asked for.
+            # What an operator has seen and decided upon stays, where carrying it out fails by another error.
             is_partial = isinstance(error, ArchiveFilesMissingError) or (known.is_partial and not is_lost)
+            is_lost = is_lost or known.is_table_lost
             self.summary.put(replace(known, error=sentence_of(error), is_lost=is_lost, is_partial=is_partial))
 
 

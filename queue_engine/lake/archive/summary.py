@@ -71,6 +71,11 @@ class ArchivedTopic:
     is_partial: bool = False
     incarnations: tuple[ArchivedIncarnation, ...] = ()
 
+    @property
+    def is_table_lost(self) -> bool:
+        """Whether the table is gone or ends too early, not only files of it."""
+        return self.is_lost and not self.is_partial
+
     def with_gaps(self, gaps: list[ArchiveGap]) -> "ArchivedTopic":
         """The same with more gaps."""
         if not gaps:

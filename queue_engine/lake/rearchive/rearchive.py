@@ -94,6 +94,14 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
     if archived is None or archived < had:
         begin, begun = _begun_again(state, table, archived, had, asked, known, is_dry=is_dry)
         sentences += begun
+        is_noticed = known is None or known.is_table_lost
+        if not (is_dry or is_noticed) and begin > max(archived or 0, state.oldest_offset):
+            # The job can't tell it from "Archive… from now on" by an operator who has not seen the loss: it stops.
+            raise PipelineError(
+                f"--from {start}: messages of the log are given up only once the archive job shows that the table "
+                f"{table.place} is lost. Nothing was done. Run the job (penstock pipeline run archive --once), and "
+                "then this command again; or leave --from out"
+            )
         offsets.append(begin)
     elif repair is not None:
         offsets.append(max(archived, state.oldest_offset))

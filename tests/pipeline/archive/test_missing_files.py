@@ -36,7 +36,7 @@ from queue_engine.lake.tables.table import LakeTable
 from queue_engine.lake.tables.table_files import TableFile
 from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.errors import ArchiveFilesMissingError, DataFileMissingError
+from queue_engine.vocabulary.errors import ArchiveFilesMissingError, ArchiveLostError, DataFileMissingError
 from tests.pipeline.archive import faked_steps
 from tests.pipeline.archive.faked_steps import REPLAYED_OFFSET, SERVER, TIME, FakeEngine, archiver, faked_lake
 from tests.pipeline.archive_reading import archive_of, archives, lake_tables
@@ -195,6 +195,61 @@ def test_a_cursor_that_is_made_anew_before_a_loss_is_noticed_gives_no_message_up
     ask(engine, 30)
     archiver(lake, engine).run(None)
     check_repaired(lake, engine, [])
+
+
+def lose(lake: Lake) -> Path:
+    """Take the table of a away. Returns where it is now."""
+    path = Path(lake.within(archive_path("a")))
+    return shutil.move(path, path.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("noticed", ["", "files", "table, and a commit failed"])
+def test_a_cursor_that_is_made_anew_before_a_lost_table_is_noticed_gives_no_message_up(
+    lake: Lake, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, noticed: str
+) -> None:
+    """As *Stop archiving* and *Archive… from now on* make it: an operator decides once the loss is shown."""
+    if noticed == "files":
+        remove(lake, 0)
+        notice(lake, engine)
+    elsewhere = lose(lake)
+    ask(engine, 30)
+    with pytest.raises(ArchiveLostError, match=r"a was archived up to offset 30, .* is gone"):
+        archiver(lake, engine).run({"a"})
+    known = read_summary(lake)
+    assert known is not None
+    assert (known["a"].is_table_lost, engine.offsets["a"], engine.lakes["a"]) == (True, 30, engine.lakes["b"])
+    if not noticed:
+        # Put back, it goes on.
+        shutil.move(elsewhere, elsewhere.with_name(Path(archive_path("a")).name))
+        engine.ends["a"] = 35
+        archiver(lake, engine).run({"a"})
+        found = archive_of(lake, "a")
+        assert (found.bodies, found.reasons) == (bodies((0, 35)), [(7, 8, "replayed")])
+        return
+    ask(engine, 25)
+    if noticed != "files":
+        with monkeypatch.context() as patch:
+            patch.setattr(archives_module, "lost_gaps", fail_to_commit)
+            with pytest.raises(RuntimeError):
+                archiver(lake, engine).run({"a"})
+    archiver(lake, engine).run({"a"})
+    found = archive_of(lake, "a")
+    assert (found.bodies, found.reasons) == (bodies((25, 30)), [(0, 7, "lost"), (7, 8, "replayed"), (8, 25, "lost")])
+
+
+@pytest.mark.parametrize("oldest", [0, 12])
+def test_a_lost_table_that_nothing_has_noticed_is_written_anew_from_the_begin_of_the_log(
+    lake: Lake, engine: FakeEngine, oldest: int
+) -> None:
+    lose(lake)
+    engine.oldest["a"] = oldest
+    ask(engine, oldest)
+    archiver(lake, engine).run({"a"})
+    assert archive_of(lake, "a").bodies == bodies((oldest, 30))
+
+
+def fail_to_commit(*_: object) -> list[ArchiveGap]:
+    raise RuntimeError("an executor died")
 
 
 def test_a_repair_that_failed_still_begins_where_it_was_asked_to(

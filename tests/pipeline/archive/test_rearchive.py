@@ -75,6 +75,14 @@ def test_a_dry_run_says_what_is_read_and_written_and_a_run_archives_it_once(
     assert run(engine, tmp_path) == 2
     assert "lacks nothing that was archived: it ends at offset 30" in capsys.readouterr().err
     assert cursor_of(engine, "orders").offset == 30
+    # Lost again, before the job has seen it: no message of the log is given up.
+    shutil.rmtree(lake.within(archive_path("orders")))
+    assert run(engine, tmp_path, "--from", "29") == 2
+    assert "only once the archive job shows that the table" in capsys.readouterr().err
+    assert run(engine, tmp_path) == 0
+    assert cursor_of(engine, "orders").offset == 0
+    archive(lake, engine)
+    assert archive_of(lake, "orders").bodies == BODIES
 
 
 @pytest.mark.parametrize(
