@@ -74,7 +74,7 @@ def check_account(path: Path) -> None:
             continue
         if not me and owner == _owner_of_new_files(path):
             continue
-        told = (
+        owners = (
             f"{one.name} in it belongs to the account {account_name(owner)}, and this command runs as "
             f"{account_name(me)}. "
         )
@@ -82,7 +82,7 @@ def check_account(path: Path) -> None:
             remedy = f"Give everything in it to one account: `chown -R {account_name(me)} {path}`"
         else:
             remedy = f"Run the command as {account_name(owner)}"
-        raise OSError(_complaint(path, told + remedy))
+        raise OSError(_complaint(path, owners + remedy))
 
 
 def _owner_of_new_files(path: Path) -> int | None:

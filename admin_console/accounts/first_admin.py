@@ -55,14 +55,14 @@ def make_first_admin(directory: Path, environment: Mapping[str, str] = os.enviro
         return FirstAdmin(username, "", None)
     password = secrets.token_urlsafe(15)
     path = password_file(directory)
-    kept: Path | None = path
+    stored_path: Path | None = path
     # The file first: after a crash in between, a further start could not make the password known.
     try:
         write_private_file(path, f"user: {username}\npassword: {password}\n")
     except OSError:
-        kept = None  # a full disk: the password is only printed
+        stored_path = None  # a full disk: the password is only printed
     _create(username, password)
-    return FirstAdmin(username, password, kept)
+    return FirstAdmin(username, password, stored_path)
 
 
 def _create(username: str, password: str) -> None:

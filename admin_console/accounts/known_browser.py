@@ -31,10 +31,10 @@ def remember(request: HttpRequest, response: HttpResponse, name: str) -> None:
     """Note in the browser that it has logged in under this name."""
     browser, names = _read(request)
     digest = _hash(name)
-    kept = [digest, *(known for known in names if known != digest)][:NAMES_MAX]
+    digests = [digest, *(other for other in names if other != digest)][:NAMES_MAX]
     response.set_cookie(
         settings.KNOWN_BROWSER_COOKIE_NAME,
-        signing.dumps([browser or secrets.token_hex(8), *kept], salt=_SALT),
+        signing.dumps([browser or secrets.token_hex(8), *digests], salt=_SALT),
         max_age=COOKIE_AGE_S,
         path=settings.KNOWN_BROWSER_COOKIE_PATH,
         secure=settings.SESSION_COOKIE_SECURE,

@@ -26,7 +26,7 @@ FORGET_AFTER_S = 3600
 ENTRIES_MAX = 20_000  # lines; about 6 MB
 # Places in one line; a place that is not used within this time is given up.
 PLACES_MAX = 64
-PLACE_KEPT_S = 60.0
+PLACE_UNUSED_S_MAX = 60.0
 # A wait of at most this length that others caused is spent in the server; the user notices a slow log-in.
 HOLD_S_MAX = 2.0
 HELD_MAX = 16  # a thread each
@@ -64,7 +64,7 @@ class _Key:
 
     rule: Rule
     name: str
-    place: str
+    network: str
     holder: str
     is_own: bool
 
@@ -105,8 +105,8 @@ class LoginThrottle:
         with self._lock:
             for key in _keys(name, address, browser):
                 if key.is_own:
-                    self._lines.pop((key.name, key.place), None)
-                elif line := self._lines.get((key.name, key.place)):
+                    self._lines.pop((key.name, key.network), None)
+                elif line := self._lines.get((key.name, key.network)):
                     line.attempts = max(line.attempts - 1, 0)
 
     def not_checked(self, name: str, address: str, browser: str = "") -> None:
@@ -114,7 +114,7 @@ class LoginThrottle:
         that a flood stays slow."""
         with self._lock:
             for key in _keys(name, address, browser):
-                line = self._lines.get((key.name, key.place))
+                line = self._lines.get((key.name, key.network))
                 if key.is_own and line is not None:
                     line.attempts = max(line.attempts - 1, 0)
                     line.next_s = line.last_s
@@ -142,10 +142,10 @@ class LoginThrottle:
 
     def _line(self, key: _Key, now_s: float) -> _Line:
         """The line, newest last; a new one where it was empty for an hour."""
-        found = self._lines.pop((key.name, key.place), None)
+        found = self._lines.pop((key.name, key.network), None)
         if found is None or now_s - found.last_s > FORGET_AFTER_S:
             found = _Line(last_s=now_s)
-        self._lines[key.name, key.place] = found
+        self._lines[key.name, key.network] = found
         while len(self._lines) > ENTRIES_MAX:
             self._lines.popitem(last=False)
         return found
@@ -160,7 +160,7 @@ def _wait_s(line: _Line, key: _Key, now_s: float) -> float:
         if line.next_s <= now_s:
             return 0.0
         if len(line.places) >= PLACES_MAX:
-            line.places = {holder: at_s for holder, at_s in line.places.items() if now_s - at_s < PLACE_KEPT_S}
+            line.places = {holder: at_s for holder, at_s in line.places.items() if now_s - at_s < PLACE_UNUSED_S_MAX}
         given_s = line.next_s
         if len(line.places) < PLACES_MAX:
             line.places[key.holder] = given_s
@@ -169,17 +169,17 @@ def _wait_s(line: _Line, key: _Key, now_s: float) -> float:
 
 
 def _keys(name: str, address: str, browser: str) -> tuple[_Key, ...]:
-    name, place = name[:64], _place(address)
+    name, network = name[:64], _network(address)
     if browser:
         return (_Key(BROWSER, name, f"browser {browser}", "", is_own=True),)
     return (
-        _Key(NAME_AT_ADDRESS, name, place, "", is_own=True),
-        _Key(ADDRESS, "", place, name, is_own=False),
-        _Key(NAME, name, "", place, is_own=False),
+        _Key(NAME_AT_ADDRESS, name, network, "", is_own=True),
+        _Key(ADDRESS, "", network, name, is_own=False),
+        _Key(NAME, name, "", network, is_own=False),
     )
 
 
-def _place(address: str) -> str:
+def _network(address: str) -> str:
     """The address; for IPv6 its /64 network, all of which one client may use."""
     try:
         parsed = ipaddress.ip_address(address)

@@ -101,11 +101,11 @@ def take(request: HttpRequest) -> None:
         return
     if _KEY not in request.session:
         return
-    kept = request.session[_KEY]
-    if len(kept) != 3:  # another version's session
+    stored = request.session[_KEY]
+    if len(stored) != 3:  # another version's session
         del request.session[_KEY]
         return
-    url, fields, at_s = kept
+    url, fields, at_s = stored
     # A dialog in another tab asks whether its question stands.
     if unquote(urlsplit(url).path) == request.path and "still" not in request.GET:
         del request.session[_KEY]

@@ -18,25 +18,25 @@ from admin_console.screens.graphs import chosen_channels
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     chosen = chosen_channels(request.GET.get("draw", ""))
-    return _answer(request, lambda source, live, asked: overview_history(source, live, asked, chosen=chosen))
+    return _answer(request, lambda source, live, span: overview_history(source, live, span, chosen=chosen))
 
 
 @require_safe
 def topic(request: HttpRequest, topic: str) -> HttpResponse:
-    return _answer(request, lambda source, live, asked: topic_history(source, live, topic, asked))
+    return _answer(request, lambda source, live, span: topic_history(source, live, topic, span))
 
 
 @require_safe
 def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
-    return _answer(request, lambda source, live, asked: channel_history(source, live, topic, channel, asked))
+    return _answer(request, lambda source, live, span: channel_history(source, live, topic, channel, span))
 
 
 def _answer(request: HttpRequest, read: Callable[[HistorySource, LiveState | None, Range], History]) -> HttpResponse:
     """`History.wire` as JSON; 400 for what is no range, 503 for a history that can't be read, both with a sentence."""
     live = get_hub().live
     try:
-        asked = range_of(request.GET, now_s(live))
-        found = read(get_gateway().history(), live, asked)
+        span = range_of(request.GET, now_s(live))
+        found = read(get_gateway().history(), live, span)
     except RangeError as exc:
         return refusal(request, f"The range is not valid: {exc}", status=400)
     except HistoryUnreadableError as exc:

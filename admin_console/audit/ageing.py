@@ -17,7 +17,7 @@ from admin_console.audit.verification import AGEING
 
 ROWS_AT_ONCE = 10_000  # one transaction of about a tenth of a second
 # Some 10 MB. The database also has sessions and users: whatever they take, the list does not become empty.
-ROWS_KEPT_MIN = 10_000
+ROWS_MIN = 10_000
 
 
 def remove_old_rows(before_ms: int, now_ms: int) -> int:
@@ -43,17 +43,19 @@ def remove_rows_for_size(used_bytes: int, bytes_max: int, now_ms: int) -> int:
             return 0
         row_count = ids["last"] - ids["first"] + 1
         # Rows are of about the same size.
-        count = min(row_count * (used_bytes - bytes_max) // max(used_bytes, 1) + 1, row_count - ROWS_KEPT_MIN)
+        count = min(row_count * (used_bytes - bytes_max) // max(used_bytes, 1) + 1, row_count - ROWS_MIN)
         old = AuditRow.objects.order_by("id")[: max(0, min(count, ROWS_AT_ONCE))]
         return _remove(old, now_ms, f"since the list took {used_bytes:,} bytes")
 
 
 def _remove_some(before_ms: int, now_ms: int) -> int:
     with transaction.atomic():
-        kept = AuditRow.objects.filter(at_ms__gte=before_ms).order_by("id").values_list("id", flat=True).first()
+        first_id_to_stay = (
+            AuditRow.objects.filter(at_ms__gte=before_ms).order_by("id").values_list("id", flat=True).first()
+        )
         old = AuditRow.objects.order_by("id")
-        if kept is not None:
-            old = old.filter(id__lt=kept)
+        if first_id_to_stay is not None:
+            old = old.filter(id__lt=first_id_to_stay)
         return _remove(old[:ROWS_AT_ONCE], now_ms, "for their age")
 
 

@@ -18,7 +18,7 @@ from admin_console.audit.models import (
     Phase,
     Verdict,
 )
-from admin_console.database.condition import CONDITION, Place
+from admin_console.database.condition import CONDITION, Storage
 from admin_console.database.errors import Trouble, trouble_of
 
 FOREIGN_REQUEST = "foreign_request"
@@ -73,7 +73,7 @@ def _add(row: AuditRow) -> None:
     buffer = _row_buffer
     if buffer is not None and buffer.count_repeat(row):
         return
-    if buffer is not None and (buffer.refusal or CONDITION.place is not Place.DISK):
+    if buffer is not None and (buffer.refusal or CONDITION.storage is not Storage.DISK):
         _keep(buffer, row)
         return
     try:
@@ -140,7 +140,7 @@ def write_together(rows: Sequence[AuditRow]) -> bool:
     """Write rows of several acts at once: all or none. False where they have to be added one by one: while the disk
     refuses rows, memory may take some of them."""
     buffer = _row_buffer
-    if buffer is not None and (buffer.refusal or CONDITION.place is not Place.DISK):
+    if buffer is not None and (buffer.refusal or CONDITION.storage is not Storage.DISK):
         return False
     try:
         append(rows)

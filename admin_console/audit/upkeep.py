@@ -28,7 +28,7 @@ from admin_console.audit.verification import (
     read_rows,
     stands,
 )
-from admin_console.database.condition import CONDITION, Place
+from admin_console.database.condition import CONDITION, Storage
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class AuditUpkeep:
         self._look(is_last=True)
 
     def _look(self, *, is_last: bool) -> None:
-        if CONDITION.place is not Place.DISK:
+        if CONDITION.storage is not Storage.DISK:
             return
         try:
             self.run_once(now_ms(), is_last=is_last)

@@ -39,7 +39,7 @@ class StoredRow:
 
 
 @dataclass(slots=True)
-class _Run:
+class _LinkedRows:
     """Rows first_id to last_id, linked. previous_hash: what the first one names. before_id: the row in front of it."""
 
     first_id: int
@@ -58,7 +58,7 @@ class ChainCheck:
     def __init__(self, head: Head | None = None) -> None:
         self._head = head
         self._hash_at_head: str | None = None
-        self._runs: list[_Run] = []
+        self._runs: list[_LinkedRows] = []
         self._changed: dict[int, str] = {}
         self._left_out_count = 0
         self._removed_upto: dict[str, int] = {}  # the hash of a last row that was removed → its id
@@ -88,7 +88,7 @@ class ChainCheck:
             run.last_id, run.last_hash = row.id, row.hash
         elif len(self._runs) < FAULTS_MAX:
             before_id = run.last_id if run is not None else 0
-            self._runs.append(_Run(row.id, row.id, row.previous_hash, row.hash, before_id))
+            self._runs.append(_LinkedRows(row.id, row.id, row.previous_hash, row.hash, before_id))
         else:
             self._left_out_count += 1
             self._runs[-1].last_id, self._runs[-1].last_hash = row.id, row.hash
@@ -140,7 +140,7 @@ class ChainCheck:
                     order[here] = f"{str(moved).capitalize()} {verb} moved: written {where}."
         return order
 
-    def _link_complaint(self, position: int, run: _Run, id_of_hash: Callable[[str], int | None]) -> str:
+    def _link_complaint(self, position: int, run: _LinkedRows, id_of_hash: Callable[[str], int | None]) -> str:
         """Why a run names a hash in front of it that no run ends with; "" where that is in order, else a sentence."""
         first = run.first_id
         if position == 0:
@@ -156,9 +156,11 @@ class ChainCheck:
             return f"{_rows(*gap).capitalize()} {_were(*gap)} removed."
         if first in self._changed or run.before_id in self._changed:
             return ""
-        if (known := id_of_hash(run.previous_hash)) is not None and known < first:
-            put_in = (known + 1, first - 1)
-            return f"{_rows(*put_in).capitalize()} {_were(*put_in)} put in: row {first} was written behind row {known}."
+        if (named_id := id_of_hash(run.previous_hash)) is not None and named_id < first:
+            put_in = (named_id + 1, first - 1)
+            return (
+                f"{_rows(*put_in).capitalize()} {_were(*put_in)} put in: row {first} was written behind row {named_id}."
+            )
         return (
             f"Row {run.before_id} is not the one that row {first} was written behind: it was changed together with its "
             "hash, or rows between the two were removed."

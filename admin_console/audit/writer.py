@@ -21,7 +21,7 @@ from admin_console.audit.models import AuditRow, Phase
 from admin_console.audit.record import set_row_buffer
 from admin_console.audit.repeated_acts import RepeatedRows
 from admin_console.database.base import DatabaseWrapper
-from admin_console.database.condition import CONDITION, Place
+from admin_console.database.condition import CONDITION, Storage
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 from queue_engine.delivery.stats import ActRecord
 
@@ -76,7 +76,7 @@ class AuditWriter:
         """Take an act's intent, and call `then` with whether it is kept: on the disk, or in memory while the disk
         refuses it. Beyond 9,000 unwritten rows it is not kept. `then` runs in here or in the writer's thread."""
         row = row_of(record)
-        is_written_now = self._thread.is_alive() and not self.refusal and CONDITION.place is Place.DISK
+        is_written_now = self._thread.is_alive() and not self.refusal and CONDITION.storage is Storage.DISK
         if not self.has_room:
             then(False)
         elif not is_written_now:
@@ -161,7 +161,7 @@ class AuditWriter:
     def _write_all(self) -> None:
         """Write until no row waits, or the disk refuses one."""
         while batch := self._head():
-            if CONDITION.place is not Place.DISK:
+            if CONDITION.storage is not Storage.DISK:
                 self._refused(CONDITION.reason)
                 return
             try:
@@ -175,15 +175,15 @@ class AuditWriter:
                     return
                 logger.exception("audit rows lost count=%d", len(batch))
                 self.lost_count += len(batch)
-                is_kept = False
+                is_stored = False
             else:
-                is_kept = True
+                is_stored = True
             with self._lock:
                 for _ in batch:
                     self._rows.popleft()
             for row in batch:
                 if then := self._callbacks.pop(row.act_id, None):
-                    then(is_kept)
+                    then(is_stored)
             self._written(len(batch))
 
     def _head(self) -> list[AuditRow]:

@@ -10,7 +10,7 @@ from admin_console.database.errors import Trouble, trouble_of
 INCIDENTS_MAX = 10
 
 
-class Place(Enum):
+class Storage(Enum):
     """Where the console's tables are."""
 
     DISK = "disk"
@@ -32,7 +32,7 @@ class DatabaseCondition:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._place = Place.DISK
+        self._storage = Storage.DISK
         self._reason = ""
         self._incidents: list[Notice] = []
         self.damage_seen = threading.Event()  # an error reported it; the thread of opening.py checks the file
@@ -42,14 +42,14 @@ class DatabaseCondition:
         if trouble_of(error) is Trouble.DAMAGED:
             self.damage_seen.set()
 
-    def is_now(self, place: Place, reason: str = "") -> None:
+    def is_now(self, storage: Storage, reason: str = "") -> None:
         """reason: of the disk, for a sentence; "" on the disk."""
         with self._lock:
-            self._place, self._reason = place, reason
+            self._storage, self._reason = storage, reason
 
     @property
-    def place(self) -> Place:
-        return self._place
+    def storage(self) -> Storage:
+        return self._storage
 
     @property
     def reason(self) -> str:
@@ -63,14 +63,14 @@ class DatabaseCondition:
     def forget(self) -> None:
         """Reset to the state at the start of a process."""
         with self._lock:
-            self._place, self._reason, self._incidents = Place.DISK, "", []
+            self._storage, self._reason, self._incidents = Storage.DISK, "", []
             self.damage_seen.clear()
 
     def notices(self) -> list[Notice]:
         """The newest incident first."""
         with self._lock:
             found = [*reversed(self._incidents)]
-            if self._place is Place.READ_ONLY:
+            if self._storage is Storage.READ_ONLY:
                 found.insert(
                     0,
                     Notice(
@@ -79,7 +79,7 @@ class DatabaseCondition:
                         "them; users and passwords can't be changed until then. Messages are not affected.",
                     ),
                 )
-            elif self._place is Place.MEMORY:
+            elif self._storage is Storage.MEMORY:
                 found.insert(
                     0,
                     Notice(

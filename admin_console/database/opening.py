@@ -22,7 +22,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections
 from django.db.migrations.loader import MigrationLoader
 
-from admin_console.database.condition import DatabaseCondition, Place
+from admin_console.database.condition import DatabaseCondition, Storage
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 from admin_console.database.inspection import applied_migrations, damage_of, has_journal, read_only_name
 from admin_console.database.journals import JOURNALS, remove_with_journals, set_aside_what_is_no_journal
@@ -124,7 +124,7 @@ class ConsoleDatabase:
             if is_new:
                 remove_with_journals(self._path)
             raise
-        self._condition.is_now(Place.DISK)
+        self._condition.is_now(Storage.DISK)
         for line in lines:
             self._print(line)
 
@@ -132,13 +132,13 @@ class ConsoleDatabase:
         if self._can_be_read():
             self._use(read_only_name(self._path), _PLAIN_PRAGMAS)
             self._release()
-            self._condition.is_now(Place.READ_ONLY, f"{self._path}: {reason}")
+            self._condition.is_now(Storage.READ_ONLY, f"{self._path}: {reason}")
             logger.error("the console's database can't be written: %s: %s", self._path, reason)
             return
         self._use(MEMORY_NAME, _PLAIN_PRAGMAS)
         self._hold(MEMORY_NAME)
         _migrate()
-        self._condition.is_now(Place.MEMORY, f"{self._path} can't be made: {reason}")
+        self._condition.is_now(Storage.MEMORY, f"{self._path} can't be made: {reason}")
         logger.error("the console's database is in memory: %s can't be made: %s", self._path, reason)
         for line in self._admin_lines():
             self._print(line)
@@ -155,8 +155,8 @@ class ConsoleDatabase:
         """Whether the file alone is a whole database of this version."""
         if not self._path.is_file() or self._path.is_symlink() or has_journal(self._path):
             return False
-        known = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
-        return known <= applied_migrations(self._path)
+        own_migrations = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
+        return own_migrations <= applied_migrations(self._path)
 
     def _set_aside(self, damage: str) -> None:
         self._release()
@@ -207,7 +207,7 @@ class ConsoleDatabase:
             try:
                 if is_damaged:
                     self._look_at_damage()
-                elif self._condition.place is not Place.DISK:
+                elif self._condition.storage is not Storage.DISK:
                     self._try_disk()
                 elif self._monotonic_s() - self._sessions_s >= SESSIONS_EVERY_S:
                     self._sessions_s = self._monotonic_s()
@@ -221,7 +221,7 @@ class ConsoleDatabase:
         try:
             self._set_links_aside()
             damage = damage_of(self._path, check_s_max=THOROUGH_CHECK_S_MAX, is_thorough=True)
-            if not damage and self._condition.place is Place.DISK and os.path.lexists(self._path):
+            if not damage and self._condition.storage is Storage.DISK and os.path.lexists(self._path):
                 logger.warning(
                     "%s: an error said that it is damaged; a check of all its pages finds nothing", self._path
                 )

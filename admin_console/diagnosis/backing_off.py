@@ -2,10 +2,10 @@
 
 from admin_console.diagnosis import words
 from admin_console.diagnosis.falling_behind import is_old_and_growing
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
-BACKING_OFF = Kind("backing off", begins_after_s=5, ends_after_s=5)
+BACKING_OFF = FindingKind("backing off", begins_after_s=5, ends_after_s=5)
 
 
 def find(vitals: Vitals) -> Finding | None:

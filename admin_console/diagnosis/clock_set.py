@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from admin_console.diagnosis.finding import HELD, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import HELD, Finding, FindingKind, Sentences
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import EngineSnapshot
 
-CLOCK_SET = Kind("clock set")
+CLOCK_SET = FindingKind("clock set")
 # The graphs of an hour show the step; then it is no news.
 SHOWN_NS = 3_600 * 1_000_000_000
 

@@ -1,10 +1,10 @@
 """All that is left in the channel is deferred: nothing can be delivered before it is due."""
 
-from admin_console.diagnosis.finding import CALM, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import CALM, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-DEFERRED = Kind("deferred", begins_after_s=2, act="release_deferred")
+DEFERRED = FindingKind("deferred", begins_after_s=2, act="release_deferred")
 
 
 def find(vitals: Vitals) -> Finding | None:

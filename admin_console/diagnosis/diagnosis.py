@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import clock_set, falling_behind, filling, poison
-from admin_console.diagnosis.finding import CALM, TONES, Finding, Kind
+from admin_console.diagnosis.finding import CALM, TONES, Finding, FindingKind
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.states import State, advance, in_force
 from admin_console.diagnosis.vitals import FULL_SHARE, Vitals, moment_of
@@ -44,7 +44,7 @@ class Diagnosis:
     def tone(self) -> str:
         return TONES[self.level]
 
-    def tone_of(self, *kinds: Kind) -> str:
+    def tone_of(self, *kinds: FindingKind) -> str:
         """The tone of a stat that shows one of these kinds; "" while the channel has none of them."""
         return next((TONES[state.finding.level] for state in self.states if state.finding.kind in kinds), "")
 
@@ -71,29 +71,29 @@ def diagnose_all(
     earlier = earlier or {}
     turns = min(-(-len(earlier) // LOOKS_MAX), TURNS_MAX) if takes_turns else 1
     turn = round(now_s)
-    known = before.get(ENGINE, ())
-    filled = next((one.finding for one in known if one.finding.kind is filling.FILLING), None)
+    previous = before.get(ENGINE, ())
+    filled = next((one.finding for one in previous if one.finding.kind is filling.FILLING), None)
     found = [one for one in (filling.find_broker(snapshot, filled), clock_set.find_broker(snapshot)) if one is not None]
     # That it fills is no news of a disk that is full.
     is_full = snapshot.log is not None and snapshot.log.is_full
-    if engine := advance(known, found, now_s, lambda gone: is_full and gone.kind is filling.FILLING):
+    if engine := advance(previous, found, now_s, lambda gone: is_full and gone.kind is filling.FILLING):
         states[ENGINE] = engine
     for topic in snapshot.topics:
         for channel in topic.channels:
             key = (topic.topic_name, channel.channel_name)
-            known = before.get(key, ())
-            if not known and is_calm(topic, channel, young_ns):
+            previous = before.get(key, ())
+            if not previous and is_calm(topic, channel, young_ns):
                 continue
             vitals = Vitals(topic, channel, rings_of(key), moment)
             last = earlier.get(key)
             if turns > 1 and last is not None and (hash(key) + turn) % turns:
                 is_fresh = 0 <= now_s - last.looked_s < turns - 0.5
                 if is_fresh and not _have_facts_changed(last.vitals, vitals):
-                    if known:
-                        states[key] = known
+                    if previous:
+                        states[key] = previous
                     made[key] = Diagnosis(vitals, last.states, last.looked_s)
                     continue
-            now = advance(known, find_all(vitals), now_s, partial(_is_over, vitals, last.vitals if last else None))
+            now = advance(previous, find_all(vitals), now_s, partial(_is_over, vitals, last.vitals if last else None))
             if now:
                 states[key] = now
             made[key] = diagnose(vitals, now, now_s)

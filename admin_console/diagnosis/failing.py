@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ConsumerFailures, RecentFailures
 
-FAILING = Kind("failing", begins_after_s=3, ends_after_s=15, act="pause_channel")
+FAILING = FindingKind("failing", begins_after_s=3, ends_after_s=15, act="pause_channel")
 
 REQUEUES_MIN = 5
 SHARE_WARNING = 0.20

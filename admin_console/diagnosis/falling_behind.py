@@ -1,11 +1,11 @@
 """Inflow above outflow: more messages arrive than are finished, and the oldest one grows old."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-FALLING_BEHIND = Kind("falling behind", begins_after_s=10, ends_after_s=10)
+FALLING_BEHIND = FindingKind("falling behind", begins_after_s=10, ends_after_s=10)
 
 OLD_AND_GROWING_S = 60
 # Before that, when so many times as many arrive as are finished.

@@ -1,11 +1,11 @@
 """A fault stopped the channel, until an operator lets it try again."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-FENCED = Kind("fenced", act="retry_channel")
+FENCED = FindingKind("fenced", act="retry_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # The engine reports a fall that has lasted for minutes, so the first look counts. A page that has said it goes on for a
 # minute after the figures have changed.
-FILLING = Kind("disk filling", begins_after_s=0, ends_after_s=60)
+FILLING = FindingKind("disk filling", begins_after_s=0, ends_after_s=60)
 
 DANGER_S = 3_600
 WARNING_S = 24 * 3_600
@@ -57,16 +57,16 @@ def _level(full_in_s: float | None, before: int) -> int:
 
 def room(disk: "DiskSpace") -> str:
     """Sentences: how much is free, how fast it goes, and what topics have to do with it."""
-    told = f"{units.byte_count(disk.free_bytes)} of the disk's {units.byte_count(disk.total_bytes)} are free"
+    sentence = f"{units.byte_count(disk.free_bytes)} of the disk's {units.byte_count(disk.total_bytes)} are free"
     if disk.fill_bytes_per_s:
-        told += f" and shrink by {units.byte_count(disk.fill_bytes_per_s)}/s"
+        sentence += f" and shrink by {units.byte_count(disk.fill_bytes_per_s)}/s"
         if disk.own_bytes_per_s is not None:
             own = min(disk.own_bytes_per_s, disk.fill_bytes_per_s)
-            told += f"; topics add {units.byte_count(own)}/s of that" if own else "; topics add nothing of that"
-    told += "."
+            sentence += f"; topics add {units.byte_count(own)}/s of that" if own else "; topics add nothing of that"
+    sentence += "."
     if disk.own_minute_bytes and disk.is_low:
-        told += f" In the last minute topics added {units.byte_count(disk.own_minute_bytes)}."
-    return told
+        sentence += f" In the last minute topics added {units.byte_count(disk.own_minute_bytes)}."
+    return sentence
 
 
 def _advice(disk: "DiskSpace") -> str:

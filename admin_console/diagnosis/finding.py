@@ -10,7 +10,7 @@ TONES = {DANGER: "danger", WARNING: "warning", HELD: "held", CALM: ""}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class FindingKind:
     """A kind of finding, and when it becomes a state of the channel. Each exists once, so identity compares them.
 
     begins_after_s: the state begins after every snapshot of this time has shown the finding. ends_after_s: the state
@@ -50,7 +50,7 @@ class Finding:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: FindingKind,
         level: int,
         say: Callable[[], Sentences],
         *,

@@ -20,10 +20,10 @@ from admin_console.diagnosis import (
     timing_out,
     unreadable,
 )
-from admin_console.diagnosis.finding import Finding, Kind
+from admin_console.diagnosis.finding import Finding, FindingKind
 from admin_console.diagnosis.vitals import Vitals
 
-_FINDERS: tuple[tuple[Kind, Callable[[Vitals], Finding | None]], ...] = (
+_FINDERS: tuple[tuple[FindingKind, Callable[[Vitals], Finding | None]], ...] = (
     (fenced.FENCED, fenced.find),
     (unreadable.UNREADABLE, unreadable.find),
     (paused.PAUSED, paused.find),

@@ -1,10 +1,10 @@
 """A memory limit stops deliveries of the channel."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
-HELD_BACK = Kind("held back", begins_after_s=2, ends_after_s=5)
+HELD_BACK = FindingKind("held back", begins_after_s=2, ends_after_s=5)
 
 
 def find(vitals: Vitals) -> Finding | None:

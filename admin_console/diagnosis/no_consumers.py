@@ -1,10 +1,10 @@
 """The channel has messages, and no consumer is connected."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
-NO_CONSUMERS = Kind("no consumers", begins_after_s=3, ends_after_s=3)
+NO_CONSUMERS = FindingKind("no consumers", begins_after_s=3, ends_after_s=3)
 
 
 def find(vitals: Vitals) -> Finding | None:

@@ -1,11 +1,11 @@
 """The oldest message has been unfinished for over five minutes."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-OLD_MESSAGES = Kind("oldest message", begins_after_s=5, ends_after_s=10)
+OLD_MESSAGES = FindingKind("oldest message", begins_after_s=5, ends_after_s=10)
 
 OLD_S = 300
 

@@ -1,13 +1,13 @@
 """The channel, or its topic, is paused: by whom, since when, until when, and why."""
 
 from admin_console.diagnosis import pause_words, words
-from admin_console.diagnosis.finding import CALM, HELD, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import CALM, HELD, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 # Nothing is delivered any more, so nothing fails or times out.
-PAUSED = Kind("paused", act="unpause_channel", ends_others=True)
-TOPIC_PAUSED = Kind("topic paused", act="unpause_topic")
-RAMP = Kind("ramp", act="unpause_channel")
+PAUSED = FindingKind("paused", act="unpause_channel", ends_others=True)
+TOPIC_PAUSED = FindingKind("topic paused", act="unpause_topic")
+RAMP = FindingKind("ramp", act="unpause_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:

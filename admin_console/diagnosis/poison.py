@@ -1,10 +1,10 @@
 """A poison message: one message is delivered again and again, and never finished."""
 
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-POISON = Kind("poison message", begins_after_s=3, ends_after_s=15, act="quarantine_messages")
+POISON = FindingKind("poison message", begins_after_s=3, ends_after_s=15, act="quarantine_messages")
 
 # Client libraries give up, as they come, after 5 attempts or after a few more: from so many on, it is poison whatever
 # else fails.

@@ -1,11 +1,11 @@
 """Quarantined messages: they wait for somebody to look, and block no other message."""
 
-from admin_console.diagnosis.finding import HELD, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import HELD, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-QUARANTINED = Kind("quarantined", act="redrive_channel")
-QUARANTINE_FULL = Kind("quarantine full", act="redrive_channel")
+QUARANTINED = FindingKind("quarantined", act="redrive_channel")
+QUARANTINE_FULL = FindingKind("quarantine full", act="redrive_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _TITLES = {
     (False, True): "The disk is full: finished messages may come again.",
     (True, True): "The disk is full: publishes are refused, and finished messages may come again.",
 }
-REFUSING = Kind("refusing", act="retry_topic")
+REFUSING = FindingKind("refusing", act="retry_topic")
 
 
 def find(vitals: Vitals) -> Finding | None:

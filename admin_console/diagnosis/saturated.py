@@ -2,12 +2,12 @@
 
 from admin_console.diagnosis import falling_behind, old_messages, words
 from admin_console.diagnosis.failing import SHARE_WARNING
-from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.rings.figures import RECENT_S
 from admin_console.vocabulary import units
 
-SATURATED = Kind("saturated", begins_after_s=10, ends_after_s=10)
+SATURATED = FindingKind("saturated", begins_after_s=10, ends_after_s=10)
 
 
 def find(vitals: Vitals) -> Finding | None:

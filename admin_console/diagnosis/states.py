@@ -36,24 +36,24 @@ def advance(
     known not to come back, so that its state ends at once."""
     if not states and not found:
         return ()
-    known = {state.finding.kind: state for state in states}
-    kept: list[State] = []
+    previous = {state.finding.kind: state for state in states}
+    current: list[State] = []
     for finding in found:
-        before = known.pop(finding.kind, None)
+        before = previous.pop(finding.kind, None)
         if before is None or not (before.is_in_force or 0 <= now_s - before.seen_s <= SILENCE_S_MAX):
             before = State(finding, now_s, now_s, is_in_force=False)
         has_held = now_s - before.begun_s >= finding.kind.begins_after_s
-        kept.append(State(finding, before.begun_s, now_s, before.is_in_force or has_held))
+        current.append(State(finding, before.begun_s, now_s, before.is_in_force or has_held))
     if any(finding.kind.ends_others for finding in found):
-        known.clear()
-    for gone in known.values():
+        previous.clear()
+    for gone in previous.values():
         # A clock set back must not keep a state for ever.
         lasts = gone.is_in_force and 0 <= now_s - gone.seen_s < gone.finding.kind.ends_after_s
         if lasts and not is_over(gone.finding):
             # Only its sentences are needed from now on: the figures of a whole topic would stay with it.
             gone.finding.settle()
-            kept.append(gone)
-    return tuple(kept)
+            current.append(gone)
+    return tuple(current)
 
 
 def in_force(states: Sequence[State]) -> tuple[State, ...]:

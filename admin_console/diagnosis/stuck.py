@@ -1,11 +1,11 @@
 """The depth stays: the consumers hold messages in flight, and no delivery ends."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
-STUCK = Kind("stuck", begins_after_s=5, ends_after_s=5, act="requeue_channel")
+STUCK = FindingKind("stuck", begins_after_s=5, ends_after_s=5, act="requeue_channel")
 
 OLD_S = 60
 

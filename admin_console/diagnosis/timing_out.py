@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ConsumerFailures, RecentFailures
 
-TIMING_OUT = Kind("timing out", begins_after_s=3, ends_after_s=10, act="requeue_channel")
+TIMING_OUT = FindingKind("timing out", begins_after_s=3, ends_after_s=10, act="requeue_channel")
 
 # Timeouts are a danger when there are several, and they are this share of the deliveries that ended.
 TIMEOUTS_MIN = 5

@@ -1,10 +1,10 @@
 """The disk refuses to read or write some of the channel's data."""
 
 from admin_console.diagnosis import words
-from admin_console.diagnosis.finding import DANGER, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import DANGER, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 
-UNREADABLE = Kind("unreadable", act="retry_channel")
+UNREADABLE = FindingKind("unreadable", act="retry_channel")
 
 
 def find(vitals: Vitals) -> Finding | None:

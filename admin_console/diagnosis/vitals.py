@@ -90,8 +90,8 @@ class Vitals:
     def ended_recently(self) -> float | None:
         """Deliveries that ended in the last RECENT_S seconds; None while fewer seconds are known."""
         changes = [figure.change(self._rings, self._second) for figure in figures.ENDED_RECENTLY]
-        known = [change[0] for change in changes if change is not None and change[1] >= figures.RECENT_S - 1]
-        return sum(known) if len(known) == len(changes) else None
+        totals = [change[0] for change in changes if change is not None and change[1] >= figures.RECENT_S - 1]
+        return sum(totals) if len(totals) == len(changes) else None
 
     @_ReadOnce
     def _finished(self) -> tuple[float, float] | None:

@@ -19,9 +19,9 @@ _BIG = frozenset({"bodies", "ids", "offsets"})
 def order_of(action: str, topic: str, channel: str, asker: Asker, details: Mapping[str, Any] | None = None) -> Order:
     """The act as the engine compares and notes it."""
     act = ACTS[action]
-    known = {name: value for name, value in (details or {}).items() if name not in _BIG}
+    small_details = {name: value for name, value in (details or {}).items() if name not in _BIG}
     return Order(
-        ActRecord(action, topic, channel, "", "", None, via=_VIA_CONSOLE, details=known, actor=asker.by),
+        ActRecord(action, topic, channel, "", "", None, via=_VIA_CONSOLE, details=small_details, actor=asker.by),
         part=asker.part,
         shown=asker.shown if act.unchanged else "",
         rivals=rivals_of(action),
@@ -45,7 +45,11 @@ def changed(error: StateChangedError, name: str, asker: Asker) -> str:
         head = f"{name} changed after this was shown."
     more = len(error.acts) - NAMED_MAX
     return " ".join(
-        [head, *(told(act, asker.by) for act in error.acts[:NAMED_MAX]), *([f"{more} more acts."] if more > 0 else [])]
+        [
+            head,
+            *(line_of(act, asker.by) for act in error.acts[:NAMED_MAX]),
+            *([f"{more} more acts."] if more > 0 else []),
+        ]
     )
 
 
@@ -57,19 +61,19 @@ def code_of(error: StateChangedError, channel: str) -> str:
 
 def deletion(act: RecentAct) -> Deletion:
     outcome = act.record.outcome
-    return Deletion(told(act), act.place.topic, 0 if outcome is None else outcome.trash)
+    return Deletion(line_of(act), act.place.topic, 0 if outcome is None else outcome.trash)
 
 
-def told(act: RecentAct, reader: str = "") -> str:
+def line_of(act: RecentAct, user: str = "") -> str:
     """`10:03:12 UTC, grace: Paused orders/billing.`"""
-    return f"{units.moment(act.at_ms)} UTC, {_who(act.record, reader)}: {_what(act)}"
+    return f"{units.moment(act.at_ms)} UTC, {_who(act.record, user)}: {_what(act)}"
 
 
-def _who(record: ActRecord, reader: str) -> str:
+def _who(record: ActRecord, user: str) -> str:
     if record.via == VIA_TIMER:
         return "the server by itself"
     if record.via == _VIA_CONSOLE:
-        return "you" if record.actor == reader else record.actor or "the console"
+        return "you" if record.actor == user else record.actor or "the console"
     over = {VIA_HTTP: "the HTTP API", VIA_TCP: "TCP"}.get(record.via, record.via)
     return f"{record.actor} over {over}" if record.actor else f"a request over {over} from {record.remote_address}"
 

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from admin_console.gateway.act_sentences import sentence_of
-from admin_console.gateway.changed import changed, code_of, deletion, order_of, told
+from admin_console.gateway.changed import changed, code_of, deletion, line_of, order_of
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
@@ -73,39 +73,39 @@ class EmbeddedGateway:
         return self._runner.snapshot
 
     def exact(self, topic: str, channel: str = "") -> EngineSnapshot:
-        return self._ask(self._calls.stats(topic=topic, channel=channel, include_clients=bool(channel)))
+        return self._wait_for(self._calls.stats(topic=topic, channel=channel, include_clients=bool(channel)))
 
     def watch(self, topic: str, channel: str) -> None:
         self._runner.watch(topic, channel)
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
         try:
-            found = self._ask(self._calls.in_flight(topic, channel, limit=limit))
+            found = self._wait_for(self._calls.in_flight(topic, channel, limit=limit))
         except RequestError:
             return ()
         return tuple(found)
 
     def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
-        return self._ask(self._calls.trash_page(count_max, before=before))
+        return self._wait_for(self._calls.trash_page(count_max, before=before))
 
     def freed_by(
         self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
     ) -> FreedBytes:
-        return self._ask(
+        return self._wait_for(
             self._calls.freed_by(emptied, own_too=own_too, channels_too=channels_too, readers_too=readers_too)
         )
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
         try:
-            return self._ask(self._calls.trash_entry(trash, topic))
+            return self._wait_for(self._calls.trash_entry(trash, topic))
         except RequestError:
             return None
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
         try:
             if target is None:
-                return self._ask(self._calls.peek_channel(topic, channel, count_max))
-            return self._ask(self._calls.read_messages(topic, target, count_max))
+                return self._wait_for(self._calls.peek_channel(topic, channel, count_max))
+            return self._wait_for(self._calls.read_messages(topic, target, count_max))
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, topic, "read of")) from exc
 
@@ -144,7 +144,7 @@ class EmbeddedGateway:
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         try:
-            return self._ask(self._calls.seek_preview(topic, channel, target))
+            return self._wait_for(self._calls.seek_preview(topic, channel, target))
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, topic)) from exc
 
@@ -163,32 +163,32 @@ class EmbeddedGateway:
         )
 
     def mark(self, topic: str, channel: str = "") -> str:
-        return self._ask(self._calls.mark(topic, channel))
+        return self._wait_for(self._calls.mark(topic, channel))
 
     def changed_since(self, action: str, topic: str, channel: str, asker: Asker, name: str = "") -> str:
         try:
-            self._ask(self._calls.check(order_of(action, topic, channel, asker)))
+            self._wait_for(self._calls.check(order_of(action, topic, channel, asker)))
         except StateChangedError as exc:
             return changed(exc, f"{topic}/{channel}" if channel else topic or asker.part or name, asker)
         return ""
 
     def changes_since(self, action: str, asker: Asker) -> Mapping[str, str]:
         try:
-            acts = self._ask(self._calls.done_since(asker.shown, rivals_of(action)))
+            acts = self._wait_for(self._calls.done_since(asker.shown, rivals_of(action)))
         except StateChangedError as exc:
             return {"": changed(exc, "Something of it", asker)}
         return {
-            f"{act.place.topic}/{act.place.channel}".removesuffix("/"): told(act, asker.by) for act in reversed(acts)
+            f"{act.place.topic}/{act.place.channel}".removesuffix("/"): line_of(act, asker.by) for act in reversed(acts)
         }
 
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:
-        found = self._ask(self._calls.deletion_of(topic, channel))
+        found = self._wait_for(self._calls.deletion_of(topic, channel))
         return None if found is None else deletion(found)
 
     def act_beside(self, action: str, topic: str, channel: str, asker: Asker, do: Callable[[], ActResult]) -> ActResult:
         name = topic or asker.part
         try:
-            note = self._ask(self._calls.begin(order_of(action, topic, channel, asker)))
+            note = self._wait_for(self._calls.begin(order_of(action, topic, channel, asker)))
         except StateChangedError as exc:
             return ActResult(FAILED, f"{changed(exc, name, asker)} Nothing was done.", code_of(exc, channel))
         except EngineUnavailableError as exc:
@@ -266,13 +266,13 @@ class EmbeddedGateway:
 
     def _read(self, name: str, future: "Future[_Result]") -> _Result:
         try:
-            return self._ask(future)
+            return self._wait_for(future)
         except RequestError as exc:
             raise ReadRefusedError(_sentence(exc, name, "read of")) from exc
         except StorageError as exc:
             raise ReadRefusedError(f"The disk refused it for {name}: {exc}.") from exc
 
-    def _ask(self, future: "Future[_Result]") -> _Result:
+    def _wait_for(self, future: "Future[_Result]") -> _Result:
         try:
             return self._wait(future)
         except (_DroppedError, _BegunError) as exc:

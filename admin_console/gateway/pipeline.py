@@ -93,13 +93,13 @@ class ReplayView:
     """One replay: what was asked for, what it would do, and how far it is. plan_job and run_job: None before them."""
 
     replay_id: str
-    asked: ReplayRequest | None
+    request: ReplayRequest | None
     planned: ReplayPlanSummary | None
     plan_job: JobState | None
     run_job: JobState | None
 
     @property
-    def is_asked_about(self) -> bool:
+    def awaits_run(self) -> bool:
         """Whether the plan is ready and waits for Run or Discard."""
         return self.planned is not None and self.run_job is None
 
@@ -144,7 +144,7 @@ class PipelineView:
 
     process: WorkerProcessState | None
     holder: LakeHolder | None
-    said: WorkerState | None
+    worker_state: WorkerState | None
     jobs: dict[str, JobState]
     topics: tuple[ArchivedTopic, ...]
     replays: tuple[ReplayView, ...]
@@ -254,12 +254,12 @@ class Pipeline:
         """A sentence where the job's state is what is asked for; the request is written all the same, since a worker
         that has just taken an opposite one up has not changed the state yet."""
         view = self.view()
-        known = view.jobs.get(name)
-        if known is None or self.has_requests:
+        job = view.jobs.get(name)
+        if job is None or self.has_requests:
             return ""
-        is_running = known.state == job_state.RUNNING and view.holder is not None
-        is_so = {job_requests.STOP_JOB: known.state == job_state.STOPPED, job_requests.START_JOB: is_running}
-        return f"{name} is {known.state} already. " if is_so.get(kind) else ""
+        is_running = job.state == job_state.RUNNING and view.holder is not None
+        is_so = {job_requests.STOP_JOB: job.state == job_state.STOPPED, job_requests.START_JOB: is_running}
+        return f"{name} is {job.state} already. " if is_so.get(kind) else ""
 
     @property
     def usual_limits(self) -> ArchiveLimits:
@@ -318,7 +318,7 @@ class Pipeline:
         states = read_states(self._lake_path)
         topics, broken = self._archive.read()
         complaints = [*states.broken, *broken]
-        said: WorkerState | None = None
+        worker_state: WorkerState | None = None
         holder: LakeHolder | None = None
         housekeeping = HousekeepingReport()
         try:
@@ -326,7 +326,7 @@ class Pipeline:
         except BrokenStatusFileError as exc:
             complaints.append(str(exc))
         try:
-            said = read_worker_state(self._lake_path)
+            worker_state = read_worker_state(self._lake_path)
         except BrokenStatusFileError as exc:
             complaints.append(str(exc))
         try:
@@ -335,10 +335,11 @@ class Pipeline:
             complaints.append(f"the lake's lock can't be looked at: {exc.strerror}")
         jobs = dict(states.by_name)
         self._measure()
+        is_of_holder = holder is not None and worker_state is not None and worker_state.pid == holder.pid
         return PipelineView(
             process=self._process.state if self._process is not None else None,
             holder=holder,
-            said=said if holder is not None and said is not None and said.pid == holder.pid else None,
+            worker_state=worker_state if is_of_holder else None,
             jobs=jobs,
             topics=tuple(topics),
             replays=self._replays(jobs, complaints),
@@ -361,15 +362,15 @@ class Pipeline:
         return tuple(self._replay(one, jobs, complaints) for one in ids)
 
     def _replay(self, replay_id: str, jobs: Mapping[str, JobState | None], complaints: list[str]) -> ReplayView:
-        asked: ReplayRequest | None = None
+        request: ReplayRequest | None = None
         planned: ReplayPlanSummary | None = None
         try:
-            asked = read_request(self._lake_path, replay_id)
+            request = read_request(self._lake_path, replay_id)
             planned = read_plan_summary(self._lake_path, replay_id)
         except (PenstockError, OSError) as exc:
             complaints.append(f"the replay {replay_id}: {exc}")
         return ReplayView(
-            replay_id, asked, planned, jobs.get(PLAN_PREFIX + replay_id), jobs.get(REPLAY_PREFIX + replay_id)
+            replay_id, request, planned, jobs.get(PLAN_PREFIX + replay_id), jobs.get(REPLAY_PREFIX + replay_id)
         )
 
 

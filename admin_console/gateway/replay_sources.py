@@ -86,15 +86,15 @@ def left_out(plan: ReplayPlanSummary) -> str:
     return and_list(parts)
 
 
-def request_words(asked: ReplayRequest) -> str:
+def request_words(request: ReplayRequest) -> str:
     """A whole request in one line: `orders to again; from 2026-03-01 14:00:00 UTC; expression …`."""
-    which = f" (number {asked.number} of server {asked.server})" if asked.number is not None else ""
-    parts = [f"{asked.topic}{which} to {asked.target}"]
-    parts += [f"from {moment(asked.start_time_ms)} UTC"] if asked.start_time_ms is not None else []
-    parts += [f"before {moment(asked.end_time_ms)} UTC"] if asked.end_time_ms is not None else []
-    parts += [f"key {asked.key}"] if asked.key else []
-    parts += [f"at most {asked.rate_per_s:,}/s"] if asked.rate_per_s is not None else []
-    parts += [f"expression {asked.expression}"] if asked.expression else []
+    which = f" (number {request.number} of server {request.server})" if request.number is not None else ""
+    parts = [f"{request.topic}{which} to {request.target}"]
+    parts += [f"from {moment(request.start_time_ms)} UTC"] if request.start_time_ms is not None else []
+    parts += [f"before {moment(request.end_time_ms)} UTC"] if request.end_time_ms is not None else []
+    parts += [f"key {request.key}"] if request.key else []
+    parts += [f"at most {request.rate_per_s:,}/s"] if request.rate_per_s is not None else []
+    parts += [f"expression {request.expression}"] if request.expression else []
     return "; ".join(parts)
 
 

@@ -19,14 +19,14 @@ def and_list(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def said_once(reasons: Iterable[str]) -> list[str]:
+def merged_sentences(reasons: Iterable[str]) -> list[str]:
     """Reasons as sentences. Those that begin alike up to the colon share one: `Topic old has storage kind diskqueue:
     only the log keeps keys; only the log can be rewound.`"""
     rests: dict[str, dict[str, None]] = {}
     for reason in filter(None, reasons):
-        what, colon, rest = reason.removesuffix(".").partition(": ")
-        rests.setdefault(f"{what[:1].upper()}{what[1:]}{colon}", {})[rest] = None
-    return [f"{what}{'; '.join(known)}." for what, known in rests.items()]
+        subject, colon, rest = reason.removesuffix(".").partition(": ")
+        rests.setdefault(f"{subject[:1].upper()}{subject[1:]}{colon}", {})[rest] = None
+    return [f"{subject}{'; '.join(rest_texts)}." for subject, rest_texts in rests.items()]
 
 
 def message_counts(depth: int, in_flight: int, deferred: int, quarantined: int = 0) -> str:

@@ -125,11 +125,11 @@ def create_token(
 
 def revoke_token(directory: Path, token_id: str, *, by: str) -> ActResult:
     try:
-        known = next((one for one in TokenFile(directory).read() or () if one.id == token_id), None)
-        if known is not None and known.revoked_ms:
-            who = f" by {known.revoked_by}" if known.revoked_by else ""
-            when = f"{units.moment(known.revoked_ms)} UTC"
-            text = f"The token {known.name} was revoked already, at {when}{who}; nothing was changed."
+        token = next((one for one in TokenFile(directory).read() or () if one.id == token_id), None)
+        if token is not None and token.revoked_ms:
+            who = f" by {token.revoked_by}" if token.revoked_by else ""
+            when = f"{units.moment(token.revoked_ms)} UTC"
+            text = f"The token {token.name} was revoked already, at {when}{who}; nothing was changed."
             return ActResult(DONE, text, already=True)
         token = TokenFile(directory).revoke(token_id, by=by, now_ms=_now_ms())
     except PenstockError as exc:

@@ -53,7 +53,7 @@ class Picker:
     complaint: str
 
 
-def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
+def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Picker:
     """The picker of a page for the query of its URL."""
     complaint = ""
     try:
@@ -63,8 +63,8 @@ def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
     is_span = not chosen.preset
     said = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
     said = said if is_span else {"range": chosen.preset}
-    names = [name for name in (asked.topic, asked.channel) if name]
-    kept = asked.asked.fields
+    names = [name for name in (page_request.topic, page_request.channel) if name]
+    kept = page_request.list_query.fields
     return Picker(
         range=chosen,
         choices=tuple(
@@ -81,7 +81,7 @@ def picker_of(asked: Request, query: Mapping[str, str], now_s: int) -> Picker:
         first=_field(chosen.first_s),
         end=_field(chosen.end_s),
         words=f"{worded(chosen.first_s)} to {worded(chosen.end_s)}",
-        api_url=url_of(f"{asked.page}_history", *names),
+        api_url=url_of(f"{page_request.page}_history", *names),
         query=urlencode(said),
         table_href="?" + urlencode(kept | said | {"as": "table"}),
         kept=tuple(kept.items()),

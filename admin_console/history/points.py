@@ -59,14 +59,14 @@ class LinePoints:
     def add_gauge(self, windows: Rows, gauge: str) -> None:
         """Recorded windows of a gauge: within a bucket they weigh by their samples."""
         average, samples = floats(windows[f"{gauge}_avg"]), floats(windows["samples"])
-        known = ~np.isnan(average)
-        slots = self._points.slots(windows["t"][known])
-        samples = np.maximum(samples[known], 1)
+        has_value = ~np.isnan(average)
+        slots = self._points.slots(windows["t"][has_value])
+        samples = np.maximum(samples[has_value], 1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            averages = self._points.sums(slots, average[known] * samples) / self._points.sums(slots, samples)
-        self._add(np.nan_to_num(averages), self._points.sums(slots, floats(windows["window_s"])[known]))
-        np.fmin.at(self.low, slots, floats(windows[f"{gauge}_min"])[known])
-        np.fmax.at(self.high, slots, floats(windows[f"{gauge}_max"])[known])
+            averages = self._points.sums(slots, average[has_value] * samples) / self._points.sums(slots, samples)
+        self._add(np.nan_to_num(averages), self._points.sums(slots, floats(windows["window_s"])[has_value]))
+        np.fmin.at(self.low, slots, floats(windows[f"{gauge}_min"])[has_value])
+        np.fmax.at(self.high, slots, floats(windows[f"{gauge}_max"])[has_value])
 
     def add_counter(self, windows: Rows, counter: str) -> None:
         """Recorded windows of a counter."""
@@ -76,9 +76,9 @@ class LinePoints:
 
     def add_seconds(self, first_s: int, values: Floats, *, is_gauge: bool) -> None:
         """Live seconds from `first_s` on, NaN without a snapshot: gauges, or changes per second."""
-        known = ~np.isnan(values)
-        slots = self._points.slots(first_s + np.flatnonzero(known))
-        values = values[known]
+        has_value = ~np.isnan(values)
+        slots = self._points.slots(first_s + np.flatnonzero(has_value))
+        values = values[has_value]
         self._sums += self._points.sums(slots, values)
         self.weights += self._points.sums(slots, np.ones(len(values)))
         if is_gauge:
@@ -104,9 +104,9 @@ def of_all_nodes(windows: Rows) -> Rows:
             made[name] = most
         elif name != "t":
             values = floats(column)
-            known = ~np.isnan(values)
+            has_value = ~np.isnan(values)
             sums = np.bincount(places, weights=np.nan_to_num(values), minlength=len(times))
-            made[name] = np.where(np.bincount(places[known], minlength=len(times)) > 0, sums, np.nan)
+            made[name] = np.where(np.bincount(places[has_value], minlength=len(times)) > 0, sums, np.nan)
     return made
 
 

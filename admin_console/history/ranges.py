@@ -80,9 +80,9 @@ def live_range(now_s: int) -> Range:
     return Range(LIVE, now_s - PRESETS[LIVE], now_s, True)
 
 
-def range_of(asked: Mapping[str, str], now_s: int) -> Range:
+def range_of(fields: Mapping[str, str], now_s: int) -> Range:
     """The range of a URL's query. Raises RangeError."""
-    preset, first, end = asked.get("range", ""), asked.get("from", ""), asked.get("to", "")
+    preset, first, end = fields.get("range", ""), fields.get("from", ""), fields.get("to", "")
     if not first and not end:
         return _preset(preset or LIVE, now_s)
     if preset:

@@ -89,65 +89,65 @@ class _Tiers:
 def overview_history(
     source: HistorySource,
     live: LiveState | None,
-    asked: Range,
+    span: Range,
     points_max: int = POINTS_MAX,
     *,
     chosen: Sequence[Key] | None = None,
 ) -> History:
     """All topics together, and the `chosen` channels, or those that held most in the range."""
-    tiers = _tiers(source, asked, points_max)
+    tiers = _tiers(source, span, points_max)
     # By name, as in the live graph.
     drawn = chosen or sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts)) or None
-    return _history(source, live, asked, tiers, graphs.overview_plans(live, drawn), None)
+    return _history(source, live, span, tiers, graphs.overview_plans(live, drawn), None)
 
 
 def topic_history(
-    source: HistorySource, live: LiveState | None, topic: str, asked: Range, points_max: int = POINTS_MAX
+    source: HistorySource, live: LiveState | None, topic: str, span: Range, points_max: int = POINTS_MAX
 ) -> History:
-    tiers = _tiers(source, asked, points_max)
-    return _history(source, live, asked, tiers, graphs.topic_plans(topic), (topic, ""))
+    tiers = _tiers(source, span, points_max)
+    return _history(source, live, span, tiers, graphs.topic_plans(topic), (topic, ""))
 
 
 def channel_history(
-    source: HistorySource, live: LiveState | None, topic: str, channel: str, asked: Range, points_max: int = POINTS_MAX
+    source: HistorySource, live: LiveState | None, topic: str, channel: str, span: Range, points_max: int = POINTS_MAX
 ) -> History:
     """A channel's lines, and its latencies from publish to FIN."""
-    tiers = _tiers(source, asked, points_max)
+    tiers = _tiers(source, span, points_max)
     plans = graphs.channel_plans(topic, channel)
-    return _history(source, live, asked, tiers, plans, (topic, channel), has_latency=True)
+    return _history(source, live, span, tiers, plans, (topic, channel), has_latency=True)
 
 
-def _tiers(source: HistorySource, asked: Range, points_max: int) -> _Tiers:
+def _tiers(source: HistorySource, span: Range, points_max: int) -> _Tiers:
     minutes, hours = source.extent("minutes"), source.extent("hours")
     # Both begin together, in the hour of the first sample: only minutes that were removed later are missing.
     is_cut = minutes is not None and hours is not None and hours[0] <= minutes[0] - HOUR_S
-    level = asked.level(minutes[0] if minutes and is_cut else None)
-    step_s = asked.step_s(level, points_max)
+    level = span.level(minutes[0] if minutes and is_cut else None)
+    step_s = span.step_s(level, points_max)
     # The first point is a whole one.
-    first_s = asked.first_s // step_s * step_s
+    first_s = span.first_s // step_s * step_s
     parts = []
     until_s = first_s
     for one, extent in (("hours", hours), ("minutes", minutes)):
         if extent is None or (one == "hours" and level != "hours"):
             continue
-        end_s = min(extent[1], asked.end_s)
+        end_s = min(extent[1], span.end_s)
         if until_s < end_s:
             parts.append(Part(one, until_s, end_s))
             until_s = end_s
-    known = [extent for extent in (minutes, hours) if extent]
+    extents = [extent for extent in (minutes, hours) if extent]
     return _Tiers(
         tuple(parts),
         until_s,
         step_s,
-        min((extent[0] for extent in known), default=None),
-        max((extent[1] for extent in known), default=None),
+        min((extent[0] for extent in extents), default=None),
+        max((extent[1] for extent in extents), default=None),
     )
 
 
 def _history(
     source: HistorySource,
     live: LiveState | None,
-    asked: Range,
+    span: Range,
     tiers: _Tiers,
     plans: Sequence[graphs.GraphPlan],
     paused_key: Key | None,
@@ -155,7 +155,7 @@ def _history(
     has_latency: bool = False,
 ) -> History:
     store = store_of(source)
-    points = Points(asked.first_s, asked.end_s, tiers.step_s)
+    points = Points(span.first_s, span.end_s, tiers.step_s)
     lines = [line for plan in plans for line in plan.lines]
     gathered = {line.column: LinePoints(points) for line in lines}
     paused = np.zeros(points.count)
@@ -171,8 +171,8 @@ def _history(
             if key == paused_key:
                 paused += points.sums(points.slots(windows["t"]), floats(windows["paused_samples"]))
         for line in own:
-            _add_live(gathered[line.column], live, line, tiers.live_from_s, asked.end_s)
-    seconds = _live_seconds(live, paused_key, "paused", tiers.live_from_s, asked.end_s) if paused_key else None
+            _add_live(gathered[line.column], live, line, tiers.live_from_s, span.end_s)
+    seconds = _live_seconds(live, paused_key, "paused", tiers.live_from_s, span.end_s) if paused_key else None
     if seconds is not None:
         paused += points.sums(points.slots(seconds[0] + np.arange(len(seconds[1]))), np.nan_to_num(seconds[1]))
     columns = {name: line.values for name, line in gathered.items()}
@@ -182,9 +182,9 @@ def _history(
         columns |= _latencies(store, points, paused_key, tiers.parts)
         named[LATENCY] = list(LATENCY_LABELS)
         labels |= LATENCY_LABELS
-    newest = live.second if live and live.second is not None and live.second < asked.end_s else None
+    newest = live.second if live and live.second is not None and live.second < span.end_s else None
     return History(
-        range=asked,
+        range=span,
         step_s=tiers.step_s,
         times=points.times,
         columns=columns,

@@ -82,13 +82,13 @@ class HistoryStore:
         self, what: str, where: str, parts: Sequence[Part], columns: str, behind: str = "", **values: str | int
     ) -> Rows | None:
         for is_last_try in (False, True):
-            asked: dict[str, object] = dict(values)
-            reads = self._reads(where, parts, columns, asked)
+            values_by_name: dict[str, object] = dict(values)
+            reads = self._reads(where, parts, columns, values_by_name)
             if not reads:
                 return None
             try:
                 query = f"SELECT {what} FROM ({' UNION ALL '.join(reads)}) {behind}"  # noqa: S608 - names of our own
-                rows = self._run(query, asked)
+                rows = self._run(query, values_by_name)
             except (duckdb.Error, UnicodeDecodeError) as exc:
                 # A file that a newer commit has replaced may be gone between the two.
                 if is_last_try or not isinstance(exc, duckdb.IOException):

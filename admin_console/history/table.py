@@ -38,15 +38,15 @@ class RangeTable:
     step: str
 
 
-def table_of(source: HistorySource, live: LiveState | None, asked: Request, span: Range) -> RangeTable:
+def table_of(source: HistorySource, live: LiveState | None, page_request: Request, span: Range) -> RangeTable:
     """The lines of the page's graphs over `span`, in at most ROWS_MAX rows. Times are UTC."""
     try:
-        if asked.page == "overview":
-            found = overview_history(source, live, span, ROWS_MAX, chosen=chosen_channels(asked.draw))
-        elif asked.page == "topic":
-            found = topic_history(source, live, asked.topic, span, ROWS_MAX)
+        if page_request.page == "overview":
+            found = overview_history(source, live, span, ROWS_MAX, chosen=chosen_channels(page_request.draw))
+        elif page_request.page == "topic":
+            found = topic_history(source, live, page_request.topic, span, ROWS_MAX)
         else:
-            found = channel_history(source, live, asked.topic, asked.channel, span, ROWS_MAX)
+            found = channel_history(source, live, page_request.topic, page_request.channel, span, ROWS_MAX)
     except HistoryUnreadableError as exc:
         return RangeTable((), (), str(exc), "")
     parts = [part for name in found.columns for part in _parts(name, found)]

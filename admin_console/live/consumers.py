@@ -119,8 +119,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         match message:
             case {"ack": int(sequence)}:
                 self._acked(sequence)
-            case {"subscribe": asked}:
-                await self._subscribe(asked)
+            case {"subscribe": page_fields}:
+                await self._subscribe(page_fields)
             case _:
                 await self._end(NOT_UNDERSTOOD)
 
@@ -129,10 +129,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._waiting = (update, sequence)
         self._wake.set()
 
-    async def _subscribe(self, asked: object) -> None:
+    async def _subscribe(self, page_fields: object) -> None:
         assert self._user is not None, "only an open socket receives"
         try:
-            request = Request.parse(asked, self._user.role)
+            request = Request.parse(page_fields, self._user.role)
         except ValueError as exc:
             logger.info("refused a subscription user=%s why=%s", self._user.username, exc)
             await self._end(NOT_UNDERSTOOD)

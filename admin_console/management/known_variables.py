@@ -31,7 +31,9 @@ def complaints_about_variables(environment: Mapping[str, str]) -> list[str]:
     complaints = []
     unknown = (name for name in environment if name.startswith(PREFIX) and name not in KNOWN)
     for name in sorted(name for name in unknown if not _OF_KUBERNETES.fullmatch(name)):
-        near = difflib.get_close_matches(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in KNOWN], 1)
+        near = difflib.get_close_matches(
+            name.removeprefix(PREFIX), [name_of_ours.removeprefix(PREFIX) for name_of_ours in KNOWN], 1
+        )
         meant = f"did you mean {PREFIX}{near[0]}?" if near else "nothing reads it."
         complaints.append(f"the environment variable {name} is unknown: {meant}")
     return complaints

@@ -86,7 +86,7 @@ class ReplayCommand:
     def _plan(self, given: Namespace) -> None:
         request = self._request_of(given)
         details = {name: getattr(request, name) for name in ReplayRequest.__slots__ if name != "replay_id"}
-        self._ask("plan_replay", request.replay_id, request, **details)
+        self._request("plan_replay", request.replay_id, request, **details)
         if given.no_wait:
             self._output.write(request.replay_id)
             return
@@ -100,7 +100,7 @@ class ReplayCommand:
         replay = self._replay(given.id)
         if replay.why_not_run:
             raise CommandError(replay.why_not_run)
-        self._ask("run_replay", given.id, replay.asked)
+        self._request("run_replay", given.id, replay.request)
         if not given.no_wait:
             # Until the worker has taken the request, it is still a plan.
             self._report(self._followed(given.id, lambda one, _: one.run_job is not None and _has_ended(one)))
@@ -125,7 +125,7 @@ class ReplayCommand:
         replay = self._replay(given.id)
         if replay.why_not_cancel:
             raise CommandError(replay.why_not_cancel)
-        self._ask("cancel_replay", given.id, replay.asked)
+        self._request("cancel_replay", given.id, replay.request)
 
     def _list(self, _: Namespace) -> None:
         replays = self._pipeline.view().replays
@@ -171,10 +171,10 @@ class ReplayCommand:
         there = and_list([f"number {one.number} of server {one.server}" for one in _incarnations(sources)] or ["none"])
         raise PipelineError(f"the archive has no such {given.topic}; it has {there}")
 
-    def _ask(self, action: str, replay_id: str, asked: ReplayRequest | None, **details: Any) -> None:
+    def _request(self, action: str, replay_id: str, request: ReplayRequest | None, **details: Any) -> None:
         """Leave the request, audited. Raises PipelineError when it can't be written."""
-        words = f"{replay_id}: {request_words(asked)}" if asked is not None else replay_id
-        with audited(account_name(os.getuid()), action, words, topic=asked.topic if asked else "") as sentences:
+        words = f"{replay_id}: {request_words(request)}" if request is not None else replay_id
+        with audited(account_name(os.getuid()), action, words, topic=request.topic if request else "") as sentences:
             result = self._pipeline.ask(action, replay_id, **details)
             if result.verdict != DONE:
                 raise PipelineError(result.message.removesuffix("."))
@@ -242,12 +242,12 @@ def _progress_line(replay: ReplayView) -> str:
 
 
 def _plan_lines(replay: ReplayView) -> Iterable[str]:
-    planned, asked = replay.planned, replay.asked
+    planned, request = replay.planned, replay.request
     if planned is None:
         return
     yield replay.replay_id
-    if asked is not None:
-        yield f"Would publish {counted(planned.count, 'message')}: {request_words(asked)}."
+    if request is not None:
+        yield f"Would publish {counted(planned.count, 'message')}: {request_words(request)}."
     if source := source_words(planned):
         yield f"They are of the topic {source}."
     if left_out := left_out_sentence(planned):
@@ -266,13 +266,13 @@ def _error_of(replay: ReplayView) -> str:
 
 
 def _row(replay: ReplayView) -> tuple[str, ...]:
-    run, planned, asked = replay.run_job, replay.planned, replay.asked
+    run, planned, request = replay.run_job, replay.planned, replay.request
     return (
         replay.replay_id,
         replay.word,
         f"{run.done:,}" if run is not None else "-",
         f"{planned.count:,}" if planned is not None else "-",
-        asked.topic if asked is not None else "-",
-        asked.target if asked is not None else "-",
+        request.topic if request is not None else "-",
+        request.target if request is not None else "-",
         _error_of(replay),
     )

@@ -55,7 +55,7 @@ class Service:
     user: str
     group: str
     with_pipeline: bool
-    asked: tuple[str, ...]
+    command_line: tuple[str, ...]
 
 
 def quoted(word: str, *, is_program: bool = False) -> str:
@@ -115,7 +115,7 @@ def _head(service: Service) -> list[str]:
         *add_group,
         add_user,
         *make,
-        f"{shlex.join(service.asked)} > {UNIT_PATH}",
+        f"{shlex.join(service.command_line)} > {UNIT_PATH}",
         "systemctl daemon-reload",
         "systemctl enable --now penstock",
     ]

@@ -14,8 +14,8 @@ from admin_console.answers.refusal import wants_fragment, wants_json
 from admin_console.gateway.gateway import NAME_LENGTH_MAX, ActResult, MessageResult, is_valid_name
 from admin_console.gateway.sentences import counted
 from admin_console.message_views import lists
-from admin_console.messages.asked import asked_of, is_message_id, is_offset
-from admin_console.messages.place import Place, place_of
+from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
+from admin_console.messages.message_filter import filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
@@ -29,7 +29,7 @@ SHOWN_MAX = 100  # results on a page
 class Failed:
     """A message to which nothing was done, and why: a sentence."""
 
-    asked: str
+    message: str
     url: str
     text: str
 
@@ -46,8 +46,8 @@ class MessageAct(ActPage):
     """POST takes the messages of `id`, each given once or all in one field; `only` stands for a row's own button."""
 
     @property
-    def place(self) -> Place:
-        found = place_of(self.gateway, self.topic, self.channel)
+    def snapshot(self) -> ChannelSnapshot:
+        found = channel_snapshot(self.gateway, self.topic, self.channel)
         if found is None:
             raise NotThereError(f"There is no channel {self.name}.")
         return found
@@ -58,10 +58,10 @@ class MessageAct(ActPage):
 
     def question(self) -> Question:
         one = SINGLE_ACTS[self.action]
-        place = self.place
+        snapshot = self.snapshot
         wanted = self.wanted()
         what = counted(len(wanted), "message") if wanted else "messages"
-        reason = place.why_not(self.action)
+        reason = snapshot.why_not(self.action)
         return self.pose(
             self._title(one.verb.removesuffix(" now"), f"{what} of {self.name}"),
             [f"Not possible: {reason}."] if reason else one.consequences,
@@ -88,8 +88,8 @@ class MessageAct(ActPage):
 
     def wanted(self) -> list[str]:
         """What was named, as it was typed, each once."""
-        asked = self.request.POST or self.request.GET
-        texts = [asked["only"]] if asked.get("only") else asked.getlist("id")
+        fields = self.request.POST or self.request.GET
+        texts = [fields["only"]] if fields.get("only") else fields.getlist("id")
         return list(dict.fromkeys(re.findall(r"[^\s,]+", " ".join(texts))))
 
     def details(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class MessageAct(ActPage):
                 raise ComplaintError(
                     f"{one[:40]!r} is neither a message id of 16 hex digits nor an offset. Nothing was done."
                 )
-        reason = self.place.why_not(self.action)
+        reason = self.snapshot.why_not(self.action)
         if reason:
             raise ComplaintError(f"Nothing was done: {reason}.")
         return {
@@ -138,14 +138,15 @@ class MessageAct(ActPage):
 
     def _with_results(self, result: ActResult, failed: list[MessageResult]) -> HttpResponse:
         """The page that the act was on, its list as it is now, with what was not done still selected."""
-        place = self.place
+        snapshot = self.snapshot
         one = SINGLE_ACTS[self.action]
         done = len(result.results) - len(failed)
         title = f"{one.past} {done:,} of {counted(len(result.results), 'message')} of {self.name}."
         shown = Results(
             title,
             tuple(
-                Failed(each.asked, place.message_url(each.asked), as_sentence(each.text)) for each in failed[:SHOWN_MAX]
+                Failed(each.asked, snapshot.message_url(each.asked), as_sentence(each.text))
+                for each in failed[:SHOWN_MAX]
             ),
         )
         chosen = frozenset(each.asked for each in failed)
@@ -153,12 +154,12 @@ class MessageAct(ActPage):
         self.request.method = "GET"
         return lists.answer_list(
             cast(CheckedRequest, self.request),
-            place,
-            asked_of(query.dict()),
+            snapshot,
+            filter_of(query.dict()),
             status=409,
             results=shown,
             chosen=chosen,
-            here=next_page(self.request) or place.list_url,
+            here=next_page(self.request) or snapshot.list_url,
         )
 
 
@@ -167,7 +168,7 @@ class PublishAgain(MessageAct):
 
     def post(self, request: HttpRequest, **kwargs: str) -> HttpResponse:
         if "to" not in request.POST and not wants_json(request):
-            return self.asked_anew()
+            return self.ask_again()
         return super().post(request, **kwargs)
 
     def _title(self, verb: str, what: str) -> str:

@@ -11,9 +11,9 @@ from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError
 from admin_console.gateway.gateway import OneMessage, ReadRefusedError, get_gateway
 from admin_console.message_views.lists import not_audited, note_look, read_one
-from admin_console.messages.asked import is_message_id, is_offset
+from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
 from admin_console.messages.lines import utc
-from admin_console.messages.place import Place, place_of
+from admin_console.messages.message_filter import is_message_id, is_offset
 from admin_console.permissions.allowed import CheckedRequest
 
 FILE_MESSAGES_MAX = 100
@@ -37,15 +37,15 @@ def message_file(request: CheckedRequest, topic: str, channel: str) -> HttpRespo
 
 
 def _answer(request: CheckedRequest, topic: str, channel: str, wanted: list[str], *, is_list: bool) -> HttpResponse:
-    place = place_of(get_gateway(), topic, channel)
-    if place is None:
+    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     if not wanted:
         return refusal(request, "Select the messages first: none is named.", status=400)
     try:
-        found = _read(place, wanted)
+        found = _read(snapshot, wanted)
         detail = "" if is_list else f"message {found[0].row.message_id}, its file"
-        note_look(request, place, [one.row for one in found], detail=detail or f"a file of {len(found)}")
+        note_look(request, snapshot, [one.row for one in found], detail=detail or f"a file of {len(found)}")
     except ReadRefusedError as exc:
         return refusal(request, str(exc), status=404)
     except _BadFileError as exc:
@@ -58,7 +58,7 @@ def _answer(request: CheckedRequest, topic: str, channel: str, wanted: list[str]
     return _file(request, found[0].body, "application/octet-stream", f"{topic}-{found[0].row.message_id}.bin")
 
 
-def _read(place: Place, wanted: list[str]) -> list[OneMessage]:
+def _read(snapshot: ChannelSnapshot, wanted: list[str]) -> list[OneMessage]:
     """Raises ReadRefusedError, _BadFileError."""
     for one in wanted:
         if not is_message_id(one) and not is_offset(one):
@@ -67,7 +67,7 @@ def _read(place: Place, wanted: list[str]) -> list[OneMessage]:
         raise _BadFileError(f"{len(wanted)} messages are too many for one file: it has {FILE_MESSAGES_MAX} at most.")
     found, size = [], 0
     for one in wanted:
-        found.append(read_one(place, one))
+        found.append(read_one(snapshot, one))
         size += len(found[-1].body)
         if size > FILE_BYTES_MAX:
             raise _BadFileError(

@@ -13,11 +13,11 @@ from django.views.decorators.http import require_safe
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError, record_look, require_room
 from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, ReadRefusedError, get_gateway
-from admin_console.gateway.sentences import counted, said_once
+from admin_console.gateway.sentences import counted, merged_sentences
 from admin_console.messages import bodies
-from admin_console.messages.asked import SORTS, Asked, asked_of, is_message_id, is_offset
+from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
 from admin_console.messages.lines import MessageLine, columns_of, facts_of
-from admin_console.messages.place import Place, place_of
+from admin_console.messages.message_filter import SORTS, MessageFilter, filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import acts_in, as_sentence, likely_act
 from admin_console.messages.states import FINISHED, STATES, State
 from admin_console.permissions.allowed import CheckedRequest
@@ -51,24 +51,26 @@ class Choice:
 
 @require_safe
 def channel_messages(request: CheckedRequest, topic: str, channel: str) -> HttpResponse:
-    """`?state=` and the filters of `asked.py`, `?cursor=` of a page; `?find=` leads to the message of that id or
-    offset."""
-    place = place_of(get_gateway(), topic, channel)
-    if place is None:
+    """A page of a channel's messages: `?state=` and the fields of MessageFilter, `?cursor=` of a page.
+
+    `?find=` redirects to the message of that id or offset.
+    """
+    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
-    asked = asked_of(request.GET.dict())
+    message_filter = filter_of(request.GET.dict())
     if find := request.GET.get("find", "").strip()[:40]:
         if is_message_id(find) or is_offset(find):
-            return HttpResponseRedirect(place.message_url(find))
+            return HttpResponseRedirect(snapshot.message_url(find))
         complaint = f"{find!r} is neither a message id of 16 hex digits nor an offset, a whole number from 0."
-        asked = replace(asked, complaint=complaint)
-    return answer_list(request, place, asked)
+        message_filter = replace(message_filter, complaint=complaint)
+    return answer_list(request, snapshot, message_filter)
 
 
 def answer_list(
     request: CheckedRequest,
-    place: Place,
-    asked: Asked,
+    snapshot: ChannelSnapshot,
+    message_filter: MessageFilter,
     *,
     chosen: frozenset[str] = frozenset(),
     status: int = 200,
@@ -76,95 +78,99 @@ def answer_list(
 ) -> HttpResponse:
     """The list as it is at this moment. chosen: ids of messages that are selected; `more` is for the template."""
     can_see = request.may.see_contents
-    if asked.query.key and not can_see:
+    if message_filter.query.key and not can_see:
         needs = request.why_not.line({CONTENTS: "Looking for a key"})
-        asked = Asked({**asked.fields, "key": ""}, replace(asked.query, key=b""), f"{asked.complaint} {needs}".strip())
-    query = replace(asked.query, limit=PAGE_MESSAGES, preview_bytes=PREVIEW_BYTES if can_see else 0)
+        message_filter = MessageFilter(
+            {**message_filter.fields, "key": ""},
+            replace(message_filter.query, key=b""),
+            f"{message_filter.complaint} {needs}".strip(),
+        )
+    query = replace(message_filter.query, limit=PAGE_MESSAGES, preview_bytes=PREVIEW_BYTES if can_see else 0)
     try:
-        found = get_gateway().message_rows(place.topic, place.channel, query)
+        found = get_gateway().message_rows(snapshot.topic, snapshot.channel, query)
         # That no message has a key is known of the key, too.
         if can_see and (found.rows or query.key):
-            note_look(request, place, found.rows)
+            note_look(request, snapshot, found.rows)
     except ReadRefusedError as exc:
         return refusal(request, str(exc), status=409)
     except NotAuditedError as exc:
         return not_audited(request, exc)
-    state = STATES[asked.query.state]
+    state = STATES[message_filter.query.state]
     columns = columns_of(state.name, with_key=can_see)
-    cannot_search = as_sentence(reason) if (reason := place.why_not("search_messages")) else ""
+    cannot_search = as_sentence(reason) if (reason := snapshot.why_not("search_messages")) else ""
     context = {
-        "topic": place.topic,
-        "channel": place.channel,
+        "topic": snapshot.topic,
+        "channel": snapshot.channel,
         "state": state,
-        "tabs": _tabs(found, place, asked),
-        "asked": asked.fields,
-        "times": {name: field_time(asked.fields[name]) for name in ("from", "to")},
-        "complaint": asked.complaint,
+        "tabs": _tabs(found, snapshot, message_filter),
+        "asked": message_filter.fields,
+        "times": {name: field_time(message_filter.fields[name]) for name in ("from", "to")},
+        "complaint": message_filter.complaint,
         "forms": bodies.FORMS,
-        "form": asked.form,
+        "form": message_filter.form,
         "sorts": [
-            Choice(value, label, value == asked.query.sort)
+            Choice(value, label, value == message_filter.query.sort)
             for value, label in SORTS.items()
             if value != "attempts" or state.name != FINISHED
         ],
         "has_offsets": found.storage == "log",
-        "has_filter": asked.has_filter,
+        "has_filter": message_filter.has_filter,
         "cannot_search": cannot_search,
         "can_see_contents": can_see,
         "columns": columns,
         "width": len(columns) + 3,
         "lines": [
             replace(line, is_chosen=line.message_id in chosen)
-            for line in _lines(place, found.rows, asked.form, with_body=can_see, with_key=can_see)
+            for line in _lines(snapshot, found.rows, message_filter.form, with_body=can_see, with_key=can_see)
         ],
-        **_acts(request, place, state),
+        **_acts(request, snapshot, state),
         "notes": [*_notes(found), *([cannot_search] if can_see and cannot_search else [])],
-        "empty": _empty(place, state, asked),
+        "empty": _empty(snapshot, state, message_filter),
         "here": request.get_full_path(),
-        "first_url": place.url_with(asked.address()) if asked.query.after else "",
-        "next_url": place.url_with(asked.address(cursor=found.next_cursor)) if found.next_cursor else "",
-        "refresh_url": place.url_with(asked.address(cursor=asked.query.after)),
+        "first_url": snapshot.url_with(message_filter.address()) if message_filter.query.after else "",
+        "next_url": snapshot.url_with(message_filter.address(cursor=found.next_cursor)) if found.next_cursor else "",
+        "refresh_url": snapshot.url_with(message_filter.address(cursor=message_filter.query.after)),
         "read_at": units.moment(units.now_ms()),
         **more,
     }
-    return render(request, "pages/channel_messages.html", context, status=400 if asked.complaint else status)
+    return render(request, "pages/channel_messages.html", context, status=400 if message_filter.complaint else status)
 
 
 @require_safe
 @stands("empty_channel")
 def channel_message(request: CheckedRequest, topic: str, channel: str, message: str) -> HttpResponse:
     """One message, by its id or offset: its state, and its body where the user may see it; `?whole=1` all of that."""
-    place = place_of(get_gateway(), topic, channel)
-    if place is None:
+    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
-    return answer_one(request, place, message)
+    return answer_one(request, snapshot, message)
 
 
-def answer_one(request: CheckedRequest, place: Place, message: str, **more: Any) -> HttpResponse:
+def answer_one(request: CheckedRequest, snapshot: ChannelSnapshot, message: str, **more: Any) -> HttpResponse:
     """The message's page as it is at this moment; `more` is for its template."""
     can_see = request.may.see_contents
     try:
-        found = read_one(place, message)
+        found = read_one(snapshot, message)
         if can_see:
-            note_look(request, place, (found.row,), detail=f"message {found.row.message_id}")
+            note_look(request, snapshot, (found.row,), detail=f"message {found.row.message_id}")
     except ReadRefusedError as exc:
         return refusal(request, str(exc), status=404)
     except NotAuditedError as exc:
         return not_audited(request, exc)
     form, is_whole = request.GET.get("form", ""), request.GET.get("whole") == "1"
     form = form if form in bodies.FORMS else bodies.FORMS[0]
-    [line] = _lines(place, (found.row,), form, with_body=False, with_key=can_see)
+    [line] = _lines(snapshot, (found.row,), form, with_body=False, with_key=can_see)
     if can_see and not found.row.problem:
         bytes_max = bodies.WHOLE_BYTES_MAX if is_whole else bodies.SHOWN_BYTES_MAX
         line = replace(line, body=bodies.shown(found.body, form, bytes_max=bytes_max))
-    own = place.message_url(line.message_id)
+    own = snapshot.message_url(line.message_id)
     context = {
-        "topic": place.topic,
-        "channel": place.channel,
+        "topic": snapshot.topic,
+        "channel": snapshot.channel,
         "line": line,
         "state": line.state,
-        **_acts(request, place, line.state),
-        "list_url": place.url_with(f"state={found.row.state}"),
+        **_acts(request, snapshot, line.state),
+        "list_url": snapshot.url_with(f"state={found.row.state}"),
         "can_see_contents": can_see,
         "body_needs": request.why_not.line({CONTENTS: "Looking at bodies and keys"}),
         "here": request.get_full_path(),
@@ -190,7 +196,7 @@ class OfferedAct:
     why_not: str
 
 
-def _acts(request: CheckedRequest, place: Place, state: State | None) -> dict[str, Any]:
+def _acts(request: CheckedRequest, snapshot: ChannelSnapshot, state: State | None) -> dict[str, Any]:
     """What can be done to messages of this state, and the act that each row offers."""
     assert state is not None, "only the page of a topic knows none"
     offered = [
@@ -198,10 +204,10 @@ def _acts(request: CheckedRequest, place: Place, state: State | None) -> dict[st
             act.name,
             act.label,
             act.verb,
-            reverse(act.name, args=(place.topic, place.channel)),
+            reverse(act.name, args=(snapshot.topic, snapshot.channel)),
             act.consequences,
             act.asks,
-            request.why_not[act.name] or place.why_not(act.name),
+            request.why_not[act.name] or snapshot.why_not(act.name),
         )
         for act in acts_in(state.name)
         if act.name in ACTS
@@ -210,27 +216,31 @@ def _acts(request: CheckedRequest, place: Place, state: State | None) -> dict[st
     return {
         "acts": offered,
         "row_act": can.get(likely_act(state.name)),
-        "file_url": reverse("message_file", args=(place.topic, place.channel)) if request.may["message_file"] else "",
-        "why_nots": _why_nots(request, place, offered),
+        "file_url": reverse("message_file", args=(snapshot.topic, snapshot.channel))
+        if request.may["message_file"]
+        else "",
+        "why_nots": _why_nots(request, snapshot, offered),
     }
 
 
-def _why_nots(request: CheckedRequest, place: Place, offered: Sequence[OfferedAct]) -> str:
+def _why_nots(request: CheckedRequest, snapshot: ChannelSnapshot, offered: Sequence[OfferedAct]) -> str:
     """The reasons of the disabled acts for readers without a pointer, each said once."""
-    reasons = {act.name: place.why_not(act.name) for act in offered}
+    reasons = {act.name: snapshot.why_not(act.name) for act in offered}
     role_line = request.why_not.line({act.name: act.verb for act in offered if not reasons[act.name]})
-    return " ".join([*([role_line] if role_line else []), *said_once(reasons.values())])
+    return " ".join([*([role_line] if role_line else []), *merged_sentences(reasons.values())])
 
 
-def read_one(place: Place, message: str) -> OneMessage:
+def read_one(snapshot: ChannelSnapshot, message: str) -> OneMessage:
     """The message of this id or offset. Raises ReadRefusedError."""
     gateway = get_gateway()
     if is_message_id(message):
-        return gateway.message(place.topic, place.channel, message_id=message)
-    return gateway.message(place.topic, place.channel, offset=int(message))
+        return gateway.message(snapshot.topic, snapshot.channel, message_id=message)
+    return gateway.message(snapshot.topic, snapshot.channel, offset=int(message))
 
 
-def note_look(request: CheckedRequest, place: Place, rows: Sequence[MessageRow], *, detail: str = "") -> None:
+def note_look(
+    request: CheckedRequest, snapshot: ChannelSnapshot, rows: Sequence[MessageRow], *, detail: str = ""
+) -> None:
     """Audit that the bodies and keys of these are looked at, before any is shown. Raises NotAuditedError."""
     require_room()
     offsets = [row.offset for row in rows if row.offset is not None]
@@ -240,10 +250,10 @@ def note_look(request: CheckedRequest, place: Place, rows: Sequence[MessageRow],
     record_look(
         request,
         "read_messages",
-        topic=place.topic,
-        channel=place.channel,
+        topic=snapshot.topic,
+        channel=snapshot.channel,
         detail=detail or request.GET.urlencode()[:120],
-        message=f"Looked at {counted(len(rows), 'message')} of {place.name}.",
+        message=f"Looked at {counted(len(rows), 'message')} of {snapshot.name}.",
         counts=counts,
     )
 
@@ -253,35 +263,38 @@ def not_audited(request: CheckedRequest, error: Exception) -> HttpResponse:
 
 
 def _lines(
-    place: Place, rows: Sequence[MessageRow], form: str, *, with_body: bool, with_key: bool
+    snapshot: ChannelSnapshot, rows: Sequence[MessageRow], form: str, *, with_body: bool, with_key: bool
 ) -> list[MessageLine]:
     at_ns = time.time_ns()
     return [
         MessageLine(
             row.message_id,
             STATES[row.state],
-            place.message_url(row.message_id),
+            snapshot.message_url(row.message_id),
             row.offset,
             facts_of(row, at_ns, with_key=with_key),
             bodies.shown(row.body_start, form, bytes_max=PREVIEW_BYTES, size=row.body_bytes)
             if with_body and row.body_bytes is not None and not row.problem
             else None,
-            place.message_url(row.message_id, "message_body"),
-            place.message_url(row.message_id),
+            snapshot.message_url(row.message_id, "message_body"),
+            snapshot.message_url(row.message_id),
             problem=row.problem,
         )
         for row in rows
     ]
 
 
-def _tabs(found: MessageRows, place: Place, asked: Asked) -> list[Tab]:
+def _tabs(found: MessageRows, snapshot: ChannelSnapshot, message_filter: MessageFilter) -> list[Tab]:
     """The states that this server reports; each keeps the filters."""
     tabs = []
     for state in STATES.values():
         if state.name not in found.counts:
             continue
         count = found.counts[state.name]
-        url, is_current = place.url_with(asked.address(state=state.name)), state.name == asked.query.state
+        url, is_current = (
+            snapshot.url_with(message_filter.address(state=state.name)),
+            state.name == message_filter.query.state,
+        )
         tabs.append(Tab(state.label, url, "" if count is None else units.number(count), is_current))
     return tabs
 
@@ -293,20 +306,20 @@ def _notes(found: MessageRows) -> list[str]:
     return notes
 
 
-def _empty(place: Place, state: State, asked: Asked) -> dict[str, str]:
+def _empty(snapshot: ChannelSnapshot, state: State, message_filter: MessageFilter) -> dict[str, str]:
     """Why there is no row: filtered out, gone meanwhile, or none there at all."""
-    if asked.has_filter:
+    if message_filter.has_filter:
         return {
             "title": "No message of this state passes the filters",
             "text": "",
-            "href": place.url_with(f"state={state.name}"),
+            "href": snapshot.url_with(f"state={state.name}"),
             "link": "Clear the filters",
         }
-    if asked.query.after:
+    if message_filter.query.after:
         return {
             "title": "No more messages in this state",
             "text": "The messages of this page have changed their state since.",
-            "href": place.url_with(f"state={state.name}"),
+            "href": snapshot.url_with(f"state={state.name}"),
             "link": "Back to the first page",
         }
     return {"title": state.empty[0], "text": state.empty[1]}

@@ -18,8 +18,8 @@ from admin_console.audit.record import NotAuditedError
 from admin_console.gateway.gateway import ReadRefusedError, SearchHit, SearchState, get_gateway
 from admin_console.message_views import lists
 from admin_console.message_views.lists import not_audited, note_look
-from admin_console.messages.asked import is_offset
-from admin_console.messages.place import Place, place_of
+from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
+from admin_console.messages.message_filter import is_offset
 from admin_console.messages.states import FINISHED, STATES, State
 from admin_console.messages.visible import visible
 from admin_console.permissions.allowed import CheckedRequest
@@ -54,20 +54,20 @@ def messages_or_search(request: CheckedRequest, topic: str, channel: str) -> Htt
     text = request.GET.get("text", "")
     if not text or not request.may["message_search"]:
         return lists.channel_messages(request, topic, channel)
-    place = place_of(get_gateway(), topic, channel)
-    if place is None:
+    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     state = request.GET.get("in", "")
-    return begin(request, place, text, "" if state == "all" else state)
+    return begin(request, snapshot, text, "" if state == "all" else state)
 
 
-def begin(request: CheckedRequest, place: Place, text: str, state: str) -> HttpResponse:
+def begin(request: CheckedRequest, snapshot: ChannelSnapshot, text: str, state: str) -> HttpResponse:
     """Begin a search, and go to its page."""
     first = request.GET.get("first", "")
     try:
         started = get_gateway().start_search(
-            place.topic,
-            place.channel,
+            snapshot.topic,
+            snapshot.channel,
             text,
             state=state,
             first_offset=_first(first, state),
@@ -75,7 +75,7 @@ def begin(request: CheckedRequest, place: Place, text: str, state: str) -> HttpR
         )
     except ReadRefusedError as exc:
         return refusal(request, str(exc), status=409)
-    return HttpResponseRedirect(_url(place, started.search_id))
+    return HttpResponseRedirect(_url(snapshot, started.search_id))
 
 
 def _first(text: str, state: str) -> int | None:
@@ -90,8 +90,8 @@ def _first(text: str, state: str) -> int | None:
 @stands("empty_channel")
 def message_search(request: CheckedRequest, topic: str, channel: str, search: str) -> HttpResponse:
     """GET shows a search, POST cancels it."""
-    place = place_of(get_gateway(), topic, channel)
-    if place is None:
+    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     gateway = get_gateway()
     try:
@@ -100,41 +100,41 @@ def message_search(request: CheckedRequest, topic: str, channel: str, search: st
             raise ReadRefusedError(f"{search} is a search in another channel.")
         if request.method == "POST":
             gateway.cancel_search(search)
-            return HttpResponseRedirect(_url(place, search))
+            return HttpResponseRedirect(_url(snapshot, search))
         if found.hits:
-            note_look(request, place, [hit.row for hit in found.hits], detail=f"search for {found.text}")
+            note_look(request, snapshot, [hit.row for hit in found.hits], detail=f"search for {found.text}")
     except ReadRefusedError:
         messages.warning(request, "That search has ended, and its results are gone: start it again.")
-        return HttpResponseRedirect(place.list_url)
+        return HttpResponseRedirect(snapshot.list_url)
     except NotAuditedError as exc:
         return not_audited(request, exc)
     context = {
         "topic": topic,
         "channel": channel,
-        "list_url": place.list_url,
+        "list_url": snapshot.list_url,
         "search": found,
         "text": visible(found.text),
         "state": STATES.get(found.state),
-        "hits": [_hit(place, found, hit) for hit in found.hits],
+        "hits": [_hit(snapshot, found, hit) for hit in found.hits],
         "is_running": found.status == RUNNING,
         "words": _words(found),
-        "on_url": _on_url(place, found),
-        "search_url": _url(place, search),
+        "on_url": _on_url(snapshot, found),
+        "search_url": _url(snapshot, search),
     }
     template = "messages/_search.html" if wants_fragment(request) else "pages/message_search.html"
     return render(request, template, context)
 
 
-def _url(place: Place, search: str) -> str:
-    return reverse("message_search", args=(place.topic, place.channel, search))
+def _url(snapshot: ChannelSnapshot, search: str) -> str:
+    return reverse("message_search", args=(snapshot.topic, snapshot.channel, search))
 
 
-def _on_url(place: Place, found: SearchState) -> str:
+def _on_url(snapshot: ChannelSnapshot, found: SearchState) -> str:
     """The search that goes on where this one ended before its end."""
     if found.status == RUNNING or found.next_offset >= found.end_offset:
         return ""
-    asked = {"text": found.text, "in": found.state or "all", "first": str(found.next_offset)}
-    return place.url_with(urlencode(asked))
+    fields = {"text": found.text, "in": found.state or "all", "first": str(found.next_offset)}
+    return snapshot.url_with(urlencode(fields))
 
 
 def _words(found: SearchState) -> str:
@@ -144,10 +144,10 @@ def _words(found: SearchState) -> str:
     return units.unbroken(f"{passed}, {read}. {end}".strip())
 
 
-def _hit(place: Place, found: SearchState, hit: SearchHit) -> Hit:
+def _hit(snapshot: ChannelSnapshot, found: SearchState, hit: SearchHit) -> Hit:
     needle, around = found.text.encode(), hit.around
     at = max(0, around.find(needle))
     parts = (around[:at], around[at : at + len(needle)], around[at + len(needle) :])
     before, text, after = (visible(part.decode("utf-8", "replace")) for part in parts)
     row = hit.row
-    return Hit(place.message_url(row.message_id), row.message_id, row.offset, STATES[row.state], before, text, after)
+    return Hit(snapshot.message_url(row.message_id), row.message_id, row.offset, STATES[row.state], before, text, after)

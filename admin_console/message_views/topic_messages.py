@@ -23,8 +23,8 @@ from admin_console.gateway.gateway import (
 )
 from admin_console.gateway.sentences import counted
 from admin_console.messages import bodies
-from admin_console.messages.asked import is_offset, time_ns_of
 from admin_console.messages.lines import MessageLine, columns_of, published_facts, utc
+from admin_console.messages.message_filter import is_offset, time_ns_of
 from admin_console.messages.states import FINISHED
 from admin_console.views.standing import stands
 from admin_console.vocabulary.times import field_time
@@ -73,7 +73,7 @@ def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
     key_text = request.GET.get("key", "").strip()
     if key_text:
         return _by_key(request, topic, key_text)
-    offset_text, at_text = _asked(request, "offset"), _asked(request, "at")
+    offset_text, at_text = _field(request, "offset"), _field(request, "at")
     complaint = ""
     target: Target | None = None
     if offset_text:
@@ -90,7 +90,7 @@ def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
 
 
 def _by_key(request: HttpRequest, topic: str, text: str) -> HttpResponse:
-    key, before = text.encode(errors="replace"), _asked(request, "before")
+    key, before = text.encode(errors="replace"), _field(request, "before")
     if len(key) > KEY_BYTES_MAX:
         return _answer(request, topic, None, f"The key has {len(key)} bytes; the most is {KEY_BYTES_MAX}.")
     if before and not is_offset(before):
@@ -98,7 +98,7 @@ def _by_key(request: HttpRequest, topic: str, text: str) -> HttpResponse:
     return _answer(request, topic, None, "", find=_KeyLook(text, key, int(before) if before else None))
 
 
-def _asked(request: HttpRequest, name: str) -> str:
+def _field(request: HttpRequest, name: str) -> str:
     return request.GET.get(name, "").strip()[:40]
 
 
@@ -107,8 +107,8 @@ def _answer(
 ) -> HttpResponse:
     # The look is in the audit list before any message is shown.
     record = partial(record_look, request, "read_messages", topic=topic, detail=request.GET.urlencode()[:120])
-    is_file = _asked(request, "as") == "file" and target is not None
-    is_whole = _asked(request, "whole") == "1" and target is not None
+    is_file = _field(request, "as") == "file" and target is not None
+    is_whole = _field(request, "whole") == "1" and target is not None
     try:
         require_room()
         try:
@@ -144,8 +144,8 @@ def _answer(
         "form": form,
         "forms": bodies.FORMS,
         "asked": {
-            "offset": _asked(request, "offset"),
-            "at": field_time(_asked(request, "at")),
+            "offset": _field(request, "offset"),
+            "at": field_time(_field(request, "at")),
             "key": request.GET.get("key", ""),
         },
         **(_links(topic, page, form) if find is None else find.links(topic, form)),

@@ -56,8 +56,8 @@ class WhyNot:
             if not may_use(self._user, url_name):
                 needing.setdefault(LEAST_ROLES[url_name], {})[label] = None
         needs = [
-            f"{and_list(list(known))} {'needs' if len(known) == 1 else 'need'} the role {least}"
-            for least, known in sorted(needing.items(), key=lambda entry: list(Role).index(Role(entry[0])))
+            f"{and_list(list(names))} {'needs' if len(names) == 1 else 'need'} the role {least}"
+            for least, names in sorted(needing.items(), key=lambda entry: list(Role).index(Role(entry[0])))
         ]
         return f"{', '.join(needs)}; yours is {self._role}." if needs else ""
 

@@ -325,8 +325,8 @@ class Rings:
             return None
         bucket = newest // SPARK_BUCKET_S
         if self._peak[0] != bucket:
-            known = [value for value in self.spark_values()[:-1] if not isnan(value)]
-            self._peak = (bucket, max(known, default=None))
+            values = [value for value in self.spark_values()[:-1] if not isnan(value)]
+            self._peak = (bucket, max(values, default=None))
         return self._peak[1]
 
     def flow(self) -> float:

@@ -9,7 +9,7 @@ from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
 from admin_console.hub.hub import LiveState
 from admin_console.screens import channel, overview, replay, topic, topics
 from admin_console.screens import pipeline as pipeline_screen
-from admin_console.screens.list_links import Asked
+from admin_console.screens.list_links import ListQuery
 from admin_console.screens.parts import Screen
 from admin_console.vocabulary.roles import Role
 
@@ -41,20 +41,20 @@ class Request:
     replay: str = ""
 
     @classmethod
-    def parse(cls, asked: object, role: Role) -> "Request":
+    def parse(cls, page_fields: object, role: Role) -> "Request":
         """The request in a socket's `subscribe`. Raises ValueError with a sentence for one that no page sends."""
-        if not isinstance(asked, Mapping):
+        if not isinstance(page_fields, Mapping):
             raise ValueError("subscribe takes an object")
-        known = {spec.name for spec in fields(cls)} - {"role"}
-        for name, value in asked.items():
-            if name not in known:
+        field_names = {spec.name for spec in fields(cls)} - {"role"}
+        for name, value in page_fields.items():
+            if name not in field_names:
                 raise ValueError(f"subscribe has no field {str(name)[:40]!r}")
             length_max = LENGTHS_MAX.get(name, FIELD_LENGTH_MAX)
             if not isinstance(value, str) or len(value) > length_max:
                 raise ValueError(f"{name} is a text of at most {length_max} characters")
-        if asked.get("page") not in PAGES:
+        if page_fields.get("page") not in PAGES:
             raise ValueError(f"page is one of {', '.join(PAGES)}")
-        return cls(role=role, **asked)
+        return cls(role=role, **page_fields)
 
     @property
     def subscription(self) -> dict[str, str]:
@@ -64,9 +64,11 @@ class Request:
         }
 
     @property
-    def asked(self) -> Asked:
-        """What the page's list was asked for."""
-        return Asked(self.page, self.q, self.show, self.sort, self.number, by=self.by, under=self.under, draw=self.draw)
+    def list_query(self) -> ListQuery:
+        """The part of the request that concerns the page's list."""
+        return ListQuery(
+            self.page, self.q, self.show, self.sort, self.number, by=self.by, under=self.under, draw=self.draw
+        )
 
     @property
     def wants_pipeline(self) -> bool:
@@ -105,13 +107,13 @@ def build_screen(
         "has_figures": snapshot is not None,
     }
     if request.page in ("overview", "topics"):
-        known = live.derived.get(request) if live else None
-        if isinstance(known, Screen):
-            return replace(known, age_ms=common["age_ms"])
+        cached = live.derived.get(request) if live else None
+        if isinstance(cached, Screen):
+            return replace(cached, age_ms=common["age_ms"])
         if request.page == "overview":
-            made = Screen(**common, **overview.parts(live, request.role, request.asked, http_address))
+            made = Screen(**common, **overview.parts(live, request.role, request.list_query, http_address))
         else:
-            made = Screen(**common, **topics.parts(live, request.role, request.asked, http_address))
+            made = Screen(**common, **topics.parts(live, request.role, request.list_query, http_address))
         if live is not None:
             live.derived[request] = made
         return made

@@ -55,9 +55,9 @@ def channels_of(live: LiveState, wanted: str = "") -> Channels:
 
     A channel is quiet while it has no state, no message is in it, and none came or went for fifteen minutes.
     """
-    known = live.derived.get(("channels", wanted))
-    if isinstance(known, Channels):
-        return known
+    cached = live.derived.get(("channels", wanted))
+    if isinstance(cached, Channels):
+        return cached
     made = channels_of(live).matching(wanted) if wanted else _divided(live)
     live.derived["channels", wanted] = made
     return made
@@ -91,9 +91,9 @@ def passing(live: LiveState, show: str, wanted: str = "", sort: str = "") -> lis
     """The channels that pass a filter, in order. An unknown filter is the usual one, and so is an unknown order."""
     show = show if show in FILTERS else BUSY
     name, is_descending = parse_sort(sort, SORTS)
-    known = live.derived.get(("passing", show, wanted, name, is_descending))
-    if isinstance(known, list):
-        return known
+    cached = live.derived.get(("passing", show, wanted, name, is_descending))
+    if isinstance(cached, list):
+        return cached
     made = _FILTERED[show](live, channels_of(live, wanted))
     if name != URGENCY:
         made = _sorted(live, made, name, is_descending=is_descending)
@@ -107,9 +107,9 @@ def counts(live: LiveState, wanted: str = "") -> dict[str, int]:
     """How many channels pass each filter."""
     channels = channels_of(live, wanted)
     all_of = len(channels.ill) + len(channels.busy) + len(channels.quiet)
-    known = live.derived.get(("counts", wanted))
-    if not isinstance(known, dict):
-        known = live.derived["counts", wanted] = {
+    cached = live.derived.get(("counts", wanted))
+    if not isinstance(cached, dict):
+        cached = live.derived["counts", wanted] = {
             BUSY: len(channels.ill) + len(channels.busy),
             ATTENTION: channels.grave,
             PAUSED: len([key for key in channels.ill if _is_paused(live, key)]),
@@ -117,7 +117,7 @@ def counts(live: LiveState, wanted: str = "") -> dict[str, int]:
             QUIET: len(channels.quiet),
             ALL: all_of,
         }
-    return known
+    return cached
 
 
 def quiet_without_consumer(live: LiveState, wanted: str = "") -> int:
@@ -160,9 +160,9 @@ _FILTERED: Mapping[str, Callable[[LiveState, Channels], list[Key]]] = {
 
 
 def _vitals(live: LiveState, key: Key) -> Vitals:
-    known = live.diagnoses.get(key)
-    if known is not None:
-        return known.vitals
+    cached = live.diagnoses.get(key)
+    if cached is not None:
+        return cached.vitals
     return take_vitals(live.topics[key[0]], live.channels[key], live.rings.get(key), live.snapshot)
 
 
@@ -208,13 +208,13 @@ def _sorted(live: LiveState, keys: list[Key], name: str, *, is_descending: bool)
     figure_of = SORTS[name]
     if figure_of is None:
         return sorted(keys, reverse=is_descending)
-    known: list[tuple[float, Key]] = []
+    ranked: list[tuple[float, Key]] = []
     unknown: list[Key] = []
     for key in keys:
         figure = figure_of(live, key)
         if figure is None:
             unknown.append(key)
         else:
-            known.append((-figure if is_descending else figure, key))
-    known.sort()
-    return [key for _, key in known] + sorted(unknown)
+            ranked.append((-figure if is_descending else figure, key))
+    ranked.sort()
+    return [key for _, key in ranked] + sorted(unknown)

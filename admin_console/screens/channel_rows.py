@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 def diagnosis_of(live: LiveState, topic: "TopicStats", channel: "ChannelStats") -> Diagnosis:
     """One channel's diagnosis; without states for an idle channel."""
     key = (topic.topic_name, channel.channel_name)
-    known = live.diagnoses.get(key)
-    if known is None:
+    cached = live.diagnoses.get(key)
+    if cached is None:
         vitals = take_vitals(topic, channel, live.rings_of(*key), live.snapshot)
-        known = live.diagnoses[key] = Diagnosis(vitals, ())
-    return known
+        cached = live.diagnoses[key] = Diagnosis(vitals, ())
+    return cached
 
 
 def ill(live: LiveState) -> list[Diagnosis]:
     """The diagnoses of all channels that are in a state, the most urgent first."""
-    known = live.derived.get("ill")
-    if isinstance(known, list):
-        return known
+    cached = live.derived.get("ill")
+    if isinstance(cached, list):
+        return cached
     # A copy: other threads add diagnoses of calm channels meanwhile (diagnosis_of).
     made = [each for each in list(live.diagnoses.values()) if each.states and each.level > CALM]
     made.sort(key=urgency)

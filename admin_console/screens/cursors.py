@@ -79,21 +79,19 @@ def begin_again_cell(archived: "ArchivedTopic", role: Role) -> ActionCell:
 def _chips(cursor: "CursorStats") -> tuple[Chip, ...]:
     if not cursor.is_warned:
         return ()
-    kept, limit = units.byte_count(cursor.lag_bytes), units.byte_count(cursor.retention_bytes)
+    lag, limit = units.byte_count(cursor.lag_bytes), units.byte_count(cursor.retention_bytes)
     share = units.share(cursor.lag_bytes, cursor.retention_bytes)
-    return (
-        Chip(f"▲ {share} of its limit", "warning", f"{kept} of {limit} are kept; beyond that it gives up messages"),
-    )
+    return (Chip(f"▲ {share} of its limit", "warning", f"{lag} of {limit} are kept; beyond that it gives up messages"),)
 
 
 def _gaps(cursor: "CursorStats") -> Cell:
     if not cursor.gaps:
         return Cell("nothing")
     last = cursor.gaps[-1]
-    told = [f"{one.first_offset:,} to {one.next_offset - 1:,} ({one.reason})" for one in cursor.gaps[-10:]]
+    ranges = [f"{one.first_offset:,} to {one.next_offset - 1:,} ({one.reason})" for one in cursor.gaps[-10:]]
     return Cell(
         f"{units.plural(len(cursor.gaps), 'gap')}, the last: offsets {last.first_offset:,} to {last.next_offset - 1:,} "
         f"({last.reason})",
-        f"offsets {', '.join(told)}",
+        f"offsets {', '.join(ranges)}",
         "danger",
     )

@@ -183,13 +183,13 @@ def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
     if topic.paused:
         now_ms = live.snapshot.taken_at_ns // 1_000_000
         late = pause_words.overdue(topic.pause, topic.resume_refused, now_ms, live.snapshot.pause_limit_ms)
-        told = (late, pause_words.details(topic.pause, now_ms), pause_words.grown(topic.pause, topic.depth))
+        sentences = (late, pause_words.details(topic.pause, now_ms), pause_words.grown(topic.pause, topic.depth))
         return Banner(
             "warning" if late else "held",
             f"Paused{pause_words.since(topic.pause, now_ms)}: no message goes on to the channels.",
             " ".join(
                 (
-                    *filter(None, told),
+                    *filter(None, sentences),
                     f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
                 )
             ),

@@ -77,9 +77,9 @@ def _deepest(live: LiveState) -> list[Key]:
     The bucket that still fills is left out and the order is by name, so that two channels that overtake each other
     every second neither come and go nor swap colours.
     """
-    known = live.derived.get("deepest")
-    if isinstance(known, list):
-        return known
+    cached = live.derived.get("deepest")
+    if isinstance(cached, list):
+        return cached
     ranked = heapq.nlargest(TOP_CHANNELS, ((_peak(live, key), key) for key in live.channels))
     made = sorted(key for _, key in ranked)
     live.derived["deepest"] = made

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListQuery:
     """page: the list's URL name. by: "" or "group", and under: the open group of the topics. draw: the channels of the
     overview's graph."""
 
@@ -41,7 +41,7 @@ class Asked:
     @property
     def fields(self) -> dict[str, str]:
         """The query of the list's link, without the page number: another choice begins with the first page."""
-        said = {
+        fields = {
             "q": self.query,
             "show": self.show,
             "sort": self.sort,
@@ -49,7 +49,7 @@ class Asked:
             "under": self.under,
             "draw": self.draw,
         }
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
     def href(self, **changes: str) -> str:
         """The list with these changes, by the names of the link's fields."""
@@ -63,27 +63,27 @@ def parse_sort(sort: str, sorts: Collection[str]) -> tuple[str, bool]:
     return (name, sort.startswith("-")) if name in sorts else (URGENCY, True)
 
 
-def with_sorts(columns: Sequence[Column], asked: Asked, sorts: Collection[str]) -> tuple[Column, ...]:
+def with_sorts(columns: Sequence[Column], query: ListQuery, sorts: Collection[str]) -> tuple[Column, ...]:
     """The columns with the links that sort by them. Names rise at first, all others descend."""
-    by, is_descending = parse_sort(asked.sort, sorts)
+    by, is_descending = parse_sort(query.sort, sorts)
     made = []
     for column in columns:
         name = column.name
         if name not in sorts:
             made.append(column)
         elif name != by:
-            href = asked.href(sort="" if name == URGENCY else name if name == "name" else f"-{name}")
+            href = query.href(sort="" if name == URGENCY else name if name == "name" else f"-{name}")
             made.append(replace(column, sort_href=href))
         else:
             other = name if is_descending else "" if name == URGENCY else f"-{name}"
             words = WORST_FIRST if name == URGENCY and is_descending else ""
             direction = "descending" if is_descending else "ascending"
-            made.append(replace(column, sort_href=asked.href(sort=other), sort_direction=direction, sort_words=words))
+            made.append(replace(column, sort_href=query.href(sort=other), sort_direction=direction, sort_words=words))
     return tuple(made)
 
 
 def list_bar(
-    asked: Asked,
+    query: ListQuery,
     chosen: str,
     usual: str,
     filters: Mapping[str, str],
@@ -94,11 +94,11 @@ def list_bar(
     """What stands above a list. filters: their names → what they are called; usual: the one that needs no name in the
     link."""
     made = [
-        Filter(name, label, units.number(counts[name]), asked.href(show="" if name == usual else name), name == chosen)
+        Filter(name, label, units.number(counts[name]), query.href(show="" if name == usual else name), name == chosen)
         for name, label in filters.items()
     ]
-    kept = {name: value for name, value in asked.fields.items() if name != "q"}
-    return ListBar(tuple(made), asked.query.strip(), tuple(kept.items()), links, tuple(drawn))
+    other_fields = {name: value for name, value in query.fields.items() if name != "q"}
+    return ListBar(tuple(made), query.query.strip(), tuple(other_fields.items()), links, tuple(drawn))
 
 
 def count_texts(filters: Collection[str], counts: Mapping[str, int]) -> dict[str, str]:
@@ -117,10 +117,10 @@ class PageOf:
     count: int
 
     @classmethod
-    def build(cls, asked: Asked, count: int, rows: int) -> "PageOf":
+    def build(cls, query: ListQuery, count: int, rows: int) -> "PageOf":
         """The page that was asked for, `rows` long; the first for what is no number, the last beyond the last."""
         pages = max(1, -(-count // rows))
-        text = asked.number
+        text = query.number
         number = min(max(1, int(text) if text.isascii() and text.isdigit() else 1), pages)
         return cls(number, pages, (number - 1) * rows, min(number * rows, count), count)
 
@@ -135,9 +135,9 @@ class PageOf:
             "passing": units.number(self.count),
         }
 
-    def links(self, asked: Asked) -> dict[str, str]:
+    def links(self, query: ListQuery) -> dict[str, str]:
         return {
-            "first": asked.href(number=""),
-            "earlier": asked.href(number=str(self.number - 1) if self.number > 2 else ""),
-            "later": asked.href(number=str(self.number + 1)),
+            "first": query.href(number=""),
+            "earlier": query.href(number=str(self.number - 1) if self.number > 2 else ""),
+            "later": query.href(number=str(self.number + 1)),
         }

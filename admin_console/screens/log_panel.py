@@ -127,8 +127,8 @@ def _aside(aside: "AsideStats") -> Cell:
     text = f"{units.plural(aside.count, 'damaged file')}, {units.byte_count(aside.bytes)}"
     if aside.count and aside.retention_ms:
         # Each scan adds a part of a day.
-        kept, retention = (f"{ms / DAY_MS:.3g}" for ms in (aside.oldest_kept_ms, aside.retention_ms))
-        text += f", the oldest kept for {kept} of {retention} days"
+        age, retention = (f"{ms / DAY_MS:.3g}" for ms in (aside.oldest_kept_ms, aside.retention_ms))
+        text += f", the oldest kept for {age} of {retention} days"
     elif aside.count:
         text += ", kept until you remove them"
     if aside.removed_count:

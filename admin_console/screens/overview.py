@@ -17,7 +17,7 @@ from admin_console.screens.cells import Cell, SparkCell
 from admin_console.screens.channel_rows import age_s, diagnosis_of, grave_count, ill, spark_levels, state_cell
 from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
-from admin_console.screens.list_links import Asked, PageOf, count_texts, list_bar, with_sorts
+from admin_console.screens.list_links import ListQuery, PageOf, count_texts, list_bar, with_sorts
 from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.rates import (
@@ -50,21 +50,21 @@ _CHANNEL_COLUMNS = (
 )
 
 
-def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -> dict[str, Any]:
+def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: str) -> dict[str, Any]:
     """The parts of the screen. An unknown filter, order or page number falls back to the usual one."""
-    plans = graphs.overview_plans(live, graphs.chosen_channels(asked.draw))
+    plans = graphs.overview_plans(live, graphs.chosen_channels(query.draw))
     points = graphs.points_of(live, plans)
-    show = asked.show if asked.show in channel_list.FILTERS else channel_list.BUSY
-    counts = channel_list.counts(live, asked.wanted) if live else dict.fromkeys(channel_list.FILTERS, 0)
-    found = channel_list.passing(live, show, asked.wanted, asked.sort) if live else []
-    page = PageOf.build(asked, len(found), ROWS_MAX)
+    show = query.show if query.show in channel_list.FILTERS else channel_list.BUSY
+    counts = channel_list.counts(live, query.wanted) if live else dict.fromkeys(channel_list.FILTERS, 0)
+    found = channel_list.passing(live, show, query.wanted, query.sort) if live else []
+    page = PageOf.build(query, len(found), ROWS_MAX)
     filters = {
         name: label
         for name, label in channel_list.FILTERS.items()
         # The quiet ones have a line of their own below the list.
         if name != channel_list.QUIET or show == channel_list.QUIET
     }
-    links = {**page.links(asked), "quiet": asked.href(show=channel_list.QUIET), "deepest": asked.href(draw="")}
+    links = {**page.links(query), "quiet": query.href(show=channel_list.QUIET), "deepest": query.href(draw="")}
     drawn = [line.label for line in plans[-1].lines]
     drawn += [""] * (graphs.TOP_CHANNELS - len(drawn))
     unchannelled = sum([not topic.channels for topic in live.snapshot.topics]) if live else 0
@@ -74,9 +74,9 @@ def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -
         "stats": _stats(live),
         "graphs": graphs.graphs_of(live, plans),
         "points": points,
-        "list_bar": list_bar(asked, show, channel_list.BUSY, filters, counts, links, drawn),
+        "list_bar": list_bar(query, show, channel_list.BUSY, filters, counts, links, drawn),
         "tables": {
-            "urgent": _channel_table(live, found[page.first : page.end], role, asked, http_address),
+            "urgent": _channel_table(live, found[page.first : page.end], role, query, http_address),
             "log": log_table(live),
         },
         "flags": {
@@ -89,15 +89,15 @@ def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -
         "texts": {
             **page.texts,
             **count_texts(filters, counts),
-            **(_quiet_texts(live, asked, counts[channel_list.QUIET]) if live else {}),
+            **(_quiet_texts(live, query, counts[channel_list.QUIET]) if live else {}),
             "unchannelled": f"{units.plural(unchannelled, 'topic')} without a channel",
         },
     }
 
 
-def _quiet_texts(live: LiveState, asked: Asked, count: int) -> dict[str, str]:
+def _quiet_texts(live: LiveState, query: ListQuery, count: int) -> dict[str, str]:
     """The line for the channels that the list of the busy ones leaves out."""
-    unconsumed = channel_list.quiet_without_consumer(live, asked.wanted)
+    unconsumed = channel_list.quiet_without_consumer(live, query.wanted)
     text = ": nothing is in them, and nothing moved for 15 minutes."
     if unconsumed:
         text += f" {units.number(unconsumed)} {'has' if unconsumed == 1 else 'have'} no consumer."
@@ -176,7 +176,9 @@ def _oldest_stat(live: LiveState | None) -> Stat:
     return Stat("oldest", "Oldest message", value, Cell(f"in {oldest[1]}"))
 
 
-def _channel_table(live: LiveState | None, keys: Sequence[Key], role: Role, asked: Asked, http_address: str) -> Table:
+def _channel_table(
+    live: LiveState | None, keys: Sequence[Key], role: Role, query: ListQuery, http_address: str
+) -> Table:
     rows = []
     for key in keys:
         assert live is not None, "channels come from a live state"
@@ -203,9 +205,9 @@ def _channel_table(live: LiveState | None, keys: Sequence[Key], role: Role, aske
     return Table.build(
         "urgent",
         "Channels",
-        with_sorts(_CHANNEL_COLUMNS, asked, channel_list.SORTS),
+        with_sorts(_CHANNEL_COLUMNS, query, channel_list.SORTS),
         rows,
-        _nothing(live, asked, http_address),
+        _nothing(live, query, http_address),
         selection=selection_of("urgent", role),
     )
 
@@ -217,7 +219,7 @@ def oldest_cell(diagnosis: Diagnosis) -> Cell:
     )
 
 
-def _nothing(live: LiveState | None, asked: Asked, http_address: str) -> Empty:
+def _nothing(live: LiveState | None, query: ListQuery, http_address: str) -> Empty:
     if live is None:
         return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
     if not live.snapshot.topics:
@@ -227,10 +229,10 @@ def _nothing(live: LiveState | None, asked: Asked, http_address: str) -> Empty:
             "No channels yet",
             "Messages stay at their topics until a channel is created; a consumer that subscribes creates its own.",
         )
-    if asked.wanted:
-        title = f"No channel of this filter matches “{asked.query.strip()}”"
-        return Empty(title, "", href=asked.href(show=channel_list.ALL), link="Look among all channels")
-    return _NONE.get(asked.show) or _NONE[channel_list.BUSY]
+    if query.wanted:
+        title = f"No channel of this filter matches “{query.query.strip()}”"
+        return Empty(title, "", href=query.href(show=channel_list.ALL), link="Look among all channels")
+    return _NONE.get(query.show) or _NONE[channel_list.BUSY]
 
 
 # What a filter that no channel passes says.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TOPICS_SHOWN_MAX = 200
 # Smaller files of the worker concern nobody.
-FILES_TOLD_BYTES = 1 << 20
+FILES_SHOWN_BYTES_MIN = 1 << 20
 # The reason that the archive gives for offsets that have no message in the log.
 _NO_MESSAGES = "absent"
 _LEFT_OUT = ("off", "replayed")
@@ -131,7 +131,7 @@ def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]
 
 def replay_action(replay: "ReplayView", role: Role) -> ActionCell:
     """Run what is planned, discard what is not, start what was stopped, cancel what is under way."""
-    if replay.is_asked_about:
+    if replay.awaits_run:
         return act_cell("Run…", "run_replay", role, replay.replay_id)
     if replay.is_over:
         return ActionCell()
@@ -241,9 +241,9 @@ def _worker_stat(view: "PipelineView") -> Stat:
     """The worker's state, with the size of its own files once that is worth a word."""
     value, note = _worker(view)
     size = view.temporary_bytes + view.log_bytes
-    if size >= FILES_TOLD_BYTES:
-        told = f"temporary files {units.byte_count(view.temporary_bytes)}, log {units.byte_count(view.log_bytes)}"
-        title = f"{note.title}; {told}" if note.title else told
+    if size >= FILES_SHOWN_BYTES_MIN:
+        title = f"temporary files {units.byte_count(view.temporary_bytes)}, log {units.byte_count(view.log_bytes)}"
+        title = f"{note.title}; {title}" if note.title else title
         note = replace(note, text=f"{note.text} · {units.byte_count(size)} of files", title=title)
     return Stat("worker", "Worker", value, note)
 
@@ -258,7 +258,7 @@ def _worker(view: "PipelineView") -> tuple[Cell, Cell]:
         return Cell("off"), Cell("--no-pipeline")
     if process.word == "running":
         age = units.duration((now_ms - process.started_ms) / 1000)
-        word = "up" if view.said is not None and view.said.state == "ready" else "starting"
+        word = "up" if view.worker_state is not None and view.worker_state.state == "ready" else "starting"
         restarts = f", {units.plural(process.restart_count, 'restart')}" if process.restart_count else ""
         note = f"pid {process.pid} · {age}{restarts}"
         return Cell(word, f"started because {process.reason}"), Cell(note, process.problem)
@@ -371,10 +371,10 @@ def _archive_progress(topic: "ArchivedTopic | None", cursor: "CursorStats | None
 def _size(topic: "ArchivedTopic | None") -> Cell:
     if topic is None:
         return Cell(units.UNKNOWN)
-    told = f"{topic.bytes:,} bytes in {units.plural(topic.file_count, 'file')}"
+    title = f"{topic.bytes:,} bytes in {units.plural(topic.file_count, 'file')}"
     if topic.committed_ms:
-        told = f"{told}; version {topic.table_version:,} of the table, committed {moment(topic.committed_ms)} UTC"
-    return Cell(units.byte_count(topic.bytes), told)
+        title = f"{title}; version {topic.table_version:,} of the table, committed {moment(topic.committed_ms)} UTC"
+    return Cell(units.byte_count(topic.bytes), title)
 
 
 def _range(topic: "ArchivedTopic | None") -> BaseCell:
@@ -393,16 +393,16 @@ def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
     """What is not archived: lost messages, those left out on purpose, and offsets that no message ever had."""
     # Two rows may have the same range: of one with replayed messages, the others may be lost.
     found = [(gap.first_offset, gap.next_offset, gap.reason, gap.count) for gap in (topic.gaps if topic else ())]
-    known = {(first, end) for first, end, *_ in found}
+    ranges = {(first, end) for first, end, *_ in found}
     found += [
         (gap.first_offset, gap.next_offset, gap.reason, gap.next_offset - gap.first_offset)
         for gap in (cursor.gaps if cursor else ())
-        if (gap.first_offset, gap.next_offset) not in known
+        if (gap.first_offset, gap.next_offset) not in ranges
     ]
     counts: Counter[str] = Counter()
     for _, _, reason, count in found:
         counts["unused" if reason == _NO_MESSAGES else "left out" if reason in _LEFT_OUT else "lost"] += count
-    told = ", ".join(
+    title = ", ".join(
         f"{first:,} to {end - 1:,} ({_REASONS.get(reason, reason)})" for first, end, reason, _ in sorted(found)[-10:]
     )
     parts = [f"{units.plural(counts['lost'], 'message')} lost"] if counts["lost"] else []
@@ -411,7 +411,7 @@ def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
     if counts["unused"]:
         parts.append(f"{units.plural(counts['unused'], 'unused offset')}")
     text = " · ".join(parts if counts["lost"] else ["none lost", *parts])
-    return Cell(text, told, "danger" if counts["lost"] else "")
+    return Cell(text, title, "danger" if counts["lost"] else "")
 
 
 def _switch(
@@ -427,14 +427,14 @@ def _switch(
 def _replay_table(view: "PipelineView", role: Role) -> Table:
     rows = []
     for replay in view.replays:
-        asked = replay.asked
+        request = replay.request
         rows.append(
             (
                 replay.replay_id,
                 (
                     NameCell(replay.replay_id, url_of("replay", replay.replay_id)),
                     StateCell(replay_chips(replay, view)),
-                    Cell(f"{asked.topic} → {asked.target}" if asked else units.UNKNOWN),
+                    Cell(f"{request.topic} → {request.target}" if request else units.UNKNOWN),
                     progress_cell("Published", replay.run_job),
                     rate_cell(replay.run_job),
                     error_cell(replay.run_job or replay.plan_job, view),

@@ -44,7 +44,7 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
         },
         "flags": {
             "gone": False,
-            "asked": replay.is_asked_about,
+            "asked": replay.awaits_run,
             "discardable": replay.run_job is None,
             "under_way": replay.run_job is not None and not replay.is_over,
         },
@@ -52,7 +52,7 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
 
 
 def _subtitle(replay: "ReplayView") -> str:
-    return f"{replay.asked.topic} → {replay.asked.target}" if replay.asked else ""
+    return f"{replay.request.topic} → {replay.request.target}" if replay.request else ""
 
 
 def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | None:
@@ -90,7 +90,7 @@ def _failure(what: str, job: "JobState", view: "PipelineView") -> Banner:
 
 def _planner(view: "PipelineView") -> str:
     """What the plan waits for, in a sentence."""
-    if view.holder is not None and (view.said is None or view.said.state == "ready"):
+    if view.holder is not None and (view.worker_state is None or view.worker_state.state == "ready"):
         return "The worker counts matching messages."
     if view.holder is not None or (view.process is not None and view.process.word in ("idle", "resting", "running")):
         return "The worker is starting."
@@ -126,9 +126,9 @@ def _stats(replay: "ReplayView") -> tuple[Stat, ...]:
 
 
 def _limit(replay: "ReplayView") -> str:
-    if replay.asked is None or replay.asked.rate_per_s is None:
+    if replay.request is None or replay.request.rate_per_s is None:
         return "no limit"
-    return f"at most {units.number(replay.asked.rate_per_s)}/s"
+    return f"at most {units.number(replay.request.rate_per_s)}/s"
 
 
 def _left_s(replay: "ReplayView") -> float | None:
@@ -151,20 +151,20 @@ def _progress_table(replay: "ReplayView", view: "PipelineView") -> Table:
 
 
 def _fact_table(replay: "ReplayView", role: Role) -> Table:
-    asked = replay.asked
+    request = replay.request
     facts: list[tuple[str, str]] = []
-    if asked is not None:
+    if request is not None:
         rest = left_out(replay.planned) if replay.planned else ""
         which = source_words(replay.planned) if replay.planned else ""
-        start, end = f"{moment(asked.start_time_ms)} UTC", f"{moment(asked.end_time_ms)} UTC"
+        start, end = f"{moment(request.start_time_ms)} UTC", f"{moment(request.end_time_ms)} UTC"
         facts = [
-            ("Archived topic", f"{asked.topic}, {which}" if rest else asked.topic),
+            ("Archived topic", f"{request.topic}, {which}" if rest else request.topic),
             *([("Left out", rest)] if rest else []),
-            ("Published to", asked.target),
-            ("From", start if asked.start_time_ms is not None else "the beginning of the archive"),
-            ("To", f"before {end}" if asked.end_time_ms is not None else "its end"),
-            ("Key", _of_contents(asked.key, role) or "any"),
-            ("Expression", _of_contents(asked.expression, role) or "none: every message"),
+            ("Published to", request.target),
+            ("From", start if request.start_time_ms is not None else "the beginning of the archive"),
+            ("To", f"before {end}" if request.end_time_ms is not None else "its end"),
+            ("Key", _of_contents(request.key, role) or "any"),
+            ("Expression", _of_contents(request.expression, role) or "none: every message"),
             ("Rate limit", _limit(replay)),
         ]
     rows = [(what, (Cell(what, tone="muted"), Cell(value))) for what, value in facts]
@@ -178,7 +178,7 @@ def _of_contents(text: str, role: Role) -> str:
 
 
 def _channel_table(replay: "ReplayView") -> Table:
-    target = replay.asked.target if replay.asked else ""
+    target = replay.request.target if replay.request else ""
     channels = replay.planned.channels if replay.planned else ()
     rows = [(name, (NameCell(name, url_of("channel", target, name)),)) for name in channels] if target else []
     text = (

@@ -128,8 +128,8 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
     parts = [topic.disk_bytes]
     if topic.storage == "diskqueue":
         parts += [channel.disk_bytes for channel in topic.channels]
-    known = [part for part in parts if part is not None]
-    disk_bytes = sum(known) if len(known) == len(parts) else None
+    sizes = [part for part in parts if part is not None]
+    disk_bytes = sum(sizes) if len(sizes) == len(parts) else None
     average = topic.message_bytes / topic.message_count if topic.message_count else None
     return (
         depth_stat(rings, depth, has_unfinished=bool(depth or in_flight or deferred or quarantined)),

@@ -29,5 +29,5 @@ def level_above(under: str) -> str:
 
 def total(values: Sequence[float | None]) -> float | None:
     """The sum of those that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None

@@ -13,7 +13,7 @@ from admin_console.screens.cells import Cell, Chip, NameCell, SparkCell, StateCe
 from admin_console.screens.channel_list import ALL
 from admin_console.screens.channel_rows import age_s, chips_of, spark_levels
 from admin_console.screens.links import pause_cell, selection_of, topic_cell, url_of
-from admin_console.screens.list_links import URGENCY, Asked, PageOf, count_texts, list_bar, parse_sort, with_sorts
+from admin_console.screens.list_links import URGENCY, ListQuery, PageOf, count_texts, list_bar, parse_sort, with_sorts
 from admin_console.screens.overview import first_run
 from admin_console.screens.parts import NOTHING, Column, Empty, Table
 from admin_console.screens.pauses import paused_chip
@@ -123,22 +123,22 @@ _COLUMNS = (
 )
 
 
-def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -> dict[str, Any]:
+def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: str) -> dict[str, Any]:
     """The parts of the screen. An unknown filter, order or page number falls back to the usual one."""
     lines = _lines(live) if live else []
-    named = _named(lines, asked.wanted)
-    is_grouped = asked.by == BY_GROUP
-    show = asked.show if asked.show in _FILTERS else ALL
+    named = _named(lines, query.wanted)
+    is_grouped = query.by == BY_GROUP
+    show = query.show if query.show in _FILTERS else ALL
     counts = {name: sum(map(passes, named)) for name, passes in _PASSES.items()}
-    found = passing(live, show, asked.wanted) if live else []
-    sort_name, is_descending = parse_sort(asked.sort, _SORTS)
-    ordered = sorted(_by_group(found, asked.under) if is_grouped else found, key=lambda line: line.name)
+    found = passing(live, show, query.wanted) if live else []
+    sort_name, is_descending = parse_sort(query.sort, _SORTS)
+    ordered = sorted(_by_group(found, query.under) if is_grouped else found, key=lambda line: line.name)
     ordered.sort(key=_SORTS[sort_name], reverse=is_descending)
-    page = PageOf.build(asked, len(ordered), PAGE_ROWS)
-    rows = [(line.name, _cells(live, line, role, asked)) for line in ordered[page.first : page.end] if live]
+    page = PageOf.build(query, len(ordered), PAGE_ROWS)
+    rows = [(line.name, _cells(live, line, role, query)) for line in ordered[page.first : page.end] if live]
     subtitle = units.plural(len(lines), "topic")
-    if asked.wanted:
-        subtitle = f"{units.number(len(named))} of {subtitle} match “{asked.query.strip()}”"
+    if query.wanted:
+        subtitle = f"{units.number(len(named))} of {subtitle} match “{query.query.strip()}”"
     rings = live.rings.get(TOTAL) if live else None
     if rings:
         published, finished = (units.rate(one.rate(rings)) for one in (figures.ARRIVED, figures.FINISHED))
@@ -146,33 +146,33 @@ def parts(live: LiveState | None, role: Role, asked: Asked, http_address: str) -
     table = Table.build(
         "topics",
         "Topics",
-        with_sorts(_COLUMNS, asked, _SORTS),
+        with_sorts(_COLUMNS, query, _SORTS),
         rows,
-        _empty(live, asked, http_address),
+        _empty(live, query, http_address),
         # A group is no topic: what is to be selected is inside it.
         selection="" if is_grouped else selection_of("topics", role),
     )
     links = {
-        **page.links(asked),
-        "list": asked.href(by="", under=""),
-        "group": asked.href(by=BY_GROUP),
-        "above": asked.href(under=level_above(asked.under)),
+        **page.links(query),
+        "list": query.href(by="", under=""),
+        "group": query.href(by=BY_GROUP),
+        "above": query.href(under=level_above(query.under)),
     }
     return {
         "subtitle": subtitle,
-        "list_bar": list_bar(asked, show, ALL, _FILTERS, counts, links),
+        "list_bar": list_bar(query, show, ALL, _FILTERS, counts, links),
         "tables": {"topics": table},
         "flags": {
             **page.flags,
             "grouped": is_grouped,
             "can_group": is_grouped or any(SEPARATOR in line.name for line in lines),
-            "inside": is_grouped and bool(asked.under),
+            "inside": is_grouped and bool(query.under),
         },
         "texts": {
             **page.texts,
             **count_texts(_FILTERS, counts),
-            "under": f"In {asked.under}",
-            "above": level_above(asked.under) or "all groups",
+            "under": f"In {query.under}",
+            "above": level_above(query.under) or "all groups",
         },
     }
 
@@ -228,9 +228,9 @@ def _matches(line: Line, wanted: str) -> bool:
 
 
 def _lines(live: LiveState) -> list[Line]:
-    known = live.derived.get("topics")
-    if isinstance(known, list):
-        return known
+    cached = live.derived.get("topics")
+    if isinstance(cached, list):
+        return cached
     made = [_line(live, topic) for topic in live.snapshot.topics]
     live.derived["topics"] = made
     return made
@@ -245,7 +245,7 @@ def _line(live: LiveState, topic: "TopicStats") -> Line:
     in_flight = sum([channel.in_flight_count for channel in channels])
     deferred = sum([channel.deferred_count for channel in channels])
     level = max([each.level for each in found if each is not None], default=CALM)
-    known_ns = [channel.oldest_ns for channel in channels] + [topic.oldest_ns]
+    oldest_ns_of_each = [channel.oldest_ns for channel in channels] + [topic.oldest_ns]
     return Line(
         name=name,
         stats=topic,
@@ -260,7 +260,7 @@ def _line(live: LiveState, topic: "TopicStats") -> Line:
         finished_s=figures.FINISHED.rate(rings),
         channels=len(channels),
         clients=sum([channel.client_count for channel in channels]),
-        oldest_ns=min([one_ns for one_ns in known_ns if one_ns is not None], default=None),
+        oldest_ns=min([one_ns for one_ns in oldest_ns_of_each if one_ns is not None], default=None),
         level=level,
         paused_channels=sum([channel.paused for channel in channels]),
         unconsumed=sum([not channel.client_count for channel in channels]),
@@ -306,11 +306,11 @@ def _gravest(line: Line, live: LiveState) -> Diagnosis | None:
     return gravest if gravest is not None and gravest.level >= WARNING else None
 
 
-def _cells(live: LiveState, line: Line, role: Role, asked: Asked) -> tuple[Any, ...]:
+def _cells(live: LiveState, line: Line, role: Role, query: ListQuery) -> tuple[Any, ...]:
     is_group = line.members > 1
     tone = "held" if line.stats.paused and not is_group else TONES[line.level]
     return (
-        NameCell(f"{line.name}*", asked.href(under=line.name)) if is_group else topic_cell(line.name),
+        NameCell(f"{line.name}*", query.href(under=line.name)) if is_group else topic_cell(line.name),
         StateCell(_chips(line, live)),
         Cell(units.number(line.depth), units.exact(line.depth)),
         _quiet(units.bare(units.growth(line.growth_s))),
@@ -334,15 +334,15 @@ def _quiet(text: str) -> Cell:
     return Cell(text, tone="muted" if text in ("0", units.UNKNOWN) else "")
 
 
-def _empty(live: LiveState | None, asked: Asked, http_address: str) -> Empty:
+def _empty(live: LiveState | None, query: ListQuery, http_address: str) -> Empty:
     if live is None:
         return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
     if not live.snapshot.topics:
         return first_run(http_address)
-    if asked.wanted:
-        title = f"No topic or channel matches “{asked.query.strip()}”"
-    elif asked.under:
-        title = f"No topic begins with {asked.under[:64]}"
+    if query.wanted:
+        title = f"No topic or channel matches “{query.query.strip()}”"
+    elif query.under:
+        title = f"No topic begins with {query.under[:64]}"
     else:
-        title = f"No topic passes the filter “{_FILTERS.get(asked.show, _FILTERS[ALL])}”"
+        title = f"No topic passes the filter “{_FILTERS.get(query.show, _FILTERS[ALL])}”"
     return Empty(title, "", href=url_of("topics"), link="Show all topics")

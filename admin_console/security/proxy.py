@@ -51,8 +51,8 @@ class TrustedProxies:
         if address := self._addresses.client_of(forwarded[b"x-forwarded-for"]):
             changed["client"] = [address, 0]
         scheme = _last(forwarded[b"x-forwarded-proto"]).lower()
-        if known := _SCHEMES.get((scope["type"], scheme)):
-            changed["scheme"] = known
+        if plain_scheme := _SCHEMES.get((scope["type"], scheme)):
+            changed["scheme"] = plain_scheme
         host = _last(forwarded[b"x-forwarded-host"])
         if _HOST.fullmatch(host):
             changed["headers"] = [(key, value) for key, value in headers if key != b"host"]

@@ -177,7 +177,7 @@ class ActPage(View):
             # The link is from an act, such as the Undo of one: what was done since is no part of what it takes back.
             changed = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
             complaints = (changed,) if changed else ()
-        return self.asked_anew(complaints, status=200)
+        return self.ask_again(complaints, status=200)
 
     def _standing(self) -> HttpResponse:
         """For a question that is open. It comes every two seconds: nothing but the mark is read until that differs."""
@@ -190,7 +190,7 @@ class ActPage(View):
             return standing(GONE, self._gone(exc))
         return standing(CHANGED, sentence)
 
-    def asked_anew(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
+    def ask_again(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
         """The question with the state of this moment."""
         shown = self.gateway.mark(self.topic, self.channel)
         return ask(
@@ -292,7 +292,7 @@ class ActPage(View):
         status = _STATUS_OF_CODE.get(result.code, 400)
         self.is_anew = result.code == STATE_CHANGED
         try:
-            return self.asked_anew((result.message,), status=status)
+            return self.ask_again((result.message,), status=status)
         except (NotThereError, EngineUnavailableError):
             return refusal(self.request, result.message, status=status)
 

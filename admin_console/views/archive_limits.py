@@ -33,7 +33,7 @@ class SetArchiveLimits(ActPage):
         usual = self.pipeline.usual_limits
         posted = self.request.POST
         chosen = posted.get("which", _OWN if own is not None else _DEFAULT)
-        known = own or ArchiveLimits()
+        limits = own or ArchiveLimits()
         return self.pose(
             f"Limits of the archive of {self.topic}",
             [
@@ -55,14 +55,14 @@ class SetArchiveLimits(ActPage):
                 Field(
                     "days",
                     "Keep for, days",
-                    value=posted.get("days", _days(known.keep_ms)),
+                    value=posted.get("days", _days(limits.keep_ms)),
                     length_max=6,
                     help="A whole number; empty: for ever.",
                 ),
                 Field(
                     "gib",
                     "Keep at most, GiB",
-                    value=posted.get("gib", _gib(known.keep_bytes)),
+                    value=posted.get("gib", _gib(limits.keep_bytes)),
                     length_max=12,
                     help="Such as 0.5 or 20; empty: no limit.",
                 ),

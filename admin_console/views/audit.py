@@ -164,7 +164,8 @@ def _counts(counts: object) -> str:
     if not isinstance(counts, dict):
         return ""
     # Times are in the sentence.
-    known = [(name, n) for name, n in sorted(counts.items()) if isinstance(n, int) and not name.endswith("_ms")]
+    numbers = [(name, n) for name, n in sorted(counts.items()) if isinstance(n, int) and not name.endswith("_ms")]
     return ", ".join(
-        f"{name.replace('_', ' ')} {n:,}" if name in _PLACES else f"{n:,} {name.replace('_', ' ')}" for name, n in known
+        f"{name.replace('_', ' ')} {n:,}" if name in _PLACES else f"{n:,} {name.replace('_', ' ')}"
+        for name, n in numbers
     )

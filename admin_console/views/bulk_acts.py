@@ -147,14 +147,14 @@ class BulkAct(View):
 
     # What is selected.
 
-    def _targets(self, asked: QueryDict) -> list[Target]:
+    def _targets(self, fields: QueryDict) -> list[Target]:
         """Raises ComplaintError where none is named, too many are, or one can't be a name."""
-        if asked.get("all") == "1":
-            found = self._passing(asked)
+        if fields.get("all") == "1":
+            found = self._passing(fields)
         else:
             # A name, or a line for each, with how many messages the question told of.
-            lines = [line for text in asked.getlist("on") for line in text.splitlines() if line.strip()]
-            found = list({target.name: target for target in self._read(lines, asked.get("of", ""))}.values())
+            lines = [line for text in fields.getlist("on") for line in text.splitlines() if line.strip()]
+            found = list({target.name: target for target in self._read(lines, fields.get("of", ""))}.values())
         if not found:
             raise ComplaintError(f"Nothing is selected: choose the {self._noun}s first. Nothing was done.")
         return found
@@ -168,17 +168,17 @@ class BulkAct(View):
                 raise ComplaintError(f"{name[:140]!r} is not the name of a {self._noun}. Nothing was done.")
             yield Target(names[0], "".join(names[1:]), risky_acts.expected_of(expected).get("expected"))
 
-    def _passing(self, asked: QueryDict) -> list[Target]:
+    def _passing(self, fields: QueryDict) -> list[Target]:
         """All that pass the filter of the list which the page shows, at this moment."""
         live = get_hub().live
         if live is None:
             raise ComplaintError("No figures have come from the engine yet: try again in a second. Nothing was done.")
-        show, wanted = asked.get("show", ""), asked.get("q", "").strip().lower()
+        show, wanted = fields.get("show", ""), fields.get("q", "").strip().lower()
         if self._noun == "topic":
             found = [Target(line.name) for line in topics.passing(live, show, wanted)]
         else:
             # A link may ask for all channels of a topic, whose page shows each of them.
-            of = asked.get("of", "")
+            of = fields.get("of", "")
             keys = channel_list.passing(live, channel_list.ALL if of else show, wanted)
             found = [Target(*key) for key in keys if of in ("", key[0])]
         self._check_count(len(found))

@@ -7,7 +7,7 @@ from admin_console.views.act_page import ActPage
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class BulkActKind:
     """An act that can be done on a selection. verb and past: of the sentences. consequence: what happens to all.
 
     asks_like_one: the act's own fields, such as how long a pause lasts, are asked once for all.
@@ -22,59 +22,59 @@ class Kind:
 
 
 KINDS = {
-    "pause_topic": Kind(
+    "pause_topic": BulkActKind(
         pausing.PausePage,
         "Pause",
         "Paused",
         "Their messages stay at the topics until they are resumed.",
         True,
     ),
-    "unpause_topic": Kind(
+    "unpause_topic": BulkActKind(
         pausing.ResumePage, "Resume", "Resumed", "Messages at the topics go on to their channels.", True
     ),
-    "empty_topic": Kind(
+    "empty_topic": BulkActKind(
         risky_acts.EmptyTopic,
         "Empty",
         "Emptied",
         "Only messages at the topics themselves are removed; messages in their channels stay.",
         is_dangerous=True,
     ),
-    "delete_topic": Kind(
+    "delete_topic": BulkActKind(
         risky_acts.DeleteTopic,
         "Delete",
         "Deleted",
         "The topics, their channels and all their messages are deleted; their consumers are disconnected.",
         is_dangerous=True,
     ),
-    "pause_channel": Kind(
+    "pause_channel": BulkActKind(
         pausing.PausePage,
         "Pause",
         "Paused",
         "Their consumers get nothing until they are resumed.",
         True,
     ),
-    "unpause_channel": Kind(
+    "unpause_channel": BulkActKind(
         pausing.ResumePage,
         "Resume",
         "Resumed",
         "Their consumers receive the messages as fast as they can take them.",
         True,
     ),
-    "empty_channel": Kind(
+    "empty_channel": BulkActKind(
         risky_acts.EmptyChannel,
         "Empty",
         "Emptied",
         "All their queued, deferred and in-flight messages are removed.",
         is_dangerous=True,
     ),
-    "delete_channel": Kind(
+    "delete_channel": BulkActKind(
         risky_acts.DeleteChannel,
         "Delete",
         "Deleted",
         "The channels are deleted with all their messages; their consumers are disconnected.",
         is_dangerous=True,
     ),
-    "requeue_channel": Kind(
+    "requeue_channel": BulkActKind(
         risky_acts.RequeueChannel,
         "Requeue",
         "Requeued",

@@ -15,7 +15,7 @@ from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
 from admin_console.views.notices import page_notices
 
-_PLACES = (
+_LINKS = (
     ("overview", "Overview", "o"),
     ("topics", "Topics", "t"),
     ("trash", "Trash", "d"),
@@ -42,7 +42,7 @@ _UNDER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HeaderLink:
     """One of the header's links. key: what is pressed after "g" to go there (static/keys.js)."""
 
     label: str
@@ -72,11 +72,11 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "environment": environment,
             "environment_is_production": environment.lower().startswith("prod"),
             "places": [
-                Place(label, key, url, name == here)
-                for name, label, key in _PLACES
+                HeaderLink(label, key, url, name == here)
+                for name, label, key in _LINKS
                 if (url := _url(name)) and (may is None or may[name])
             ],
-            "is_place": any(name == page for name, _, _ in _PLACES),
+            "is_place": any(name == page for name, _, _ in _LINKS),
             "home_url": _url("overview") or "/",
             "topics_url": _url("topics"),
             "password_url": _url("password"),

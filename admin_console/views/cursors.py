@@ -62,14 +62,14 @@ class _CursorAct(ActPage):
             if cursor.depth
             else "Nothing is lost: it has read every message."
         )
-        kept = (
+        consequence = (
             f"The log keeps {units.byte_count(cursor.lag_bytes)} for it now; deleting it frees what no channel needs."
         )
         return self.pose(
             title,
             [
                 lost,
-                *([kept] if cursor.lag_bytes else []),
+                *([consequence] if cursor.lag_bytes else []),
                 "The topic's channels keep their messages. Archived messages stay in the archive.",
             ],
             [Field(EXPECTED, "", kind="hidden", value=str(cursor.depth)), typed_name_field(self.name)],

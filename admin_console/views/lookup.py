@@ -70,13 +70,13 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
     gateway = get_gateway()
     snapshot = gateway.snapshot()
     lookupds = snapshot.lookupds if snapshot is not None else ()
-    asked = _asked(lookupds)
-    reports = get_lookup_reports().of(list(asked))
+    addresses = _registered_at(lookupds)
+    reports = get_lookup_reports().of(list(addresses))
     context = {
         "lines": [_registration(one) for one in lookupds],
         "panels": [
             _panel(address, registered, report)
-            for (address, registered), report in zip(asked.items(), reports, strict=True)
+            for (address, registered), report in zip(addresses.items(), reports, strict=True)
         ],
         "config_url": f"http://{gateway.node().http_address}/config/nsqlookupd_tcp_addresses",
     }
@@ -101,10 +101,10 @@ class TombstoneProducer(ActPage):
     def addresses(self) -> list[str]:
         """The HTTP addresses of the nsqlookupds that name the server as a producer. Raises NotThereError."""
         snapshot = self.gateway.snapshot()
-        asked = list(_asked(snapshot.lookupds if snapshot is not None else ()))
+        addresses = list(_registered_at(snapshot.lookupds if snapshot is not None else ()))
         found = [
             address
-            for address, report in zip(asked, get_lookup_reports().of(asked), strict=True)
+            for address, report in zip(addresses, get_lookup_reports().of(addresses), strict=True)
             if report is not None and _names(report, self.topic, self.node)
         ]
         if not found:
@@ -137,13 +137,13 @@ class TombstoneProducer(ActPage):
         return self.done_beside(lambda: tombstone(details["addresses"], self.topic, self.node))
 
 
-def _asked(lookupds: Sequence[LookupdStats]) -> dict[str, list[str]]:
+def _registered_at(lookupds: Sequence[LookupdStats]) -> dict[str, list[str]]:
     """The HTTP addresses of nsqlookupds, each with those that this server registers at."""
-    asked: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for one in lookupds:
         if one.http_address:
-            asked.setdefault(one.http_address, []).append(one.address)
-    return asked
+            addresses.setdefault(one.http_address, []).append(one.address)
+    return addresses
 
 
 def _names(report: LookupdReport, topic: str, node: str) -> bool:

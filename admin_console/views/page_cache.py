@@ -52,7 +52,7 @@ class _CachedPage:
 
 
 def cached_page(
-    request: HttpRequest, asked: Request, basis: object, make: Callable[[Mapping[str, Any]], Rendered]
+    request: HttpRequest, page_request: Request, basis: object, make: Callable[[Mapping[str, Any]], Rendered]
 ) -> HttpResponse:
     """The page from the cache, or as `make` makes it.
 
@@ -60,10 +60,14 @@ def cached_page(
     page with this context over its own.
     """
     live = get_hub().live
-    if live is None or not request.GET.keys() <= _FIELDS.get(asked.page, frozenset()) or len(get_messages(request)):
+    if (
+        live is None
+        or not request.GET.keys() <= _FIELDS.get(page_request.page, frozenset())
+        or len(get_messages(request))
+    ):
         rendered = make({})
         return HttpResponse(rendered.html, status=rendered.status)
-    key = ("page", asked, get_hub().act_count)
+    key = ("page", page_request, get_hub().act_count)
     cached = live.derived.get(key)
     if isinstance(cached, _CachedPage) and cached.basis is basis:
         return HttpResponse(_filled(cached, request))

@@ -17,7 +17,7 @@ from admin_console.gateway.gateway import (
     why_not,
 )
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
-from admin_console.gateway.sentences import said_once
+from admin_console.gateway.sentences import merged_sentences
 from admin_console.graphs.empty_figures import figures_json
 from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
@@ -82,17 +82,17 @@ PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
 
 def overview(request: CheckedRequest) -> HttpResponse:
-    asked = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number")}
+    fields = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number")}
     # The form of the graph's channels has a field for each.
     draw = ",".join(filter(None, request.GET.getlist("draw")))[: LENGTHS_MAX["draw"]]
-    return _page(request, Request("overview", _role(request), **asked, draw=draw))
+    return _page(request, Request("overview", _role(request), **fields, draw=draw))
 
 
 def topics(request: CheckedRequest) -> HttpResponse:
-    asked = {
+    fields = {
         name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number", "by", "under")
     }
-    return _page(request, Request("topics", _role(request), **asked))
+    return _page(request, Request("topics", _role(request), **fields))
 
 
 def topic(request: CheckedRequest, topic: str) -> HttpResponse:
@@ -115,65 +115,75 @@ def _role(request: CheckedRequest) -> Role:
     return Role(request.user.role)
 
 
-def _page(request: CheckedRequest, asked: Request) -> HttpResponse:
+def _page(request: CheckedRequest, page_request: Request) -> HttpResponse:
     gateway = get_gateway()
-    if asked.page == "channel":
-        gateway.watch(asked.topic, asked.channel)
-    elif asked.page == "topic":
+    if page_request.page == "channel":
+        gateway.watch(page_request.topic, page_request.channel)
+    elif page_request.page == "topic":
         gateway.watch("", "")
-    view = get_pipeline(settings.DATA_PATH).view(asked.replay) if asked.wants_pipeline else None
+    view = get_pipeline(settings.DATA_PATH).view(page_request.replay) if page_request.wants_pipeline else None
     # A topic's page lives as long as the engine's figures on it: a second.
-    basis = None if asked.page == "topic" else view
-    return cached_page(request, asked, basis, lambda context: _rendered(request, asked, gateway, view, context))
+    basis = None if page_request.page == "topic" else view
+    return cached_page(
+        request, page_request, basis, lambda context: _rendered(request, page_request, gateway, view, context)
+    )
 
 
 def _rendered(
-    request: CheckedRequest, asked: Request, gateway: Gateway, view: PipelineView | None, filled: Mapping[str, Any]
+    request: CheckedRequest,
+    page_request: Request,
+    gateway: Gateway,
+    view: PipelineView | None,
+    filled: Mapping[str, Any],
 ) -> Rendered:
     """filled: overrides the template's context."""
-    live = _fresh(gateway, asked) if asked.topic else _newest(gateway)
-    in_flight = _in_flight(gateway, asked)
-    picker = picker_of(asked, request.GET, now_s(live)) if asked.page in PAGES_WITH_GRAPHS else None
-    table = table_of(gateway.history(), live, asked, picker.range) if picker and picker.wants_table else None
-    screen = build_screen(asked, live, in_flight=in_flight, http_address=gateway.node().http_address, pipeline=view)
+    live = _fresh(gateway, page_request) if page_request.topic else _newest(gateway)
+    in_flight = _in_flight(gateway, page_request)
+    picker = picker_of(page_request, request.GET, now_s(live)) if page_request.page in PAGES_WITH_GRAPHS else None
+    table = table_of(gateway.history(), live, page_request, picker.range) if picker and picker.wants_table else None
+    screen = build_screen(
+        page_request, live, in_flight=in_flight, http_address=gateway.node().http_address, pipeline=view
+    )
     context: dict[str, Any] = {
         "screen": screen.unbroken(),
         "age_ms": str(screen.age_ms),
         "age_text": screen.age_text,
-        "topic": asked.topic,
-        "channel": asked.channel,
-        "replay": asked.replay,
+        "topic": page_request.topic,
+        "channel": page_request.channel,
+        "replay": page_request.replay,
         "picker": picker,
         "range_table": table,
     }
     if screen.graphs:
-        context["figures"] = figures_json(asked.page)
+        context["figures"] = figures_json(page_request.page)
     if screen.flags.get("gone"):
-        context["deletion"] = gateway.deletion_of(asked.topic, asked.channel) if asked.topic else None
+        context["deletion"] = (
+            gateway.deletion_of(page_request.topic, page_request.channel) if page_request.topic else None
+        )
         html = render_to_string("pages/gone.html", {**context, **filled}, request)
         return Rendered(html, 404, screen.taken_at_ms)
-    cannot = context["cannot"] = _cannot(live, asked)
+    cannot = context["cannot"] = _cannot(live, page_request)
     context["why_not"] = request.why_not.line(
         {
             act: label
-            for act, label, flag in _ACTS[asked.page]
+            for act, label, flag in _ACTS[page_request.page]
             if not cannot.get(act) and (not flag or screen.flags.get(flag))
         }
     )
-    html = render_to_string(f"pages/{asked.page}.html", {**context, **filled}, request)
+    html = render_to_string(f"pages/{page_request.page}.html", {**context, **filled}, request)
     return Rendered(html, 400 if picker and picker.complaint else 200, screen.taken_at_ms)
 
 
-def _cannot(live: LiveState | None, asked: Request) -> Mapping[str, Any]:
+def _cannot(live: LiveState | None, page_request: Request) -> Mapping[str, Any]:
     """Act → why the topic's kind can't do it; and the same `sentences`, for readers without a pointer."""
-    topic = live.topics.get(asked.topic) if live and asked.page in ("topic", "channel") else None
+    topic = live.topics.get(page_request.topic) if live and page_request.page in ("topic", "channel") else None
     if topic is None:
         return {}
-    names = [name for name in (asked.topic, asked.channel) if name]
-    reads = ("read_messages",) if asked.page == "topic" else ()
-    acts = (*reads, *(act for act, _, _ in _ACTS[asked.page]))
+    names = [name for name in (page_request.topic, page_request.channel) if name]
+    reads = ("read_messages",) if page_request.page == "topic" else ()
+    acts = (*reads, *(act for act, _, _ in _ACTS[page_request.page]))
     reasons = {act: why_not(act, topic.storage, *names) for act in acts}
-    return {**reasons, "sentences": said_once(reasons.values())}
+    return {**reasons, "sentences": merged_sentences(reasons.values())}
 
 
 def _newest(gateway: Gateway) -> LiveState | None:
@@ -185,14 +195,14 @@ def _newest(gateway: Gateway) -> LiveState | None:
     return LiveState(snapshot, {}) if snapshot else None
 
 
-def _fresh(gateway: Gateway, asked: Request) -> LiveState | None:
+def _fresh(gateway: Gateway, page_request: Request) -> LiveState | None:
     """The topic as it is at this moment, so that the page after an act shows what the act did.
 
     Consumers and producers come from the newest snapshot; the engine reports them only there.
     """
     newest = _newest(gateway)
     try:
-        exact = gateway.exact(asked.topic)
+        exact = gateway.exact(page_request.topic)
     except EngineUnavailableError:
         return newest
     if newest is None:
@@ -207,8 +217,8 @@ def _with_clients(exact: EngineSnapshot, newest: LiveState) -> EngineSnapshot:
         replace(
             stats,
             channels=tuple(
-                replace(channel, clients=known.clients)
-                if (known := newest.channels.get((stats.topic_name, channel.channel_name))) and known.clients
+                replace(channel, clients=old.clients)
+                if (old := newest.channels.get((stats.topic_name, channel.channel_name))) and old.clients
                 else channel
                 for channel in stats.channels
             ),
@@ -218,10 +228,10 @@ def _with_clients(exact: EngineSnapshot, newest: LiveState) -> EngineSnapshot:
     return replace(exact, topics=topics, producers=newest.snapshot.producers, sequence=newest.snapshot.sequence)
 
 
-def _in_flight(gateway: Gateway, asked: Request) -> tuple[InFlightStats, ...] | None:
-    if not asked.wants_in_flight:
+def _in_flight(gateway: Gateway, page_request: Request) -> tuple[InFlightStats, ...] | None:
+    if not page_request.wants_in_flight:
         return None
     try:
-        return gateway.in_flight(asked.topic, asked.channel, IN_FLIGHT_MAX)
+        return gateway.in_flight(page_request.topic, page_request.channel, IN_FLIGHT_MAX)
     except EngineUnavailableError:
         return None

@@ -44,13 +44,13 @@ class PausePage(_PauseAct):
 
     def question(self) -> Question:
         one = self._stats()
-        known = one.pause if one.paused else None
+        pause = one.pause if one.paused else None
         consequences = self._about_pause(one) if one.paused else self._about(one)
         title = f"Change the pause of {self.name}" if one.paused else f"Pause {self.name}"
-        small = self._small(title, consequences, [self._end_field(one.paused, known), self._until_field(known)])
-        reason = self.request.POST.get("reason", known.reason if known else "")
-        if self.is_anew and known is not None:
-            reason = reason or known.reason  # an untouched form takes nothing of another's pause away
+        small = self._small(title, consequences, [self._end_field(one.paused, pause), self._until_field(pause)])
+        reason = self.request.POST.get("reason", pause.reason if pause else "")
+        if self.is_anew and pause is not None:
+            reason = reason or pause.reason  # an untouched form takes nothing of another's pause away
         return replace(small, fields=[_reason_field(reason), *small.fields[:-1]])
 
     def _about(self, one: TopicStats | ChannelStats) -> list[str]:
@@ -73,7 +73,7 @@ class PausePage(_PauseAct):
         end = pause_words.left(one.pause, now_ms) or "it has no end"
         return [f"Paused{pause_words.since(one.pause, now_ms)}; {end}.", "The pause keeps its author and its start."]
 
-    def _end_field(self, is_paused: bool, known: Pause | None) -> Field:
+    def _end_field(self, is_paused: bool, pause: Pause | None) -> Field:
         chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)
         if self.is_anew and is_paused and chosen == _NO_END:
             chosen = _AS_IT_IS
@@ -86,8 +86,8 @@ class PausePage(_PauseAct):
             choices=tuple(Choice(value, label, value == chosen) for value, label in choices),
         )
 
-    def _until_field(self, known: Pause | None) -> Field:
-        until_ms = (known.until_ms if known else 0) or units.now_ms() + 3_600_000
+    def _until_field(self, pause: Pause | None) -> Field:
+        until_ms = (pause.until_ms if pause else 0) or units.now_ms() + 3_600_000
         return Field(
             "until",
             "Time",
@@ -164,13 +164,13 @@ class ResumePage(_PauseAct):
     def _rate_before(self, one: ChannelStats) -> float | None:
         """Messages finished a second in the hour before the pause; None when that is not known."""
         end_s = (one.pause.since_ms if one.pause and one.pause.since_ms else units.now_ms()) // 1000 // 60 * 60 + 60
-        asked = Range("", end_s - HOUR_S, end_s, False)
+        span = Range("", end_s - HOUR_S, end_s, False)
         try:
-            found = channel_history(self.gateway.history(), get_hub().live, self.topic, self.channel, asked)
+            found = channel_history(self.gateway.history(), get_hub().live, self.topic, self.channel, span)
         except HistoryUnreadableError:
             return None
-        known = [float(value) for value in found.columns["finished"] if not isnan(value)]
-        return sum(known) / len(known) if known else None
+        rates = [float(value) for value in found.columns["finished"] if not isnan(value)]
+        return sum(rates) / len(rates) if rates else None
 
     def _ramp_field(self) -> Field:
         chosen = self.request.POST.get("ramp", "")

@@ -48,23 +48,23 @@ class _PipelineAct(ActPage):
 
     @property
     def page_url(self) -> str:
-        if self.asked_replay and self.view.replay(self.asked_replay) is not None:
-            return reverse("replay", args=(self.asked_replay,))
+        if self.requested_replay and self.view.replay(self.requested_replay) is not None:
+            return reverse("replay", args=(self.requested_replay,))
         return reverse("pipeline")
 
     @property
-    def asked_replay(self) -> str:
+    def requested_replay(self) -> str:
         """The id of the replay that it is about, "" for none."""
         is_of_replay = self.job.startswith(_REPLAY_PREFIX)
         return self.replay_id or (self.job.removeprefix(_REPLAY_PREFIX) if is_of_replay else "")
 
     @property
     def view(self) -> PipelineView:
-        return self.pipeline.view(self.asked_replay)
+        return self.pipeline.view(self.requested_replay)
 
     def audit_topic(self) -> str:
         found = self.view.replay(self.replay_id) if self.replay_id else None
-        return found.asked.topic if found is not None and found.asked is not None else ""
+        return found.request.topic if found is not None and found.request is not None else ""
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         return self.name
@@ -83,9 +83,9 @@ class _PipelineAct(ActPage):
 
     def replay(self) -> ReplayView:
         """The replay as it is now. Raises NotThereError."""
-        found = self.view.replay(self.asked_replay)
+        found = self.view.replay(self.requested_replay)
         if found is None:
-            raise NotThereError(f"There is no replay {self.asked_replay}.")
+            raise NotThereError(f"There is no replay {self.requested_replay}.")
         return found
 
 
@@ -101,7 +101,7 @@ class _JobAct(_PipelineAct):
         self.check()
         return {}
 
-    def asked(self, verb: str, consequences: list[str]) -> Question:
+    def job_question(self, verb: str, consequences: list[str]) -> Question:
         self.check()
         return self.pose(f"{verb} {self.job}", [*consequences, self.when()])
 
@@ -117,13 +117,13 @@ _STOPPED = {
 class StopJob(_JobAct):
     def question(self) -> Question:
         sentence = _STOPPED.get(self.job, "It continues where it stopped when it is started again.")
-        return self.asked("Stop", [sentence, "It stays stopped through restarts, until a user starts it."])
+        return self.job_question("Stop", [sentence, "It stays stopped through restarts, until a user starts it."])
 
 
 class StartJob(_JobAct):
     def question(self) -> Question:
         what = JOB_SENTENCES.get(self.job)
-        return self.asked("Start", [f"It {what}." if what else "It continues where it stopped."])
+        return self.job_question("Start", [f"It {what}." if what else "It continues where it stopped."])
 
 
 class PlanReplay(_PipelineAct):
@@ -253,8 +253,8 @@ class PlanReplay(_PipelineAct):
 class RunReplay(_PipelineAct):
     def question(self) -> Question:
         replay = self.replay()
-        planned, asked = replay.planned, replay.asked
-        if planned is None or asked is None:
+        planned, request = replay.planned, replay.request
+        if planned is None or request is None:
             raise NotThereError(f"The replay {self.replay_id} has no plan yet.")
         channels = list(planned.channels)
         if channels:
@@ -263,18 +263,19 @@ class RunReplay(_PipelineAct):
             noun = "channel" if len(channels) == 1 else "channels"
             reach = f"They go to the {noun} {and_list([*named, *more])}."
         else:
-            reach = f"{asked.target} has no channel: they stay at the topic until there is one."
+            reach = f"{request.target} has no channel: they stay at the topic until there is one."
+        count = counted(planned.count, "archived message")
         return self.pose(
             f"Run the replay {self.replay_id}",
             [
-                f"{counted(planned.count, 'archived message')} of {asked.topic} will be published to {asked.target}.",
+                f"{count} of {request.topic} will be published to {request.target}.",
                 *filter(None, [left_out_sentence(planned)]),
                 reach,
                 "Each is published once, however often the replay is interrupted.",
                 "It can be cancelled; what is published by then stays published.",
                 self.when(),
             ],
-            button=f"Publish {counted(planned.count, 'message')} to {asked.target}",
+            button=f"Publish {counted(planned.count, 'message')} to {request.target}",
         )
 
     def details(self) -> dict[str, Any]:
@@ -283,8 +284,8 @@ class RunReplay(_PipelineAct):
         return {}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
-        asked = self.replay().asked
-        return f"{self.replay_id}: {request_words(asked)}" if asked is not None else self.replay_id
+        request = self.replay().request
+        return f"{self.replay_id}: {request_words(request)}" if request is not None else self.replay_id
 
 
 class CancelReplay(_PipelineAct):

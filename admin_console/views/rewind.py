@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from admin_console.answers.refusal import wants_json
 from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
-from admin_console.messages.asked import OFFSET_DIGITS_MAX, is_offset, time_ns_of
+from admin_console.messages.message_filter import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.act_page import ActPage, ComplaintError
 from admin_console.views.question import SHOWN, Choice, Field, Question
 
@@ -44,12 +44,12 @@ class RewindChannel(ActPage):
         if self._preview is None:
             return self._where()
         preview, shown = self._preview, self._shown(self._preview)
-        known = {name: self._given(name) for name in ("place", "offset", "at")}
-        known |= {"confirmed": str(shown.offset), "previewed": shown.text()}
+        hidden = {name: self._given(name) for name in ("place", "offset", "at")}
+        hidden |= {"confirmed": str(shown.offset), "previewed": shown.text()}
         return self.pose(
             f"Rewind {self.name}",
             [*_consequences(preview, is_on=shown.is_on), *self._of_quarantined(is_on=shown.is_on)],
-            [Field(name, name, kind="hidden", value=value) for name, value in known.items()],
+            [Field(name, name, kind="hidden", value=value) for name, value in hidden.items()],
             button=f"Rewind {self.name} to offset {shown.offset:,}",
             is_dangerous=True,
         )
@@ -110,7 +110,7 @@ class RewindChannel(ActPage):
             complaints = exc.sentences
         if wants_json(request):
             return self._unconfirmed(complaints)
-        return self.asked_anew(complaints)
+        return self.ask_again(complaints)
 
     def _unconfirmed(self, complaints: tuple[str, ...]) -> JsonResponse:
         """The preview for a script: sent once more with what is in `form`, it is confirmed."""
@@ -131,9 +131,9 @@ class RewindChannel(ActPage):
             raise ComplaintError(f"{offset_text[:40]!r} is not an offset: a whole number from 0. Nothing was done.")
         offset = int(offset_text)
         now = self._previewed(Target(offset=offset))
-        known = self.request.POST.get("previewed", "")
-        word, _, choice = known.partition(" ")
-        shown = Shown(choice, offset, word == _ON) if known else self._unmarked(offset, now)
+        previewed = self.request.POST.get("previewed", "")
+        word, _, choice = previewed.partition(" ")
+        shown = Shown(choice, offset, word == _ON) if previewed else self._unmarked(offset, now)
         if shown.choice != self._choice():
             raise ComplaintError(
                 "You chose another place after the preview. Nothing was done. The preview below is for that place."

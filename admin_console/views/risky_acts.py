@@ -125,13 +125,13 @@ class Removal(ActPage):
     def expected(count: int, name: str = EXPECTED) -> Field:
         return Field(name, "", kind="hidden", value=str(count))
 
-    def told(self) -> str:
+    def expected_name(self) -> str:
         """The field that has the count of what the user chose to remove."""
         return EXPECTED
 
     def details(self) -> dict[str, Any]:
         self.check_typed_name()
-        found = expected_of(self.request.POST.get(self.told(), ""))
+        found = expected_of(self.request.POST.get(self.expected_name(), ""))
         return {"by": self.request.user.get_username(), **found}
 
     def note(self, result: ActResult) -> None:
@@ -184,7 +184,7 @@ class EmptyTopic(Removal):
         own, both = self.frees(storage), self.frees(storage, channels_too=True)
         return own if own == both else [*own, *(f"With its channels too: {text[0].lower()}{text[1:]}" for text in both)]
 
-    def told(self) -> str:
+    def expected_name(self) -> str:
         return EXPECTED_IN_ALL if self.request.POST.get("scope") == "channels_too" else EXPECTED
 
     def details(self) -> dict[str, Any]:
@@ -279,9 +279,9 @@ class RequeueChannel(ActPage):
 
     def question(self) -> Question:
         channel = self.channel_stats()
-        asked = self.request.POST if self.request.method == "POST" else self.request.GET
-        client_key, message_id = asked.get("client", ""), asked.get("message", "")
-        scope = asked.get("scope") or ("message" if message_id else "client" if client_key else "all")
+        given = self.request.POST if self.request.method == "POST" else self.request.GET
+        client_key, message_id = given.get("client", ""), given.get("message", "")
+        scope = given.get("scope") or ("message" if message_id else "client" if client_key else "all")
         clients = channel.clients or ()
         in_flight = f"{counted(channel.in_flight_count, 'message')} {'is' if channel.in_flight_count == 1 else 'are'}"
         scopes = [Choice("all", f"All {counted(channel.in_flight_count, 'message')} in flight", scope == "all")]

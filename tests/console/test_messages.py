@@ -11,7 +11,7 @@ from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.gateway import ChannelStats
-from admin_console.messages.asked import time_ns_of
+from admin_console.messages.message_filter import time_ns_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.service.runner import EngineRunner

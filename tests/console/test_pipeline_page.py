@@ -276,7 +276,7 @@ def test_a_replay_being_planned_says_whether_its_worker_is_starting(
         resting(),
         process=process,
         holder=LakeHolder(7, "here", 1, "worker") if said else None,
-        said=WorkerState(7, "here", said, 1, 2) if said else None,
+        worker_state=WorkerState(7, "here", said, 1, 2) if said else None,
         replays=(ReplayView(REPLAY, None, None, JobState(f"plan-{REPLAY}", "waiting"), None),),
     )
     banner = screens_replay.parts(Role.OPERATOR, view, REPLAY)["banner"]

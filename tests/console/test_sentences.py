@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin_console.gateway.sentences import message_counts, said_once
+from admin_console.gateway.sentences import merged_sentences, message_counts
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_each_kind_is_named_in_the_order_of_english(counts: tuple[int, int, int,
 def test_reasons_that_begin_alike_are_one_sentence() -> None:
     old = "topic old has storage kind diskqueue"
     reasons = (f"{old}: only the log keeps keys", f"{old}: it is read once", f"{old}: it is read once", "")
-    assert said_once((*reasons, "This server can't rewind.")) == [
+    assert merged_sentences((*reasons, "This server can't rewind.")) == [
         "Topic old has storage kind diskqueue: only the log keeps keys; it is read once.",
         "This server can't rewind.",
     ]

@@ -75,10 +75,10 @@ class Command(PlainCommand):
                 "penstock audit verify --head COPY. A running server writes the file anew, for the rows that are left."
             )
         if faults:
-            told = [f"  {fault}" for fault in faults[:FAULTS_SHOWN]]
+            lines = [f"  {fault}" for fault in faults[:FAULTS_SHOWN]]
             if len(faults) > FAULTS_SHOWN:
-                told.append(f"  … and {len(faults) - FAULTS_SHOWN:,} more.")
-            raise DamageFound("\n".join([f"The audit list is not as it was written ({path}):", *told]))
+                lines.append(f"  … and {len(faults) - FAULTS_SHOWN:,} more.")
+            raise DamageFound("\n".join([f"The audit list is not as it was written ({path}):", *lines]))
         self.stdout.write(
             f"The audit list is as it was written: {counted(check.row_count, 'row')}, the newest is {check.last_id}."
         )

@@ -79,16 +79,16 @@ class Command(PlainCommand):
     def _print_status(self, lake_path: Path) -> None:
         try:
             holder = holder_of(str(lake_path))
-            said = read_worker_state(lake_path)
+            state = read_worker_state(lake_path)
         except (PenstockError, OSError) as exc:
             raise CommandError(str(exc)) from exc
-        if holder is None and said is not None and said.state == RESTING:
-            since = _moment(said.updated_ms)
+        if holder is None and state is not None and state.state == RESTING:
+            since = _moment(state.updated_ms)
             self.stdout.write(f"The worker has rested since {since} UTC; serve starts it when there is work.")
         elif holder is None:
             self.stdout.write("No process has locked the lake: no job runs.")
-        elif said is not None and said.pid == holder.pid:
-            self.stdout.write(f"The worker is {said.state}: pid {holder.pid} on {holder.host}")
+        elif state is not None and state.pid == holder.pid:
+            self.stdout.write(f"The worker is {state.state}: pid {holder.pid} on {holder.host}")
         else:
             self.stdout.write(f"The lake is locked by {holder}")
         from admin_console.management.replay_command import table_lines

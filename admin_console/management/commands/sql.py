@@ -190,12 +190,12 @@ class Command(PlainCommand):
         if not self._has_users():
             self.stderr.write(f"There is no {settings.DATABASES['default']['NAME']}: the query is in no audit list.")
             return
-        said = f"as {user}: {sql}" if user is not None else sql
+        text = f"as {user}: {sql}" if user is not None else sql
         try:
             record_command(
                 account_name(os.getuid()),
                 ACTION,
-                detail=" ".join(said.split()),
+                detail=" ".join(text.split()),
                 topic=topics[0] if len(topics) == 1 else "",
             )
         except DatabaseError as exc:

@@ -51,11 +51,18 @@ class Command(ServeParser):
         is_given = bool(os.environ.get(paths.DATA_PATH_VARIABLE))
         data_path = Path(os.path.normpath(settings.DATA_PATH)) if is_given else DATA_PATH_DEFAULT
         program = _program(Path(sys.argv[0]))
-        asked = [*program, "systemd", f"--user={user}", f"--group={group}", f"--data-path={data_path}", *arguments]
+        command_line = [
+            *program,
+            "systemd",
+            f"--user={user}",
+            f"--group={group}",
+            f"--data-path={data_path}",
+            *arguments,
+        ]
         if options.engine.http_token:
-            asked.append("--http-token=TOKEN")  # that there is one is all that matters
-        for place, word in enumerate(asked):
-            if complaint := complaint_about_word(word, is_program=place == 0):
+            command_line.append("--http-token=TOKEN")  # that there is one is all that matters
+        for position, word in enumerate(command_line):
+            if complaint := complaint_about_word(word, is_program=position == 0):
                 raise CommandError(complaint)
         text = unit_text(
             Service(
@@ -68,7 +75,7 @@ class Command(ServeParser):
                 user=user,
                 group=group,
                 with_pipeline=options.with_pipeline,
-                asked=tuple(asked),
+                command_line=tuple(command_line),
             )
         )
         self.stdout.write(text, ending="")

@@ -178,8 +178,8 @@ from types import SimpleNamespace
 from django.test import RequestFactory
 from admin_console.audit.record import begin_act, intent_of, record_look, set_row_buffer
 from admin_console.audit.writer import AuditWriter
-from admin_console.database.condition import CONDITION, Place
-CONDITION.is_now(Place.DISK)
+from admin_console.database.condition import CONDITION, Storage
+CONDITION.is_now(Storage.DISK)
 request = RequestFactory().get("/")
 request.user = SimpleNamespace(is_authenticated=True, username="ada", role="admin")
 writer = AuditWriter()

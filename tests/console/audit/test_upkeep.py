@@ -280,7 +280,7 @@ def test_the_database_lets_nothing_be_removed_behind_what_the_row_names(data_pat
 
 @pytest.fixture
 def few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admin_console.audit.ageing.ROWS_KEPT_MIN", 2)
+    monkeypatch.setattr("admin_console.audit.ageing.ROWS_MIN", 2)
 
 
 @pytest.mark.usefixtures("rows", "few_stay")

@@ -2,14 +2,14 @@
 
 from copy import copy
 
-from admin_console.diagnosis.finding import WARNING, Finding, Kind, Sentences
+from admin_console.diagnosis.finding import WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.findings import find_all
 from admin_console.diagnosis.states import advance
 from admin_console.diagnosis.vitals import Vitals, take_vitals
 from admin_console.hub.hub import Hub
 from tests.support.pages.snapshots import START_S, channel, failures, snapshot, topic
 
-SWINGS = Kind("swings", ends_after_s=10)
+SWINGS = FindingKind("swings", ends_after_s=10)
 
 
 def made(told: list[str], title: str) -> Finding:

@@ -40,7 +40,7 @@ def service(**changed: object) -> Service:
         "user": "penstock",
         "group": "penstock",
         "with_pipeline": True,
-        "asked": ("/opt/penstock/bin/penstock", "systemd"),
+        "command_line": ("/opt/penstock/bin/penstock", "systemd"),
         **changed,
     }
     return Service(**values)

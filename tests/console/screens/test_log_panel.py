@@ -4,7 +4,7 @@ import pytest
 
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Cell
-from admin_console.screens.list_links import Asked
+from admin_console.screens.list_links import ListQuery
 from admin_console.screens.log_panel import log_table
 from admin_console.screens.overview import parts
 from admin_console.vocabulary.roles import Role
@@ -48,9 +48,9 @@ def test_files_set_aside_are_shown_without_a_log_too(aside: AsideStats, text: st
     shown = row.cells[1][1]
     assert isinstance(shown, Cell)
     assert (row.key, shown.text, shown.tone) == ("aside", text, tone)
-    assert parts(live(aside), Role.VIEWER, Asked("overview"), "")["flags"]["log"]
+    assert parts(live(aside), Role.VIEWER, ListQuery("overview"), "")["flags"]["log"]
 
 
 def test_without_such_files_there_is_no_row() -> None:
     assert log_table(live(AsideStats(retention_ms=90 * DAY_MS))).rows == ()
-    assert not parts(live(AsideStats(retention_ms=90 * DAY_MS)), Role.VIEWER, Asked("overview"), "")["flags"]["log"]
+    assert not parts(live(AsideStats(retention_ms=90 * DAY_MS)), Role.VIEWER, ListQuery("overview"), "")["flags"]["log"]

@@ -8,7 +8,7 @@ from admin_console.gateway.gateway import ChannelStats, Gateway, TopicStats, why
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChannelSnapshot:
     """capabilities: of the node."""
 
     topic: str
@@ -38,11 +38,11 @@ class Place:
         return why_not(act, self.topic_stats.storage, self.topic, self.channel)
 
 
-def place_of(gateway: Gateway, topic: str, channel: str) -> Place | None:
+def channel_snapshot(gateway: Gateway, topic: str, channel: str) -> ChannelSnapshot | None:
     """None where there is no such channel. Raises EngineUnavailableError."""
     for found in gateway.exact(topic, channel).topics:
         if found.topic_name == topic:
             for stats in found.channels:
                 if stats.channel_name == channel:
-                    return Place(topic, channel, found, stats, gateway.node().capabilities)
+                    return ChannelSnapshot(topic, channel, found, stats, gateway.node().capabilities)
     return None

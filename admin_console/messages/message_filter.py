@@ -37,7 +37,7 @@ def time_ns_of(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MessageFilter:
     """fields: the filters as they were typed; query: what they mean to the engine, without a page's size; complaint:
     what is wrong with them, "" for nothing: then the query is that of the state alone."""
 
@@ -59,7 +59,7 @@ class Asked:
         return urlencode({name: value for name, value in {**self.fields, **others}.items() if value})
 
 
-def asked_of(given: Mapping[str, str]) -> Asked:
+def filter_of(given: Mapping[str, str]) -> MessageFilter:
     """given: the fields of an address."""
     fields = {name: given.get(name, "").strip()[: _LENGTHS.get(name, _LENGTH)] for name in _FIELDS}
     fields["state"] = fields["state"] or WAITING
@@ -75,8 +75,8 @@ def asked_of(given: Mapping[str, str]) -> Asked:
         query, fields["sort"] = replace(query, sort=""), ""
     cursor = given.get("cursor", "")[:200]
     if complaints:
-        return Asked(fields, MessageQuery(state=query.state), " ".join(complaints))
-    return Asked(fields, replace(query, after=cursor))
+        return MessageFilter(fields, MessageQuery(state=query.state), " ".join(complaints))
+    return MessageFilter(fields, replace(query, after=cursor))
 
 
 def _reversed(fields: Mapping[str, str], query: MessageQuery) -> list[str]:
