@@ -21,16 +21,16 @@ from queue_engine.service.act_file.repeated_acts import (
     FAILURE,
     LOOK_ACTION,
     SEVERAL,
-    Kind,
     RepeatedActs,
+    RepeatLimits,
     Source,
     Window,
-    kind_of,
+    limits_of,
     source_of,
 )
 
 NAMES_SHOWN = 10
-LOOK = Kind(1, 1_000, 1_000, 60.0, "within a minute", goes_on=True)
+LOOK = RepeatLimits(1, 1_000, 1_000, 60.0, "within a minute", goes_on=True)
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _Digest:
     names: dict[str, None] = field(default_factory=dict)
     actors: dict[str, None] = field(default_factory=dict)
 
-    def add(self, act: ActRecord | AuditRow, kind: Kind) -> None:
+    def add(self, act: ActRecord | AuditRow, kind: RepeatLimits) -> None:
         self.last = act
         user = act.actor if isinstance(act, AuditRow) else ""
         if act.action == LOOK_ACTION and kind is not FAILURE:
@@ -106,7 +106,7 @@ class RepeatedRows:
         if isinstance(act, AuditRow):
             kind, address, who = _kind_of_row(act), act.address, act.actor
         else:
-            kind, address, who = kind_of(act), act.remote_address, ""
+            kind, address, who = limits_of(act), act.remote_address, ""
         if kind is None:
             return False
         source = Source(act.via, address, act.action, act.topic, act.channel, who if kind is LOOK else "")
@@ -120,7 +120,7 @@ class RepeatedRows:
         return [_row_of_window(window) for window in self._acts.closed(now_s, is_last=is_last)]
 
 
-def _kind_of_row(row: AuditRow) -> Kind | None:
+def _kind_of_row(row: AuditRow) -> RepeatLimits | None:
     if row.phase == Phase.REFUSED or (row.phase == Phase.EVENT and row.verdict == Verdict.FAILED):
         return FAILURE
     return LOOK if row.phase == Phase.EVENT and row.action == LOOK_ACTION else None

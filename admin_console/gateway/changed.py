@@ -61,7 +61,7 @@ def code_of(error: StateChangedError, channel: str) -> str:
 
 def deletion(act: RecentAct) -> Deletion:
     outcome = act.record.outcome
-    return Deletion(line_of(act), act.place.topic, 0 if outcome is None else outcome.trash)
+    return Deletion(line_of(act), act.scope.topic, 0 if outcome is None else outcome.trash)
 
 
 def line_of(act: RecentAct, user: str = "") -> str:

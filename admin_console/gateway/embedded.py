@@ -178,7 +178,7 @@ class EmbeddedGateway:
         except StateChangedError as exc:
             return {"": changed(exc, "Something of it", asker)}
         return {
-            f"{act.place.topic}/{act.place.channel}".removesuffix("/"): line_of(act, asker.by) for act in reversed(acts)
+            f"{act.scope.topic}/{act.scope.channel}".removesuffix("/"): line_of(act, asker.by) for act in reversed(acts)
         }
 
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:

@@ -131,7 +131,7 @@ class MessageAct(ActPage):
         answer = super()._answer(result)
         body = json.loads(answer.content)
         body["results"] = [
-            {"message": one.asked, "ok": not one.code, "code": one.code, "text": one.text, "was": one.was}
+            {"message": one.reference, "ok": not one.code, "code": one.code, "text": one.text, "was": one.was}
             for one in result.results
         ]
         return JsonResponse(body, status=answer.status_code)
@@ -145,11 +145,11 @@ class MessageAct(ActPage):
         shown = Results(
             title,
             tuple(
-                Failed(each.asked, snapshot.message_url(each.asked), as_sentence(each.text))
+                Failed(each.reference, snapshot.message_url(each.reference), as_sentence(each.text))
                 for each in failed[:SHOWN_MAX]
             ),
         )
-        chosen = frozenset(each.asked for each in failed)
+        chosen = frozenset(each.reference for each in failed)
         query = QueryDict(urlsplit(next_page(self.request)).query)
         self.request.method = "GET"
         return lists.answer_list(

@@ -39,7 +39,7 @@ class BacklogStatsReader:
         self._in_flight = in_flight
         self._stop = stop
         self._counts = (0, 0, 0, 0)  # the last that could be read
-        self._known: tuple[Hashable, BacklogStats] | None = None  # with the backlog's sign at that time
+        self._cached: tuple[Hashable, BacklogStats] | None = None  # with the backlog's sign at that time
 
     def waiting_and_deferred(self) -> tuple[int, int]:
         try:
@@ -56,18 +56,18 @@ class BacklogStatsReader:
         except Exception as exc:
             self._stop("making its stats", exc)
             sign = None
-        known = self._known
-        if sign is not None and known is not None and known[0] == sign:
-            same = self._with_disk_bytes(known[1])
+        cached = self._cached
+        if sign is not None and cached is not None and cached[0] == sign:
+            same = self._with_disk_bytes(cached[1])
             if same is not None:
-                self._known = sign, same
+                self._cached = sign, same
                 return same
-        self._known = None
+        self._cached = None
         stats = self._read_all(unreadable)
         # A search for the oldest message that found none, where there are some, goes on at the next look.
         is_whole = stats.oldest_ns is not None or not (stats.depth or len(self._in_flight))
         if sign is not None and is_whole and not stats.unreadable and stats.disk_bytes is not None:
-            self._known = sign, stats
+            self._cached = sign, stats
         return stats
 
     def _with_disk_bytes(self, stats: BacklogStats) -> BacklogStats | None:

@@ -371,17 +371,17 @@ class Channel:
     def _drawn(self, run: Run, sample_rate: int) -> Run | None:
         """What a consumer gets that wants a sample, `sample_rate` in IDENTIFY: percent, each message by a draw of its
         own. The rest is finished for the whole channel, as with nsqd."""
-        kept: list[int] = []
+        selected: list[int] = []
         lost: list[bytes] = []
         share = sample_rate / 100
         for index, message_id in enumerate(run.ids):
             if random() < share:  # noqa: S311 - a sample is no secret
-                kept.append(index)
+                selected.append(index)
             else:
                 lost.append(message_id)
         if lost:
             self.backlog.settle(lost)
-        return run.select(kept) if kept else None
+        return run.select(selected) if selected else None
 
     # From the consumers back.
 

@@ -44,7 +44,7 @@ class ChannelDeadlines(Generic[ChannelT]):
             return
         channel.scheduled_ns = deadline_ns
         if scheduled_ns is not None:
-            self._went_stale()
+            self._count_stale()
         self._order += 1
         heappush(self._heap, (deadline_ns, self._order, channel))
 
@@ -52,9 +52,9 @@ class ChannelDeadlines(Generic[ChannelT]):
         """Remove the channel, whose entry becomes stale."""
         if channel.scheduled_ns is not None:
             channel.scheduled_ns = None
-            self._went_stale()
+            self._count_stale()
 
-    def _went_stale(self) -> None:
+    def _count_stale(self) -> None:
         self._stale += 1
         if self._stale >= _STALE_MIN and self._stale * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].scheduled_ns == entry[0]]

@@ -60,9 +60,9 @@ class ChannelFigures:
     """
 
     __slots__ = (
+        "_cached_stats",
         "_channel",
         "_in_flight",
-        "_known_stats",
         "_latency",
         "_limits",
         "backlog_stats",
@@ -83,7 +83,7 @@ class ChannelFigures:
         self._limits = limits
         self.failures = FailureWindow(time_ns)
         self.backlog_stats = BacklogStatsReader(channel.backlog, in_flight, channel.stop)
-        self._known_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
+        self._cached_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
 
     def ready_count(self) -> int:
         """How many messages its consumers hold or would take: the sum of their RDY."""
@@ -133,9 +133,9 @@ class ChannelFigures:
             failures,
             clients,
         )
-        known = self._known_stats
-        if known is not None and known[0] == sign:
-            return known[1]
+        cached = self._cached_stats
+        if cached is not None and cached[0] == sign:
+            return cached[1]
         made = ChannelStats(
             topic_name=channel.topic_name,
             depth=stored.depth,
@@ -164,7 +164,7 @@ class ChannelFigures:
             failures=failures,
             **dict(zip(_OWN_FIELDS, own, strict=True)),
         )
-        self._known_stats = sign, made
+        self._cached_stats = sign, made
         return made
 
     def plain(
@@ -179,8 +179,8 @@ class ChannelFigures:
         except Exception:
             counts = None  # `read` says why
         if counts is not None:
-            depth, backend_depth, message_count, oldest_ns, known_bytes, quarantine = counts
-            disk_bytes: int | None = known_bytes
+            depth, backend_depth, message_count, oldest_ns, disk_bytes_read, quarantine = counts
+            disk_bytes: int | None = disk_bytes_read
             deferred_count, held_back = 0, ""
             # Nothing is deferred: what is in flight holds it back, where that takes memory, or nothing.
             if channel.in_flight_count and not backlog.can_reread:

@@ -66,8 +66,8 @@ class FailureWindow:
         number = now_ns // BUCKET_NS
         share = _share_of_oldest(now_ns, now_ns - self._looked_ns)
         self._looked_ns = now_ns
-        grown = count - self._count
-        if grown:
+        new_count = count - self._count
+        if new_count:
             self._count = count
             for consumer in consumers:
                 self._note(consumer, number)
@@ -78,7 +78,7 @@ class FailureWindow:
         self._forget(number)
         if not self._buckets:
             return None
-        return self._sums(number, share, self._deliveries_of(number, share, attempts_max, attempts_max_id, grown))
+        return self._sums(number, share, self._deliveries_of(number, share, attempts_max, attempts_max_id, new_count))
 
     def note_gone(self, consumer: Consumer) -> None:
         """A consumer leaves: note what it counted since the last look."""
@@ -119,10 +119,10 @@ class FailureWindow:
         if not buckets:
             leaders.clear()
 
-    def _deliveries_of(self, number: int, share: float, attempts: int, message_id: str, grown: int) -> int:
+    def _deliveries_of(self, number: int, share: float, attempts: int, message_id: str, new_count: int) -> int:
         """How often the message that was delivered most often came back within the minute, as far as was seen.
 
-        share: of the oldest bucket, that the minute has. grown: how many failures came since the last look; at most so
+        share: of the oldest bucket, that the minute has. new_count: failures since the last look; at most so
         many of its deliveries are new at first sight.
         """
         leaders = self._leaders
@@ -131,7 +131,7 @@ class FailureWindow:
         if not message_id:
             return 0
         if not leaders:
-            leaders.append((number, message_id, max(UNNAMED_ATTEMPTS, attempts - grown)))
+            leaders.append((number, message_id, max(UNNAMED_ATTEMPTS, attempts - new_count)))
         elif leaders[-1][0] != number:
             leaders.append((number, message_id, self._seen))
         self._seen = attempts
@@ -167,12 +167,12 @@ class FailureWindow:
         )
 
     def _most(self, counts: dict[int, int]) -> ConsumerFailures | None:
-        known = {key: count for key, count in counts.items() if key != NOBODY}
-        if not known:
+        by_consumer = {key: count for key, count in counts.items() if key != NOBODY}
+        if not by_consumer:
             return None
-        key = max(known, key=lambda one: (known[one], -one))
+        key = max(by_consumer, key=lambda one: (by_consumer[one], -one))
         name, address = self._names[key]
-        return ConsumerFailures(key, name, address, known[key], len(known))
+        return ConsumerFailures(key, name, address, by_consumer[key], len(by_consumer))
 
 
 def _share_of_oldest(now_ns: int, interval_ns: int) -> float:

@@ -347,13 +347,14 @@ class InFlightStats:
 
 @dataclass(frozen=True, slots=True)
 class MessageResult:
-    """What an act did to one message. asked: its id, or its offset, as it was given. was: its state before, "" for
-    unknown. code: "" where it was done, else the word for why not; text: the same, or what was done, as a sentence.
+    """The result of an act for one message. reference: its id or offset, as the caller gave it. was: its state before,
+    "" for unknown. code: "" where the act was done, else the reason as a word; text: the reason, or the change, as a
+    sentence.
 
     new_id, new_offset: of the message that was published again.
     """
 
-    asked: str
+    reference: str
     offset: int | None = None
     was: str = ""
     code: str = ""

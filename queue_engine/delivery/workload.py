@@ -161,8 +161,8 @@ class Workload:
 
     def _stall(self, one: Topic | Channel, error: StorageError) -> None:
         """The disk refused: try again soon, then at growing intervals. Each reason is logged once."""
-        known = self._failures.get(one)
-        if known is None or str(known) != str(error):
+        failure = self._failures.get(one)
+        if failure is None or str(failure) != str(error):
             logger.error("%s waits for the disk error=%s", one.title, error)
         self._failures[one] = error
         wait_ns = self._waits_ns.get(one, 0)
@@ -178,12 +178,12 @@ class Workload:
         """Why the disk refuses `one`; None when it does not."""
         return self._failures.get(one) if self._failures else None
 
-    def retry_stalled(self, *, is_asked: Topic | Channel | None = None) -> None:
-        """Try again what the disk refused, when it is time; is_asked: this one in any case."""
+    def retry_stalled(self, *, at_once: Topic | Channel | None = None) -> None:
+        """Try again what the disk refused, when it is time; at_once: this one in any case."""
         if not self._stalled:
             return
         now_ns = self._clock.monotonic_ns()
-        for one in [one for one, at_ns in self._stalled.items() if at_ns <= now_ns or one is is_asked]:
+        for one in [one for one, at_ns in self._stalled.items() if at_ns <= now_ns or one is at_once]:
             del self._stalled[one]
             if one.is_deleted:
                 self._recovered(one)

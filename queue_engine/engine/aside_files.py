@@ -80,7 +80,7 @@ class _Found:
     path: str
     identity: str
     bytes: int
-    kept_ms: int = 0
+    age_ms: int = 0
 
     @property
     def is_unfinished(self) -> bool:
@@ -157,7 +157,7 @@ class AsideFiles:
         self._stats = AsideStats(
             count=len(left),
             bytes=sum(one.bytes for one in left),
-            oldest_kept_ms=max((one.kept_ms for one in left if not one.is_a_persons), default=0),
+            oldest_kept_ms=max((one.age_ms for one in left if not one.is_a_persons), default=0),
             retention_ms=self._retention_ms,
             removed_count=self._stats.removed_count + len(removed),
             removed_bytes=self._stats.removed_bytes + sum(one.bytes for one in removed),
@@ -189,8 +189,8 @@ class AsideFiles:
 
     def _is_late(self, one: _Found) -> bool:
         if one.is_unfinished:
-            return one.kept_ms >= UNFINISHED_KEPT_MS
-        return not one.is_a_persons and 0 < self._retention_ms <= one.kept_ms
+            return one.age_ms >= UNFINISHED_KEPT_MS
+        return not one.is_a_persons and 0 < self._retention_ms <= one.age_ms
 
     def _bytes_below(self, path: str) -> int:
         found = 0
@@ -208,8 +208,8 @@ class AsideFiles:
         step_ms = min(max(now_ms - self._noted_ms, 0), STEP_MS_MAX)
         self._noted_ms = now_ms
         for one in found:
-            if (kept_ms := self._noted.get((one.path, one.identity))) is not None:
-                one.kept_ms = kept_ms + step_ms
+            if (age_ms := self._noted.get((one.path, one.identity))) is not None:
+                one.age_ms = age_ms + step_ms
 
     def _read_list(self) -> None:
         self._noted = {}
@@ -225,14 +225,14 @@ class AsideFiles:
                 logger.warning("list of files set aside is not usable path=%s: all of them count as new", path)
             return
         self._noted_ms = content["at_ms"]
-        self._noted = {(name, identity): kept_ms for name, identity, kept_ms in content["files"]}
+        self._noted = {(name, identity): age_ms for name, identity, age_ms in content["files"]}
 
     def _note(self, found: list[_Found], errors: list[str]) -> None:
-        noted = {(one.path, one.identity): one.kept_ms for one in found[:NOTED_MAX]}
+        noted = {(one.path, one.identity): one.age_ms for one in found[:NOTED_MAX]}
         if not noted and not self._noted:
             return  # most servers never set anything aside
         self._noted = noted
-        files = [[path, identity, kept_ms] for (path, identity), kept_ms in noted.items()]
+        files = [[path, identity, age_ms] for (path, identity), age_ms in noted.items()]
         content = encode_line({"version": VERSION, "at_ms": self._noted_ms, "files": files})
         try:
             self._files.replace(os.path.join(self._data_path, LIST_NAME), content)
@@ -259,7 +259,7 @@ class AsideFiles:
             errors.append(f"{one.path} can't be removed: {exc.strerror or exc}")
             logger.warning("file set aside not removed path=%s error=%s", path, exc)
             return False
-        days = one.kept_ms // 86_400_000
+        days = one.age_ms // 86_400_000
         what = "unfinished file" if one.is_unfinished else "file set aside"
         logger.info("%s removed path=%s bytes=%d kept_days=%d", what, path, one.bytes, days)
         return True

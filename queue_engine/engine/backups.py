@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 LOOK_INTERVAL_NS = NS_PER_S
 LEASE_NS = 60 * NS_PER_S
 # A paused thread continues after so long even if the others never paused.
-GATE_S = 30.0
+BARRIER_S = 30.0
 
 
-class _Gate:
+class _Barrier:
     """Pauses background threads between two jobs, but not while the engine closes."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -54,7 +54,7 @@ class _Gate:
             self._waiting += 1
         if threading.get_ident() == self._engine_thread:
             return  # there is no other thread
-        ends_at = time.monotonic() + GATE_S
+        ends_at = time.monotonic() + BARRIER_S
         while not self._open.wait(0.1):
             if self._catalog.is_closing or time.monotonic() > ends_at:
                 self.is_broken = True
@@ -70,7 +70,7 @@ class _Gate:
 @dataclass(slots=True)
 class _Backup:
     name: str
-    gate: _Gate | None
+    barrier: _Barrier | None
     touched: int  # the request file's modification time
     ends_ns: int
     others: dict[str, int]  # the other requests, and their times
@@ -112,12 +112,12 @@ class Backups:
     def tick(self, now_ns: int) -> None:
         """Look for requests, and go on with what there is. now_ns: monotonic."""
         one = self._now
-        if one is not None and one.gate is not None:
-            if one.gate.is_broken:
-                one.gate = None
-                self._fail(one, TimeoutError(f"the disk was busy for {GATE_S:g} s"))
-            elif one.gate.holds(len(self._backgrounds)):
-                self._take(one, one.gate)
+        if one is not None and one.barrier is not None:
+            if one.barrier.is_broken:
+                one.barrier = None
+                self._fail(one, TimeoutError(f"the disk was busy for {BARRIER_S:g} s"))
+            elif one.barrier.holds(len(self._backgrounds)):
+                self._take(one, one.barrier)
         if one is not None and one.error is not None:
             error, one.error = one.error, None
             self._fail(one, error)
@@ -142,12 +142,12 @@ class Backups:
         name = max(waiting, key=waiting.__getitem__)
         touched = waiting.pop(name)
         logger.info("backup %s is wanted", name)
-        gate = _Gate(self._catalog)
-        self._now = _Backup(name, gate, touched, now_ns + LEASE_NS, waiting)
+        barrier = _Barrier(self._catalog)
+        self._now = _Backup(name, barrier, touched, now_ns + LEASE_NS, waiting)
         for log in self._logs().values():
             log.retention.is_frozen = True
         for background in self._backgrounds:
-            BackgroundJob(gate.hold).start(background)
+            BackgroundJob(barrier.hold).start(background)
 
     def _touched(self, name: str) -> int | None:
         try:
@@ -170,8 +170,8 @@ class Backups:
 
     def _end(self, one: _Backup) -> None:
         self._now = None
-        if one.gate is not None:
-            one.gate.open()
+        if one.barrier is not None:
+            one.barrier.open()
         for log in self._logs().values():
             log.retention.is_frozen = False
         one.is_over = True
@@ -186,7 +186,7 @@ class Backups:
 
         threading.Thread(target=remove, name="penstock-backup", daemon=True).start()
 
-    def _take(self, one: _Backup, gate: _Gate) -> None:
+    def _take(self, one: _Backup, barrier: _Barrier) -> None:
         """Link the files. All other threads are paused, so nothing else writes now."""
         began_ns = self._clock.monotonic_ns()
         copies: list[QueueCopy] = []
@@ -196,15 +196,15 @@ class Backups:
             for copy in self._queue_copies():
                 copy.stage(staging)
                 copies.append(copy)
-            if gate.is_broken:
-                raise TimeoutError(f"taking its files lasted longer than {GATE_S:g} s")
+            if barrier.is_broken:
+                raise TimeoutError(f"taking its files lasted longer than {BARRIER_S:g} s")
         except Exception as exc:
             logger.exception("backup %s was not taken", one.name)
             self._fail(one, exc)
             return
         finally:
-            one.gate = None
-            gate.open()
+            one.barrier = None
+            barrier.open()
         took_ms = (self._clock.monotonic_ns() - began_ns) // NS_PER_MS
         logger.info("backup %s: its files were taken in %d ms, in which nothing else was done", one.name, took_ms)
 

@@ -18,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(Protocol):
+class RunOnEngine(Protocol):
     """Runs a call on the engine's thread. A Ticket, alone or as the second of a pair, is waited for first."""
 
     def __call__(self, call: Callable[[Engine], object], /) -> "Future[Any]": ...
@@ -65,7 +65,7 @@ class EngineCalls:
     """What another thread may call. Each returns a future: its exception is the method's, or ClosedError where the
     engine does not run; cancelling it before the method begins drops the call."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunOnEngine) -> None:
         self.run = run
 
     # Acts, by the names of ENGINE_ACTS.

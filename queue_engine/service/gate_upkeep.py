@@ -6,7 +6,7 @@ import logging
 from queue_engine.service.identity.auth_servers import AuthServers
 from queue_engine.service.identity.gate import Gate
 from queue_engine.service.identity.guesses import Guesses
-from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.loaded_tokens import LoadedTokens
 from queue_engine.service.identity.secret_file import secret_file
 from queue_engine.service.identity.token_file import TokenFile, encode_used
 from queue_engine.storage.disk.background import Background
@@ -34,7 +34,7 @@ class GateUpkeep:
         self._clock = clock
         files = files or Files()
         file = TokenFile(options.data_path, files)
-        self._tokens = KnownTokens(file, clock)
+        self._tokens = LoadedTokens(file, clock)
         servers = None
         if options.auth_http_address:
             servers = AuthServers(

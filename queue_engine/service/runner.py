@@ -111,7 +111,7 @@ class EngineRunner:
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._cpu_clock: int | None = None  # of the thread
-        self._stop_asked: asyncio.Event | None = None
+        self._stop_requested: asyncio.Event | None = None
         self._started = threading.Event()
         self._read_again: Callable[[], None] | None = None  # on the engine's thread, once it serves
         self._unanswered: set[concurrent.futures.Future[Any]] = set()
@@ -180,12 +180,12 @@ class EngineRunner:
     def stop(self) -> None:
         """Stop the engine once all durable messages are on the disk. Waits as long as `stop_progress` advances. Raises
         the stop's error, which names what could not be kept, or TimeoutError when nothing advances any more."""
-        thread, loop, stop_asked = self._thread, self._loop, self._stop_asked
+        thread, loop, stop_requested = self._thread, self._loop, self._stop_requested
         if thread is None:
             return
-        if loop is not None and stop_asked is not None and thread.is_alive():
+        if loop is not None and stop_requested is not None and thread.is_alive():
             try:
-                loop.call_soon_threadsafe(stop_asked.set)
+                loop.call_soon_threadsafe(stop_requested.set)
             except RuntimeError:
                 pass  # the loop has ended by itself
         patience_s = self.options.stop_timeout_ms / 1000 + STOP_GRACE_S
@@ -238,7 +238,7 @@ class EngineRunner:
 
     def _tell_act(self, record: ActRecord) -> None:
         if self._engine is not None:
-            self._engine.recent_acts.told(record)
+            self._engine.recent_acts.record(record)
         if self.on_act is not None:
             self.on_act(record)
         elif self._own_acts is not None:
@@ -291,7 +291,7 @@ class EngineRunner:
 
     async def _main(self) -> None:
         loop = asyncio.get_running_loop()
-        self._stop_asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         assert self._lock is not None
         with self._lock:
             clock = SystemClock()
@@ -351,7 +351,7 @@ class EngineRunner:
                     await asyncio.sleep(STOP_RETRY_S)
 
     async def _serve(self, engine: Engine, clock: SystemClock, turns: EngineTurns, gate_upkeep: GateUpkeep) -> None:
-        assert self._stop_asked is not None
+        assert self._stop_requested is not None
         if lowered := self.descriptors.lowered(self.options.max_connections):
             are_clients_fewer = self.descriptors.clients < self.options.max_connections
             logger.log(logging.WARNING if are_clients_fewer else logging.INFO, "%s", lowered)
@@ -410,7 +410,7 @@ class EngineRunner:
                 loops.append(("writing acts", self._own_acts.check_once))
             tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
             self._started.set()
-            await self._stop_asked.wait()
+            await self._stop_requested.wait()
         finally:
             self.listeners.close()
             http_api.close_connections()

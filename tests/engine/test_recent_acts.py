@@ -63,7 +63,7 @@ def test_an_act_that_waits_for_its_turn_is_compared_when_it_comes(engine: Engine
     asked = order(engine, "pause_channel", "ada")
     outcome, over_http = engine.acts.pause_channel("orders", "billing", by="script")
     over_http.when_done(
-        lambda done: engine.recent_acts.told(ActRecord("pause_channel", "orders", "billing", "h:1", "", outcome))
+        lambda done: engine.recent_acts.record(ActRecord("pause_channel", "orders", "billing", "h:1", "", outcome))
     )
     assert not over_http.done
     ticket = do(engine, asked, by="ada", reason="mine")
@@ -166,7 +166,7 @@ def test_acts_on_many_messages_leave_no_result_of_each(engine: Engine, disk: Hel
     results = tuple(MessageResult(f"{number:016x}") for number in range(1_000))
     asked = order(engine, "pause_channel", "ada")
     for action in ("requeue_messages", "publish_again"):
-        engine.recent_acts.told(ActRecord(action, "orders", "billing", "h:1", "", Outcome(depth=9, results=results)))
+        engine.recent_acts.record(ActRecord(action, "orders", "billing", "h:1", "", Outcome(depth=9, results=results)))
     with pytest.raises(StateChangedError) as told:
         engine.recent_acts.check(replace(asked, rivals=frozenset({"requeue_messages", "publish_again"})))
     (found,) = told.value.acts

@@ -97,7 +97,7 @@ def do(engine: Engine, act: str, *rows: MessageRow, **details: object) -> list[M
     engine.tick()
     assert ticket.done
     assert ticket.error is None
-    assert [result.asked for result in outcome.results] == ids
+    assert [result.reference for result in outcome.results] == ids
     return list(outcome.results)
 
 

@@ -11,7 +11,7 @@ import pytest
 from queue_engine.engine.topology import change_log
 from queue_engine.engine.topology.change_log import RETRY_NS, ChangeLog
 from queue_engine.engine.topology.files import TopologyFiles
-from queue_engine.engine.topology.topology import largest_msg_size_grown, numbers_reserved
+from queue_engine.engine.topology.topology import largest_msg_size_raised, numbers_reserved
 from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.vocabulary.errors import TopologyError
 from tests.faults.exploring import PromiseBrokenError, explore
@@ -87,7 +87,7 @@ def test_what_a_start_promises_is_on_the_disk_once_it_takes_it(nth: int) -> None
     log.read()
     files.before_operation = refuse
     with pytest.raises(TopologyError):
-        log.begin([numbers_reserved(1_000), largest_msg_size_grown(5_000)])
+        log.begin([numbers_reserved(1_000), largest_msg_size_raised(5_000)])
     files.before_operation = lambda step: None
     log.tick(RETRY_NS)
     assert log.error is None

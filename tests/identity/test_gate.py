@@ -7,7 +7,7 @@ import pytest
 from queue_engine.service.identity.auth_servers import AuthServers
 from queue_engine.service.identity.gate import Gate, Peer, SecretRefusedError
 from queue_engine.service.identity.guesses import ADDRESSES_MAX, DELAY_S_MAX, FREE_GUESSES, Guesses
-from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.loaded_tokens import LoadedTokens
 from queue_engine.service.identity.secret_file import secret_file
 from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.tls import replaceable
@@ -26,7 +26,7 @@ def create(file: TokenFile, clock: ManualClock, name: str = "deploy", *, valid_m
 
 def test_a_token_made_while_the_server_runs_lets_in_and_closes_the_door(tmp_path: Path) -> None:
     clock, file = ManualClock(), TokenFile(tmp_path)
-    gate = Gate(KnownTokens(file, clock))
+    gate = Gate(LoadedTokens(file, clock))
     assert (gate.is_enabled, gate.is_required, gate.is_required_by_http) == (False, False, False)
     secret = create(file, clock).encode()
     found = gate.known(secret)
@@ -41,7 +41,7 @@ def test_a_token_made_while_the_server_runs_lets_in_and_closes_the_door(tmp_path
 def test_a_revoked_token_ends_what_it_allowed_and_revoking_the_last_opens_nothing(tmp_path: Path) -> None:
     clock, file = ManualClock(), TokenFile(tmp_path)
     secret = create(file, clock).encode()
-    gate = Gate(KnownTokens(file, clock))
+    gate = Gate(LoadedTokens(file, clock))
     found = gate.known(secret)
     assert found is not None
     file.revoke("deploy", by="", now_ms=5)
@@ -50,13 +50,13 @@ def test_a_revoked_token_ends_what_it_allowed_and_revoking_the_last_opens_nothin
     assert not found.may(Permission.PUBLISH, "t1")
     assert gate.known(secret) is None
     assert gate.is_required
-    assert Gate(KnownTokens(file, clock)).is_required, "nor does the next start"
+    assert Gate(LoadedTokens(file, clock)).is_required, "nor does the next start"
 
 
 def test_an_expired_token_ends_what_it_allowed(tmp_path: Path) -> None:
     clock, file = ManualClock(), TokenFile(tmp_path)
     secret = create(file, clock, valid_ms=1_000).encode()
-    gate = Gate(KnownTokens(file, clock))
+    gate = Gate(LoadedTokens(file, clock))
     clock.advance(ms=999)
     gate.check()
     found = gate.known(secret)
@@ -70,7 +70,7 @@ def test_an_expired_token_ends_what_it_allowed(tmp_path: Path) -> None:
 def test_forged_and_truncated_secrets_let_nobody_in(tmp_path: Path) -> None:
     clock, file = ManualClock(), TokenFile(tmp_path)
     secret = create(file, clock)
-    gate = Gate(KnownTokens(file, clock))
+    gate = Gate(LoadedTokens(file, clock))
     prefix, token_id, rest = secret.split("_")
     forged = [
         "",
@@ -91,7 +91,7 @@ def test_forged_and_truncated_secrets_let_nobody_in(tmp_path: Path) -> None:
 def test_a_damaged_file_neither_lets_in_nor_throws_out(tmp_path: Path) -> None:
     clock, file = ManualClock(), TokenFile(tmp_path)
     secret = create(file, clock).encode()
-    tokens = KnownTokens(file, clock)
+    tokens = LoadedTokens(file, clock)
     gate = Gate(tokens)
     whole = Path(file.path).read_bytes()
     Path(file.path).write_bytes(whole[:-4])
@@ -100,7 +100,7 @@ def test_a_damaged_file_neither_lets_in_nor_throws_out(tmp_path: Path) -> None:
     assert gate.known(secret) is not None
     assert gate.is_required
     with pytest.raises(StorageError, match="is damaged"):
-        KnownTokens(file, clock)
+        LoadedTokens(file, clock)
     Path(file.path).write_bytes(whole)
     gate.check()
     assert tokens.complaint == ""
@@ -113,7 +113,7 @@ def test_a_damaged_file_neither_lets_in_nor_throws_out(tmp_path: Path) -> None:
 def test_anonymous_clients_are_let_in_on_purpose_alone(tmp_path: Path) -> None:
     clock, file = ManualClock(), TokenFile(tmp_path)
     secret = create(file, clock).encode()
-    gate = Gate(KnownTokens(file, clock), lets_anonymous=True)
+    gate = Gate(LoadedTokens(file, clock), lets_anonymous=True)
     assert (gate.is_enabled, gate.is_required, gate.is_required_by_http) == (True, False, False)
     assert gate.known(secret) is not None
 
@@ -137,7 +137,7 @@ async def test_a_secret_that_looks_like_a_token_is_shown_to_no_auth_server(tmp_p
     clock = ManualClock()
     with AuthServer() as server:
         servers = AuthServers((server.address,), clock, connect_timeout_ms=5_000, request_timeout_ms=20_000)
-        gate = Gate(KnownTokens(TokenFile(tmp_path), clock), servers=servers, guesses=Guesses(clock))
+        gate = Gate(LoadedTokens(TokenFile(tmp_path), clock), servers=servers, guesses=Guesses(clock))
         assert gate.is_required
         assert not gate.is_required_by_http
         assert (await gate.ask(b"word", Peer("192.0.2.1"))).identity == "deploy"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.loaded_tokens import LoadedTokens
 from queue_engine.service.identity.token import TOPICS_MAX, Token, TokenError, TokenState, new_token
 from queue_engine.service.identity.token_file import TOKENS_MAX, TokenFile, encode_used
 from queue_engine.storage.disk.checked_line import encode_line
@@ -47,7 +47,7 @@ def test_a_file_that_others_may_read_is_closed_to_them(tmp_path: Path, caplog: p
     create(TokenFile(tmp_path))
     path = tmp_path / "tokens.json"
     path.chmod(0o664)
-    KnownTokens(TokenFile(tmp_path), ManualClock())
+    LoadedTokens(TokenFile(tmp_path), ManualClock())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert f"{path} could be read or written by other accounts: its mode is 0600 now" in caplog.text
     caplog.clear()
@@ -230,7 +230,7 @@ def test_the_uses_of_tokens_that_made_room_for_others_are_forgotten(tmp_path: Pa
     file = TokenFile(tmp_path)
     token, secret = create(file)
     Path(file.used_path).write_bytes(encode_used({token.id: 5, "gone": 4}))
-    known = KnownTokens(file, ManualClock())
+    known = LoadedTokens(file, ManualClock())
     assert known.used_ms == {token.id: 5}
     assert known.authorization_of(secret.encode()) is not None
     known.used_ms["gone later"] = 6

@@ -53,9 +53,9 @@ class CursorActs:
         NotOwnReaderError or LimitError."""
         self._catalog.check_open()
         store = log_store_of(self._catalog.topic(topic), "create_cursor")
-        known = store.readers.cursors.get(store.number, cursor)
-        if known is not None and not store.readers.cursors.has_expired(known):
-            return Outcome(depth=_depth(store, known)), store.readers.cursors.saved()
+        existing = store.readers.cursors.get(store.number, cursor)
+        if existing is not None and not store.readers.cursors.has_expired(existing):
+            return Outcome(depth=_depth(store, existing)), store.readers.cursors.saved()
         if not is_valid_name(cursor) or is_ephemeral(cursor):
             raise InvalidCursorError(
                 f"cursor name {cursor!r} is not valid: 1 to {NAME_LENGTH_MAX} characters of .a-zA-Z0-9_-, "
@@ -63,7 +63,7 @@ class CursorActs:
             )
         _check_not_archive(store, cursor, maker)
         offset = _start_offset(store, start or Target(word=START))
-        _check_kept(store, cursor, offset, maker, "is not created")
+        _check_log_bytes(store, cursor, offset, maker, "is not created")
         ticket = store.readers.cursors.create(store.name, store.number, store.id_base, cursor, offset, maker)
         return Outcome(depth=store.queue.count_between(offset, store.end_offset), created=True), ticket
 
@@ -120,7 +120,7 @@ class CursorActs:
         found = _cursor(store, cursor)
         _check_owns(store, found, maker)
         offset = _start_offset(store, start or Target(word=START))
-        _check_kept(store, cursor, offset, maker, "is not begun there")
+        _check_log_bytes(store, cursor, offset, maker, "is not begun there")
         ticket = store.readers.cursors.restart(found, offset)
         return Outcome(depth=store.queue.count_between(offset, store.end_offset), created=True), ticket
 
@@ -158,10 +158,10 @@ def _cursor(store: LogTopicStore, name: str) -> Cursor:
     return cursor
 
 
-def _check_kept(store: LogTopicStore, name: str, offset: int, maker: Maker, refusal: str) -> None:
-    if maker.is_limited and (kept := store.log_bytes_from(offset)) > CONSUMER_CURSOR_BYTES:
+def _check_log_bytes(store: LogTopicStore, name: str, offset: int, maker: Maker, refusal: str) -> None:
+    if maker.is_limited and (log_bytes := store.log_bytes_from(offset)) > CONSUMER_CURSOR_BYTES:
         raise LimitError(
-            f"cursor {store.name}/{name} {refusal}: at offset {offset} it would keep {kept} bytes of the log, "
+            f"cursor {store.name}/{name} {refusal}: at offset {offset} it would keep {log_bytes} bytes of the log, "
             f"and the most for a token that may only consume is {CONSUMER_CURSOR_BYTES}. Start further on"
         )
 

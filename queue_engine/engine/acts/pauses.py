@@ -34,7 +34,7 @@ RETRY_NS_MAX = 60 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class PauseAsked:
+class PauseRequest:
     """What an act asks of a pause. by: who asks. until_ms: Unix; for_ms: from now on, instead; 0 in either for no end.
     None for what the pause has already, or none."""
 
@@ -81,29 +81,29 @@ class Pauses:
 
     # Acts.
 
-    def pause(self, one: Topic | Channel, outcome: Outcome, asked: PauseAsked) -> Ticket:
+    def pause(self, one: Topic | Channel, outcome: Outcome, request: PauseRequest) -> Ticket:
         """Pause a topic or channel, or give its pause another reason or end. The outcome counts what waits, is in
         flight and is deferred; `created` is whether it was not paused before. Raises PauseError."""
         now_ms = self._now_ms()
-        _check(asked, now_ms)
-        reason, until_ms = asked.reason, asked.until_ms
-        if asked.for_ms is not None:
-            until_ms = now_ms + asked.for_ms if asked.for_ms else 0
+        _check(request, now_ms)
+        reason, until_ms = request.reason, request.until_ms
+        if request.for_ms is not None:
+            until_ms = now_ms + request.for_ms if request.for_ms else 0
         if one.paused and reason is None and until_ms is None:
             _count(one, outcome)
             outcome.already = True
             return DONE
         if one.paused:
-            known = one.pause or Pause()
+            current = one.pause or Pause()
             made = replace(
-                known,
-                reason=known.reason if reason is None else reason,
-                until_ms=known.until_ms if until_ms is None else until_ms,
-                changed_by=asked.by,
+                current,
+                reason=current.reason if reason is None else reason,
+                until_ms=current.until_ms if until_ms is None else until_ms,
+                changed_by=request.by,
                 changed_ms=now_ms,
             )
         else:
-            made = Pause(asked.by, reason or "", now_ms, until_ms or 0)
+            made = Pause(request.by, reason or "", now_ms, until_ms or 0)
         if isinstance(one, Topic):
             return self._pause_topic(one, outcome, made)
         return self._pause_channel(one, outcome, made)
@@ -215,10 +215,10 @@ class Pauses:
     def note(self, one: Topic | Channel) -> None:
         """Note or forget when the pause of `one` ends."""
         until_ms = one.pause.until_ms if one.paused and one.pause is not None else 0
-        known = self._ends.get(one)
+        scheduled = self._ends.get(one)
         if not until_ms:
             self._ends.pop(one, None)
-        elif known is None or known.until_ms != until_ms:
+        elif scheduled is None or scheduled.until_ms != until_ms:
             due_ns = self._clock.monotonic_ns() + until_ms * NS_PER_MS - self._clock.time_ns()
             self._ends[one] = _End(until_ms, due_ns)
 
@@ -294,14 +294,14 @@ class Pauses:
         self.on_act(ActRecord(action, topic, channel, "", error, outcome, via=VIA_TIMER, details=details))
 
 
-def _check(asked: PauseAsked, now_ms: int) -> None:
-    if asked.reason is not None and len(asked.reason) > REASON_CHARACTERS_MAX:
-        raise PauseError(f"the reason has {len(asked.reason)} characters and the most is {REASON_CHARACTERS_MAX}")
-    if asked.for_ms is not None and not 0 <= asked.for_ms <= PAUSE_MS_MAX:
-        raise PauseError(f"a pause of {asked.for_ms} ms is not between 0 and {format_duration(PAUSE_MS_MAX)}")
-    if asked.until_ms and not now_ms < asked.until_ms <= now_ms + PAUSE_MS_MAX:
+def _check(request: PauseRequest, now_ms: int) -> None:
+    if request.reason is not None and len(request.reason) > REASON_CHARACTERS_MAX:
+        raise PauseError(f"the reason has {len(request.reason)} characters and the most is {REASON_CHARACTERS_MAX}")
+    if request.for_ms is not None and not 0 <= request.for_ms <= PAUSE_MS_MAX:
+        raise PauseError(f"a pause of {request.for_ms} ms is not between 0 and {format_duration(PAUSE_MS_MAX)}")
+    if request.until_ms and not now_ms < request.until_ms <= now_ms + PAUSE_MS_MAX:
         raise PauseError(
-            f"the end {asked.until_ms} is not within {PAUSE_MS_MAX // 86_400_000} days from now, which is {now_ms} "
+            f"the end {request.until_ms} is not within {PAUSE_MS_MAX // 86_400_000} days from now, which is {now_ms} "
             "(Unix milliseconds)"
         )
 

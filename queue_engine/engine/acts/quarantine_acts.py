@@ -73,8 +73,8 @@ class QuarantineActs:
 
         def act(outcome: Outcome) -> Ticket:
             one, backlog = self._found("set_max_attempts", topic, channel)
-            known = 0 if backlog.quarantine is None else backlog.quarantine.max_attempts
-            outcome.already = known == max_attempts
+            current = 0 if backlog.quarantine is None else backlog.quarantine.max_attempts
+            outcome.already = current == max_attempts
 
             def in_force() -> Ticket:
                 one.backlog.set_max_attempts(max_attempts)

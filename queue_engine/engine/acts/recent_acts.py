@@ -24,21 +24,21 @@ from queue_engine.vocabulary.errors import OutcomeUnknownError, RequestError
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
 RECENT_MAX = 10_000  # some 5 MB
-SAID_MAX = 200  # of the acts that a question about several is told of
+LISTED_MAX = 200  # acts that a question about several topics or channels lists
 _Result = TypeVar("_Result")
 _DELETIONS = frozenset({"delete_topic", "delete_channel"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Scope:
     """What an act is about: a topic, one of its channels, or a part that has a name of its own, such as `trash 5`."""
 
     topic: str
     channel: str = ""
     part: str = ""
 
-    def meets(self, other: "Place") -> bool:
-        """Whether one is the other or below it; all are below a place without a name."""
+    def meets(self, other: "Scope") -> bool:
+        """Whether one is the other or below it; all are below a scope without a name."""
         if not (other.topic or other.part):
             return True
         return (
@@ -54,17 +54,17 @@ class RecentAct:
     under way. sentence: what it did; "" where the record says it. at_ms: Unix, of its beginning, of its end from then
     on. is_over: whether it was done, and not only perhaps."""
 
-    place: Place
+    scope: Scope
     record: ActRecord
     at_ms: int
     number: int = 0
     sentence: str = ""
     is_over: bool = False
 
-    def deletes(self, place: Place) -> bool:
-        """Whether it deletes what has this place: of a topic, not one of its channels."""
-        is_above = self.place.channel in ("", place.channel)
-        return self.record.action in _DELETIONS and is_above and self.place.meets(place)
+    def deletes(self, scope: Scope) -> bool:
+        """Whether it deletes what has this scope: of a topic, not one of its channels."""
+        is_above = self.scope.channel in ("", scope.channel)
+        return self.record.action in _DELETIONS and is_above and self.scope.meets(scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Order:
     with_channel: bool = False
 
     @property
-    def place(self) -> Place:
-        found = _place_of(self.record)
+    def scope(self) -> Scope:
+        found = _scope_of(self.record)
         return replace(found, part=self.part) if self.part else found
 
 
@@ -122,7 +122,7 @@ class RecentActs:
         self._start = secrets.token_hex(4)
         self._under_way: dict[RecentAct, None] = {}
         self._acts: deque[RecentAct] = deque()  # that were done, by number
-        self._places: dict[str, dict[str, deque[RecentAct]]] = {}  # the same, by topic and channel
+        self._by_scope: dict[str, dict[str, deque[RecentAct]]] = {}  # the same, by topic and channel
         self._last = 0
         self._forgotten = 0
 
@@ -145,9 +145,9 @@ class RecentActs:
         numbers = self._numbers(topic, channel)
         if numbers[0] and (numbers[1] or not channel):
             return None
-        place = Place(topic, channel)
-        for act in self._at(place, 0):
-            if act.is_over and act.deletes(place):
+        scope = Scope(topic, channel)
+        for act in self._at(scope, 0):
+            if act.is_over and act.deletes(scope):
                 return act
         return None
 
@@ -158,30 +158,30 @@ class RecentActs:
         if not order.shown:
             return
         since, *shown = self._read(order.shown)
-        place = order.place
+        scope = order.scope
         pairs: list[tuple[int, int]] = []
         if shown:
-            now = self._numbers(place.topic, place.channel)
+            now = self._numbers(scope.topic, scope.channel)
             pairs = [(shown[0], now[0])] * order.with_topic + [(shown[1], now[1])] * order.with_channel
         found = [
             act
-            for act in chain(reversed(self._under_way), self._at(place, since))
-            if act is not own and act.record.action in order.rivals and act.place.meets(place)
+            for act in chain(reversed(self._under_way), self._at(scope, since))
+            if act is not own and act.record.action in order.rivals and act.scope.meets(scope)
         ]
         is_gone = any(was and not is_now for was, is_now in pairs)
         is_other = not is_gone and any(was != is_now for was, is_now in pairs)
         if found or is_gone or is_other:
-            is_restored = not is_gone and self._is_restored(place, since, is_other=is_other)
+            is_restored = not is_gone and self._is_restored(scope, since, is_other=is_other)
             raise StateChangedError(tuple(found), is_gone=is_gone, is_other=is_other, is_restored=is_restored)
         if since < self._forgotten:
             raise StateChangedError(is_unknown=True)
 
-    def _is_restored(self, place: Place, since: int, *, is_other: bool) -> bool:
+    def _is_restored(self, scope: Scope, since: int, *, is_other: bool) -> bool:
         """Whether what has the name of a topic or channel now came back from the trash. is_other: it is another one."""
-        names = (place.topic, f"{place.topic}/{place.channel}")
+        names = (scope.topic, f"{scope.topic}/{scope.channel}")
         is_restored = False
-        for act in self._at(place, since):
-            if act.deletes(place):
+        for act in self._at(scope, since):
+            if act.deletes(scope):
                 return is_restored
             outcome = act.record.outcome
             if act.record.action == "restore_trash" and outcome is not None and outcome.name in names:
@@ -199,26 +199,26 @@ class RecentActs:
             raise StateChangedError(is_unknown=True)
         return [int(text[:18]) for text in texts]
 
-    def _at(self, place: Place, since: int) -> Iterator[RecentAct]:
-        """The acts behind the number `since` on a place and above and below it, newest first: of thousands of channels
+    def _at(self, scope: Scope, since: int) -> Iterator[RecentAct]:
+        """The acts behind the number `since` on a scope and above and below it, newest first: of thousands of channels
         that one request is about, each is compared with its own."""
-        if not (place.topic or place.part):
+        if not (scope.topic or scope.part):
             return takewhile(lambda act: act.number > since, reversed(self._acts))
-        channels = self._places.get(place.topic, {})
-        names = dict.fromkeys(("", place.channel)) if place.channel else channels
-        known = [
+        channels = self._by_scope.get(scope.topic, {})
+        names = dict.fromkeys(("", scope.channel)) if scope.channel else channels
+        newest_first = [
             takewhile(lambda act: act.number > since, reversed(channels[name])) for name in names if name in channels
         ]
-        return merge(*known, key=lambda act: -act.number)
+        return merge(*newest_first, key=lambda act: -act.number)
 
     def done_since(self, mark: str, actions: Collection[str]) -> list[RecentAct]:
-        """The newest of these acts, SAID_MAX at most, that were done to anything since a mark: for a question about
+        """The newest of these acts, LISTED_MAX at most, that were done to anything since a mark: for a question about
         several. Raises StateChangedError for a mark that says too little."""
         since = self._read(mark)[0]
         if since < self._forgotten:
             raise StateChangedError(is_unknown=True)
         behind = takewhile(lambda act: act.number > since, reversed(self._acts))
-        return list(islice((act for act in behind if act.record.action in actions), SAID_MAX))
+        return list(islice((act for act in behind if act.record.action in actions), LISTED_MAX))
 
     def do(self, order: Order, act: Callable[[], tuple[_Result, Ticket] | Ticket]) -> tuple[_Result | None, Ticket]:
         """Do an act of the engine; returns what it returns. Raises StateChangedError, also as the ticket's error, and
@@ -241,7 +241,7 @@ class RecentActs:
         self.check(order)
         if not order.is_noted:
             return None
-        note = RecentAct(order.place, order.record, self._now_ms())
+        note = RecentAct(order.scope, order.record, self._now_ms())
         self._under_way[note] = None
         return note
 
@@ -254,11 +254,11 @@ class RecentActs:
             note.sentence, note.is_over = sentence, True
             self._add(note)
 
-    def told(self, record: ActRecord) -> None:
+    def record(self, record: ActRecord) -> None:
         """Note an act that came over HTTP, that a client caused, or that the server did by itself."""
         outcome = record.outcome
         if not record.error and outcome is not None and not outcome.already and _is_shown(record.action):
-            act = RecentAct(_place_of(record), replace(record, outcome=_without_results(outcome)), 0)
+            act = RecentAct(_scope_of(record), replace(record, outcome=_without_results(outcome)), 0)
             act.is_over = True
             self._add(act)
 
@@ -266,20 +266,20 @@ class RecentActs:
         self._last += 1
         act.number, act.at_ms = self._last, self._now_ms()
         self._acts.append(act)
-        channels = self._places.setdefault(act.place.topic, {})
-        channels.setdefault(act.place.channel, deque()).append(act)
+        channels = self._by_scope.setdefault(act.scope.topic, {})
+        channels.setdefault(act.scope.channel, deque()).append(act)
         if len(self._acts) > RECENT_MAX:
             self._forget(self._acts.popleft())
 
     def _forget(self, oldest: RecentAct) -> None:
         self._forgotten = oldest.number
-        topic, channel = oldest.place.topic, oldest.place.channel
-        channels = self._places[topic]
+        topic, channel = oldest.scope.topic, oldest.scope.channel
+        channels = self._by_scope[topic]
         channels[channel].popleft()
         if not channels[channel]:
             del channels[channel]
         if not channels:
-            del self._places[topic]
+            del self._by_scope[topic]
 
     def _settled(self, note: RecentAct | None, outcome: Outcome | None, done: Ticket = DONE) -> None:
         if note is None:
@@ -306,10 +306,10 @@ def _without_results(outcome: Outcome) -> Outcome:
     return replace(outcome, results=())
 
 
-def _place_of(record: ActRecord) -> Place:
+def _scope_of(record: ActRecord) -> Scope:
     if "trash" in record.details:
-        return Place(record.topic, "", f"trash {record.details['trash']}")
+        return Scope(record.topic, "", f"trash {record.details['trash']}")
     if record.action.endswith("_cursor") or record.action.startswith("archive_"):
-        # Over HTTP the cursor's name stands in the channel's place.
-        return Place(record.topic, "", f"cursor {record.details.get('cursor', record.channel)}")
-    return Place(record.topic, record.channel)
+        # Over HTTP the cursor's name stands in the field of the channel.
+        return Scope(record.topic, "", f"cursor {record.details.get('cursor', record.channel)}")
+    return Scope(record.topic, record.channel)

@@ -12,7 +12,7 @@ from queue_engine.delivery.topic import Topic
 from queue_engine.delivery.workload import Workload
 from queue_engine.engine.acts.fence_on_failure import fence_on_failure
 from queue_engine.engine.acts.log_acts import Target, channel_log, log_store_of, resolved
-from queue_engine.engine.acts.pauses import PauseAsked, Pauses
+from queue_engine.engine.acts.pauses import PauseRequest, Pauses
 from queue_engine.engine.catalog.catalog import Catalog
 from queue_engine.engine.catalog.stores import KINDS
 from queue_engine.storage.log_store.log_backlog import LogBacklog
@@ -49,12 +49,12 @@ class TopicActs:
             raise InvalidStorageError(f"storage kind {storage!r} does not exist: it can be {' or '.join(KINDS)}")
 
         def act(outcome: Outcome) -> Ticket:
-            known = self.topics.get(topic)
-            if known is not None and storage and not is_ephemeral(topic) and known.store.kind != storage:
+            existing = self.topics.get(topic)
+            if existing is not None and storage and not is_ephemeral(topic) and existing.store.kind != storage:
                 raise InvalidStorageError(
-                    f"topic {topic} exists with storage kind {known.store.kind} and can't become {storage}"
+                    f"topic {topic} exists with storage kind {existing.store.kind} and can't become {storage}"
                 )
-            outcome.created = known is None
+            outcome.created = existing is None
             return self._catalog.create_topic(topic, storage)
 
         return self._catalog.act(topic, act)
@@ -178,8 +178,8 @@ class TopicActs:
         for_ms: after how long, instead; 0 for never. On what is paused, None leaves the reason or the end as it is.
         Raises PauseError."""
         catalog = self._catalog
-        asked = PauseAsked(by, reason, until_ms, for_ms)
-        return catalog.act(topic, lambda outcome: self._pauses.pause(catalog.topic(topic), outcome, asked))
+        request = PauseRequest(by, reason, until_ms, for_ms)
+        return catalog.act(topic, lambda outcome: self._pauses.pause(catalog.topic(topic), outcome, request))
 
     @fence_on_failure
     def unpause_topic(self, topic: str, *, ramp_ms: int = 0) -> tuple[Outcome, Ticket]:
@@ -200,8 +200,8 @@ class TopicActs:
     ) -> tuple[Outcome, Ticket]:
         """Stop the flow from the channel to its consumers; what is in flight stays so. As `pause_topic`."""
         catalog = self._catalog
-        asked = PauseAsked(by, reason, until_ms, for_ms)
-        return catalog.act(topic, lambda outcome: self._pauses.pause(catalog.channel(topic, channel), outcome, asked))
+        request = PauseRequest(by, reason, until_ms, for_ms)
+        return catalog.act(topic, lambda outcome: self._pauses.pause(catalog.channel(topic, channel), outcome, request))
 
     @fence_on_failure
     def unpause_channel(self, topic: str, channel: str, *, ramp_ms: int = 0) -> tuple[Outcome, Ticket]:
@@ -288,7 +288,7 @@ class TopicActs:
         return self._retry(self._catalog.channel(topic, channel), topic)
 
     def _retry(self, one: Topic | Channel, topic: str) -> tuple[Outcome, Ticket]:
-        self._workload.retry_stalled(is_asked=one)
+        self._workload.retry_stalled(at_once=one)
         return one.retry(), self.topics[topic].store.synced()
 
 

@@ -534,7 +534,7 @@ class Catalog:
             if name not in topic.channels:
                 continue  # an ephemeral one, whose last consumer left
             try:
-                dropped.add(self._drop_channel(topic, name, is_kept=trashed is not None))
+                dropped.add(self._drop_channel(topic, name, to_trash=trashed is not None))
             except Exception:
                 logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
             yield
@@ -588,7 +588,7 @@ class Catalog:
 
         def in_force() -> Ticket:
             try:
-                outcome.add(self._drop_channel(topic, channel.name, is_kept=trashed is not None))
+                outcome.add(self._drop_channel(topic, channel.name, to_trash=trashed is not None))
                 if trashed is not None:
                     outcome.trash = self.trash.put_channel(topic, channel, trashed)
             finally:
@@ -597,10 +597,10 @@ class Catalog:
 
         return after(written, in_force)
 
-    def _drop_channel(self, topic: Topic, name: str, *, is_kept: bool = False) -> Outcome:
+    def _drop_channel(self, topic: Topic, name: str, *, to_trash: bool = False) -> Outcome:
         self.gone.add_channels([topic.channels[name].figures.stats(None)])
         self.gone.deletion_count += 1
-        keep = log_store(topic).trash_channel if is_kept and not is_ephemeral(name) else None
+        keep = log_store(topic).trash_channel if to_trash and not is_ephemeral(name) else None
         return topic.delete_channel(name, keep=keep)
 
     def _drop_ephemeral_channel(self, topic: Topic, name: str) -> Outcome:

@@ -136,8 +136,8 @@ class Stores:
         if self.log is None:
             self._open_log([])
         assert self.log is not None
-        known = self._opened.topics.pop(number, None) if self._opened is not None else None
-        return known or self.log.open_topic(name, number, id_base=new_id_base())
+        opened = self._opened.topics.pop(number, None) if self._opened is not None else None
+        return opened or self.log.open_topic(name, number, id_base=new_id_base())
 
     def set_aside_former(self, topic: str, kind: str, queues: Sequence[str]) -> Ticket:
         """Take away what former topics and channels left on the disk, before new ones of their names begin. queues:

@@ -13,7 +13,7 @@ from queue_engine.engine.topology.log_guard import LogGuard, UnknownTopicsError
 from queue_engine.engine.topology.topology import (
     Change,
     Topology,
-    largest_msg_size_grown,
+    largest_msg_size_raised,
     log_joined,
     numbers_forgotten,
     numbers_reserved,
@@ -72,7 +72,7 @@ class TopologyPromises:
         changes = [numbers_reserved(self._promised_number)]
         if self._options.max_msg_size > self._changes.state.largest_msg_size:
             # Larger messages may come than ever before; a later start needs the limit to read the queues.
-            changes.append(largest_msg_size_grown(self._options.max_msg_size))
+            changes.append(largest_msg_size_raised(self._options.max_msg_size))
         if reserving:
             changes.append(offsets_reserved(reserving))
         if self._unknown:

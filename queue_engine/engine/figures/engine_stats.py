@@ -224,25 +224,27 @@ class _Clients:
     def __init__(self, stats: EngineStats, wants: Callable[[str, str], bool]) -> None:
         self._stats = stats
         self._wants = wants
-        self._ahead: dict[Client, ClientStats] = {}
+        self._prefetched: dict[Client, ClientStats] = {}
 
-    def ahead(self, channel: Channel) -> Generator[None, None, None]:
+    def prefetch(self, channel: Channel) -> Generator[None, None, None]:
         if not self._wants(channel.topic_name, channel.name):
             return
         for at, client in enumerate(self._stats.clients_of(channel), 1):
-            self._ahead[client] = client.stats()
+            self._prefetched[client] = client.stats()
             if at % SLICE_CLIENTS == 0:
                 yield
 
     def of(self, channel: Channel) -> tuple[ClientStats, ...] | None:
         if not self._wants(channel.topic_name, channel.name):
             return None
-        ahead = self._ahead
-        return tuple([ahead.pop(one) if one in ahead else one.stats() for one in self._stats.clients_of(channel)])
+        prefetched = self._prefetched
+        return tuple(
+            [prefetched.pop(one) if one in prefetched else one.stats() for one in self._stats.clients_of(channel)]
+        )
 
 
 class _WholeStats:
-    """Implements Reader: all stats. wants_clients: as `EngineStats.in_slices` has it."""
+    """Implements StatsReader: all stats. wants_clients: as `EngineStats.in_slices` has it."""
 
     has_windows = True
 
@@ -250,8 +252,8 @@ class _WholeStats:
         self._stats = stats
         self._clients = _Clients(stats, wants_clients)
 
-    def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
-        return self._clients.ahead(channel)
+    def prefetch_clients(self, channel: Channel) -> Generator[None, None, None]:
+        return self._clients.prefetch(channel)
 
     def of_channel(self, channel: Channel, window: LatencyWindow) -> ChannelStats:
         return channel.figures.stats(self._clients.of(channel), self._stats.unreadable(channel), window)
@@ -262,7 +264,7 @@ class _WholeStats:
 
 
 class _PlainFigures:
-    """Implements Reader: what `/stats` writes."""
+    """Implements StatsReader: what `/stats` writes."""
 
     def __init__(self, stats: EngineStats, clock: Clock, *, has_clients: bool, has_windows: bool) -> None:
         self.has_windows = has_windows
@@ -270,8 +272,8 @@ class _PlainFigures:
         self._clock = clock
         self._clients = _Clients(stats, lambda topic, channel: has_clients)
 
-    def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
-        return self._clients.ahead(channel)
+    def prefetch_clients(self, channel: Channel) -> Generator[None, None, None]:
+        return self._clients.prefetch(channel)
 
     def of_channel(self, channel: Channel, window: LatencyWindow) -> Figures:
         return channel.figures.plain(

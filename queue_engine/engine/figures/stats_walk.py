@@ -18,13 +18,13 @@ T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 
-class Reader(Protocol[C, T_co]):
+class StatsReader(Protocol[C, T_co]):
     """What is made of each channel, and of each topic with what was made of its channels. has_windows: whether it needs
     latencies."""
 
     has_windows: bool
 
-    def clients_ahead(self, channel: Channel) -> Generator[None, None, None]:
+    def prefetch_clients(self, channel: Channel) -> Generator[None, None, None]:
         """Read the consumers of a channel that has many, in slices; `of_channel` reads those that come meanwhile."""
         ...
 
@@ -36,7 +36,7 @@ class Reader(Protocol[C, T_co]):
 
 
 def walk(
-    catalog: Catalog, reader: Reader[C, T], *, topic: str = "", channel: str = ""
+    catalog: Catalog, reader: StatsReader[C, T], *, topic: str = "", channel: str = ""
 ) -> Generator[None, None, list[T]]:
     """What the reader makes of all topics, or of one topic or channel, by name. Yields between slices."""
     names = [topic] if topic else catalog.sorted_names()
@@ -57,7 +57,7 @@ def walk(
         windows: list[LatencyWindow] = []
         for each in [one.channels[channel_name] for channel_name in sorted(one.channels)]:
             if len(each.consumers) > SLICE_CLIENTS and channel in ("", each.name):
-                yield from reader.clients_ahead(each)
+                yield from reader.prefetch_clients(each)
             if each.is_deleted:
                 continue  # between two slices
             window: LatencyWindow = NO_LATENCIES

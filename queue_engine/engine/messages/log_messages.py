@@ -344,8 +344,8 @@ class LogMessages:
     def _take_out(self, offsets: Sequence[int]) -> None:
         """Take messages that wait or are deferred out of the places where they stand; a quarantined one is in none."""
         places = self._places
-        aside = self._progress.quarantined
-        offsets = [offset for offset in offsets if offset not in aside] if aside else offsets
+        quarantined = self._progress.quarantined
+        offsets = [offset for offset in offsets if offset not in quarantined] if quarantined else offsets
         ahead = places.cursor.those_ahead(offsets)
         behind = [offset for offset in offsets if offset not in ahead]
         in_line = places.unsent.those_in(behind) | places.returned.those_in(behind)

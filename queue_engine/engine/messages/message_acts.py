@@ -58,10 +58,11 @@ _ON_QUARANTINED = frozenset({"finish_messages", "redrive_messages"})
 
 
 @dataclass(slots=True)
-class _Asked:
-    """The messages that an act names, each once, and where they stand.
+class _Selection:
+    """The messages that an act names, each once, and their states.
 
-    log: of a channel of the log. ids: by what was asked, of those that exist. frames: of a disk queue's."""
+    log: of a channel of the log. ids: by reference (the id or offset in the request), of messages that exist. frames:
+    of a disk queue's."""
 
     log: LogMessages | None
     results: dict[str, MessageResult] = field(default_factory=dict)
@@ -74,7 +75,9 @@ class _Asked:
         return sorted(map(self.log.offset_of, map(bytes.decode, ids)))
 
     def in_state(self, state: str) -> list[bytes]:
-        return [self.ids[asked] for asked, result in self.results.items() if result.was == state and not result.code]
+        return [
+            self.ids[reference] for reference, result in self.results.items() if result.was == state and not result.code
+        ]
 
 
 class MessageActs:
@@ -94,12 +97,12 @@ class MessageActs:
         REQ or TOUCH comes too late. ids, offsets: IDS_MAX in all; offsets on the log alone. Raises
         TopicNotFoundError, ChannelNotFoundError, InvalidQueryError, LimitError, FencedError or StorageError."""
 
-        def finish(one: Channel, asked: _Asked) -> None:
-            _finish_held(one, asked.in_state(IN_FLIGHT))
-            behind = [*asked.in_state(WAITING), *asked.in_state(DEFERRED), *asked.in_state(QUARANTINED)]
+        def finish(one: Channel, selection: _Selection) -> None:
+            _finish_held(one, selection.in_state(IN_FLIGHT))
+            behind = [*selection.in_state(WAITING), *selection.in_state(DEFERRED), *selection.in_state(QUARANTINED)]
             if behind:
-                if asked.log is not None:
-                    asked.log.finish(asked.offsets_of(behind))
+                if selection.log is not None:
+                    selection.log.finish(selection.offsets_of(behind))
                 else:
                     assert isinstance(one.backlog, DiskQueueBacklog)
                     one.backlog.finish_in_memory(set(behind))
@@ -116,16 +119,16 @@ class MessageActs:
         a consumer's FIN, REQ or TOUCH comes too late. As `finish_messages`; InvalidStorageError where the kind has no
         quarantine."""
 
-        def set_aside(one: Channel, asked: _Asked) -> None:
-            log = asked.log
+        def set_aside(one: Channel, selection: _Selection) -> None:
+            log = selection.log
             assert log is not None
-            chosen = [*asked.in_state(IN_FLIGHT), *asked.in_state(WAITING), *asked.in_state(DEFERRED)]
-            left = log.set_aside(asked.offsets_of(chosen), lambda message_id: _take_held(one, message_id))
+            chosen = [*selection.in_state(IN_FLIGHT), *selection.in_state(WAITING), *selection.in_state(DEFERRED)]
+            left = log.set_aside(selection.offsets_of(chosen), lambda message_id: _take_held(one, message_id))
             refused = {log.id_of(offset) for offset in left}
             one.has_moved()
-            for text, message_id in asked.ids.items():
+            for text, message_id in selection.ids.items():
                 if message_id in refused:
-                    asked.results[text] = replace(asked.results[text], code=QUARANTINE_FULL, text=NO_ROOM)
+                    selection.results[text] = replace(selection.results[text], code=QUARANTINE_FULL, text=NO_ROOM)
 
         return self._act("quarantine_messages", topic, channel, (ids, offsets), lambda state: ("", ""), set_aside)
 
@@ -142,9 +145,9 @@ class MessageActs:
         """Let quarantined messages wait again in their channel, at once, with their attempts counted anew unless
         `keeps_attempts`. As `finish_messages`."""
 
-        def redrive(one: Channel, asked: _Asked) -> None:
-            assert asked.log is not None
-            asked.log.redrive(asked.offsets_of(asked.in_state(QUARANTINED)), keeps_attempts=keeps_attempts)
+        def redrive(one: Channel, selection: _Selection) -> None:
+            assert selection.log is not None
+            selection.log.redrive(selection.offsets_of(selection.in_state(QUARANTINED)), keeps_attempts=keeps_attempts)
             one.has_moved()
 
         def why_not(state: str) -> tuple[str, str]:
@@ -158,8 +161,8 @@ class MessageActs:
     ) -> tuple[Outcome, Ticket]:
         """Let messages in flight wait again now. As `finish_messages`."""
 
-        def requeue(one: Channel, asked: _Asked) -> None:
-            for message_id in asked.in_state(IN_FLIGHT):
+        def requeue(one: Channel, selection: _Selection) -> None:
+            for message_id in selection.in_state(IN_FLIGHT):
                 one.requeue_in_flight(message_id)
 
         def why_not(state: str) -> tuple[str, str]:
@@ -173,10 +176,10 @@ class MessageActs:
     ) -> tuple[Outcome, Ticket]:
         """Let deferred messages wait like the others now. As `finish_messages`."""
 
-        def release(one: Channel, asked: _Asked) -> None:
-            deferred = asked.in_state(DEFERRED)
-            if asked.log is not None:
-                asked.log.release(asked.offsets_of(deferred))
+        def release(one: Channel, selection: _Selection) -> None:
+            deferred = selection.in_state(DEFERRED)
+            if selection.log is not None:
+                selection.log.release(selection.offsets_of(deferred))
             else:
                 assert isinstance(one.backlog, DiskQueueBacklog)
                 one.backlog.release(set(deferred))
@@ -194,7 +197,7 @@ class MessageActs:
         channel: str,
         named: tuple[Sequence[str], Sequence[int]],
         why_not: Callable[[str], tuple[str, str]],
-        change: Callable[[Channel, _Asked], None],
+        change: Callable[[Channel, _Selection], None],
     ) -> tuple[Outcome, Ticket]:
         """why_not: the code and the reason for a message in this state, "" where the act can be done to it."""
         _check_count(*named)
@@ -205,19 +208,19 @@ class MessageActs:
             check(act, owner.store.kind, topic, channel)
             if one.fence is not None:
                 raise refusal(one)  # where a message stands may be unknown
-            asked = _looked_up(self._reads, owner, one, *named)
-            for text, result in asked.results.items():
+            selection = _looked_up(self._reads, owner, one, *named)
+            for text, result in selection.results.items():
                 if not result.code:
                     code, reason = _why_not_any(act, result.was) or why_not(result.was)
-                    asked.results[text] = replace(result, code=code, text=reason or _DID[result.was])
-            if any(not result.code for result in asked.results.values()):
-                change(one, asked)
+                    selection.results[text] = replace(result, code=code, text=reason or _DID[result.was])
+            if any(not result.code for result in selection.results.values()):
+                change(one, selection)
             # What an act came to only now, such as a full quarantine, is not counted.
-            outcome.depth = len(asked.in_state(WAITING))
-            outcome.in_flight = len(asked.in_state(IN_FLIGHT))
-            outcome.deferred = len(asked.in_state(DEFERRED))
-            outcome.quarantined = len(asked.in_state(QUARANTINED))
-            outcome.results = tuple(asked.results.values())
+            outcome.depth = len(selection.in_state(WAITING))
+            outcome.in_flight = len(selection.in_state(IN_FLIGHT))
+            outcome.deferred = len(selection.in_state(DEFERRED))
+            outcome.quarantined = len(selection.in_state(QUARANTINED))
+            outcome.results = tuple(selection.results.values())
             if not outcome.depth + outcome.in_flight + outcome.deferred + outcome.quarantined:
                 return DONE
             return or_unknown(owner.store.synced(), "the messages were changed, and syncing that failed")
@@ -243,13 +246,13 @@ class MessageActs:
             one = self._catalog.channel(topic, channel)
             target = self._catalog.topic(to or topic)
             check("publish_again", self.topics[topic].store.kind, topic, channel)
-            asked = _looked_up(self._reads, self.topics[topic], one, ids, offsets)
+            selection = _looked_up(self._reads, self.topics[topic], one, ids, offsets)
             bodies: dict[str, bytes] = {}
             keys: list[bytes] = []
             size = 0
             most = self._options.max_msg_size
-            for text, message_id in asked.ids.items():
-                body, key = _content(asked, message_id)
+            for text, message_id in selection.ids.items():
+                body, key = _content(selection, message_id)
                 code, reason = "", ""
                 if not body:
                     code, reason = BODY_LOST, "its body is lost: the log's record is damaged"
@@ -262,13 +265,13 @@ class MessageActs:
                 # At once: a thousand bodies of the largest size would fill the memory.
                 if size > self._options.max_body_size:
                     raise LimitError(
-                        f"the first {len(bodies)} of {len(asked.ids)} bodies have {size} bytes and the most at once is "
-                        f"{self._options.max_body_size} (--max-body-size)"
+                        f"the first {len(bodies)} of {len(selection.ids)} bodies have {size} bytes and the most at "
+                        f"once is {self._options.max_body_size} (--max-body-size)"
                     )
-                asked.results[text] = replace(asked.results[text], code=code, text=reason)
-            ticket = _published(target, bodies, keys, asked.results) if bodies else DONE
+                selection.results[text] = replace(selection.results[text], code=code, text=reason)
+            ticket = _published(target, bodies, keys, selection.results) if bodies else DONE
             outcome.depth = len(bodies)
-            outcome.results = tuple(asked.results.values())
+            outcome.results = tuple(selection.results.values())
             return ticket
 
         return self._catalog.act(topic, begin)
@@ -281,10 +284,10 @@ def _published(
     store = target.store
 
     def append(batch: Batch) -> Ticket:
-        for asked, new_id in zip(bodies, batch.ids, strict=True):
+        for reference, new_id in zip(bodies, batch.ids, strict=True):
             offset = int(new_id, 16) - store.id_base if isinstance(store, LogTopicStore) else None
             text = f"published again to {target.name}"
-            results[asked] = replace(results[asked], new_id=new_id.decode(), new_offset=offset, text=text)
+            results[reference] = replace(results[reference], new_id=new_id.decode(), new_offset=offset, text=text)
         if isinstance(store, LogTopicStore) and any(keys):
             return store.append_keyed(batch, keys=keys)
         return store.append(batch)
@@ -301,68 +304,68 @@ def _check_count(ids: Sequence[str], offsets: Sequence[int]) -> None:
 
 
 def _each(ids: Iterable[str], offsets: Iterable[int]) -> Iterable[tuple[str, str, int | None]]:
-    """(as it was asked, id, offset) of each message, once."""
+    """(reference in the request, id, offset) of each message, once."""
     named = {one: (one, None) for one in ids} | {str(one): ("", one) for one in offsets}
-    return [(asked, message_id, offset) for asked, (message_id, offset) in named.items()]
+    return [(reference, message_id, offset) for reference, (message_id, offset) in named.items()]
 
 
-def _content(asked: _Asked, message_id: bytes) -> tuple[bytes, bytes]:
+def _content(selection: _Selection, message_id: bytes) -> tuple[bytes, bytes]:
     """A message's body and key; of no bytes for a body that is lost."""
-    if asked.log is None:
-        return asked.frames[message_id][FRAME_HEADER_BYTES:], b""
-    found = asked.log.read(asked.log.offset_of(message_id.decode()))
+    if selection.log is None:
+        return selection.frames[message_id][FRAME_HEADER_BYTES:], b""
+    found = selection.log.read(selection.log.offset_of(message_id.decode()))
     return (b"", b"") if found is None else (found.body, found.key)
 
 
 def _looked_up(
     reads: MessageReads, owner: Topic, channel: Channel, ids: Sequence[str], offsets: Sequence[int]
-) -> _Asked:
+) -> _Selection:
     log = log_messages_of(owner, channel)
     if log is None:
         return _in_memory(reads, channel, ids, offsets)
-    found = _Asked(log)
+    found = _Selection(log)
     places: dict[str, int] = {}
-    for asked, message_id, offset in _each(ids, offsets):
+    for reference, message_id, offset in _each(ids, offsets):
         if offset is None and not is_message_id(message_id):
             text = f"{message_id[:40]} is not an id: 16 hex digits in lower case"
-            found.results[asked] = MessageResult(asked, None, "", NOT_FOUND, text)
+            found.results[reference] = MessageResult(reference, None, "", NOT_FOUND, text)
         else:
-            places[asked] = log.offset_of(message_id) if offset is None else offset
-            found.results[asked] = MessageResult(asked)  # keeps the order
+            places[reference] = log.offset_of(message_id) if offset is None else offset
+            found.results[reference] = MessageResult(reference)  # keeps the order
     states = log.states_of(sorted(set(places.values())))
     seen = set[int]()
-    for asked, offset in places.items():
+    for reference, offset in places.items():
         if offset in seen:
-            del found.results[asked]  # an id and an offset that name the same message
+            del found.results[reference]  # an id and an offset that name the same message
             continue
         seen.add(offset)
         state = states[offset]
         if state in (NOT_FOUND, NOT_PASSED_ON):
-            found.results[asked] = MessageResult(asked, offset, "", state, log.why_not_found(offset))
+            found.results[reference] = MessageResult(reference, offset, "", state, log.why_not_found(offset))
         else:
-            found.results[asked] = MessageResult(asked, offset, state)
-            found.ids[asked] = log.id_of(offset)
+            found.results[reference] = MessageResult(reference, offset, state)
+            found.ids[reference] = log.id_of(offset)
     return found
 
 
-def _in_memory(reads: MessageReads, channel: Channel, ids: Sequence[str], offsets: Sequence[int]) -> _Asked:
+def _in_memory(reads: MessageReads, channel: Channel, ids: Sequence[str], offsets: Sequence[int]) -> _Selection:
     """Of a disk queue."""
     for offset in offsets:
         raise InvalidQueryError(f"offset={offset}: messages of a disk queue have no offsets")
-    found = _Asked(None)
+    found = _Selection(None)
     encoded = {message_id: message_id.encode("ascii", "replace") for message_id in ids}
     there = reads.disk_queue(channel).find(set(encoded.values()))
-    for asked, message_id in encoded.items():
+    for reference, message_id in encoded.items():
         if message_id in channel.held:
             state = IN_FLIGHT
             found.frames[message_id] = frame_of(message_id, channel.held.owned(None, message_id))
         elif message_id in there:
             state, (_, found.frames[message_id], _) = there[message_id]
         else:
-            found.results[asked] = MessageResult(asked, code=NOT_FOUND, text=not_in_memory(asked))
+            found.results[reference] = MessageResult(reference, code=NOT_FOUND, text=not_in_memory(reference))
             continue
-        found.ids[asked] = message_id
-        found.results[asked] = MessageResult(asked, was=state)
+        found.ids[reference] = message_id
+        found.results[reference] = MessageResult(reference, was=state)
     return found
 
 

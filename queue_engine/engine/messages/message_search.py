@@ -53,7 +53,7 @@ RUNNING_MAX = 4
 # Those that ended are remembered, so many in all.
 REMEMBERED_MAX = 16
 # A search for which no request asked for so long is cancelled.
-UNASKED_NS = 15 * NS_PER_S
+UNPOLLED_NS = 15 * NS_PER_S
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _Search:
     end_offset: int
     position: int
     end_position: int
-    asked_ns: int
+    polled_ns: int
     next_offset: int
     client: ClientKey
     status: str = RUNNING
@@ -160,7 +160,7 @@ class MessageSearch:
     def state(self, search_id: str) -> SearchState:
         """How far a search is. Raises SearchNotFoundError."""
         search = self._found(search_id)
-        search.asked_ns = self._clock.monotonic_ns()
+        search.polled_ns = self._clock.monotonic_ns()
         return self._state_of(search)
 
     def cancel(self, search_id: str) -> SearchState:
@@ -198,7 +198,7 @@ class MessageSearch:
     def _forget_old(self) -> None:
         now_ns = self._clock.monotonic_ns()
         for search in self._searches.values():
-            if search.status == RUNNING and now_ns - search.asked_ns > UNASKED_NS:
+            if search.status == RUNNING and now_ns - search.polled_ns > UNPOLLED_NS:
                 search.status = CANCELLED
         ended = [search_id for search_id, search in self._searches.items() if search.status != RUNNING]
         for search_id in ended[: max(0, len(self._searches) - REMEMBERED_MAX + 1)]:

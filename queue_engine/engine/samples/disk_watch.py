@@ -93,10 +93,10 @@ class DiskWatch:
 
 def disk_space(looks: Sequence[Look], total_bytes: int, reserve_bytes: int) -> DiskSpace:
     """The figures after some looks, ascending in time."""
-    own_minute, fall_minute = _grown(_since(looks, 60))
+    own_minute, fall_minute = _growth(_since(looks, 60))
     own_minute = own_minute or 0
     window = _since(looks, WINDOWS_S[0])
-    own_window, _ = _grown(window)
+    own_window, _ = _growth(window)
     fill = fill_bytes_per_s(looks)
     return DiskSpace(
         looks[-1].free_bytes,
@@ -140,7 +140,7 @@ def _took_s(looks: Sequence[Look]) -> float:
     return (looks[-1].at_ns - looks[0].at_ns) / NS_PER_S
 
 
-def _grown(looks: Sequence[Look]) -> tuple[int | None, int]:
+def _growth(looks: Sequence[Look]) -> tuple[int | None, int]:
     """What topics added between the first and the last look, None for unknown, and what the disk lost; 0 for less than
     nothing."""
     first, last = looks[0], looks[-1]

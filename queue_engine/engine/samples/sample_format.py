@@ -80,12 +80,12 @@ def compose_sample(
     snapshot: EngineSnapshot, previous: EngineSnapshot | None, process: ProcessFigures, *, node: str, sequence: int
 ) -> Sample:
     """The sample of a snapshot. previous: of the last sample written by this process; None for the first."""
-    known = {} if previous is None else {topic.topic_name: topic for topic in previous.topics}
+    before = {} if previous is None else {topic.topic_name: topic for topic in previous.topics}
     topics = snapshot.topics
     channels = [channel for topic in topics for channel in topic.channels]
     earlier: list[ChannelStats | None] = []
     for topic in topics:
-        of_topic = {channel.channel_name: channel for channel in _channels_of(known.get(topic.topic_name))}
+        of_topic = {channel.channel_name: channel for channel in _channels_of(before.get(topic.topic_name))}
         earlier += [_same(channel, of_topic.get(channel.channel_name)) for channel in topic.channels]
     channel_table = _channel_table(channels, earlier, snapshot.taken_at_ns)
     log = snapshot.log
@@ -114,7 +114,7 @@ def compose_sample(
             "full": int(log.is_full),
         },
         "disk": {"free_bytes": process.disk_free_bytes, "total_bytes": process.disk_total_bytes},
-        "topics": _topic_table(topics, [_same(one, known.get(one.topic_name)) for one in topics], channel_table),
+        "topics": _topic_table(topics, [_same(one, before.get(one.topic_name)) for one in topics], channel_table),
         "channels": channel_table,
     }
 
@@ -152,19 +152,19 @@ def _channel_table(
         None if one.oldest_ns is None else max(0, taken_at_ns - one.oldest_ns) // NS_PER_MS for one in channels
     ]
     table["latency"] = [
-        _grown_buckets(one.latency, {} if was is None else was.latency)
+        _bucket_growth(one.latency, {} if was is None else was.latency)
         for one, was in zip(channels, earlier, strict=True)
     ]
     return table
 
 
-def _grown_buckets(now: Mapping[int, int], then: Mapping[int, int]) -> list[int]:
+def _bucket_growth(now: Mapping[int, int], then: Mapping[int, int]) -> list[int]:
     if now is then or not now:
         return []  # no message was finished, the usual case
     if sum(now.values()) < sum(then.values()):
         then = {}  # the counters began again at 0
-    grown = [(bucket, count - then.get(bucket, 0)) for bucket, count in now.items()]
-    return [number for pair in sorted(grown) if pair[1] for number in pair]
+    growth = [(bucket, count - then.get(bucket, 0)) for bucket, count in now.items()]
+    return [number for pair in sorted(growth) if pair[1] for number in pair]
 
 
 def _topic_table(

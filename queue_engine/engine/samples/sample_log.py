@@ -65,7 +65,7 @@ LOOK_INTERVAL_NS = 60 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SampleLogIdentity:
     """Identifies this log, so that its offsets are not taken for those of an earlier log in the same place."""
 
     number: int
@@ -139,7 +139,7 @@ class SamplesLog:
         if identity is None:
             if os.path.exists(os.path.join(self._directory, "segments")):
                 raise CorruptError(f"{self._identity_path} is missing, and there are samples")
-            identity = Identity(TOPIC_NUMBER, new_id_base(), 0)
+            identity = SampleLogIdentity(TOPIC_NUMBER, new_id_base(), 0)
             self._files.replace(self._identity_path, encode_identity(identity))
         settings = LogSettings(
             policy=SyncPolicy.OS,
@@ -182,14 +182,14 @@ class SamplesLog:
             fences=Fences(self._clock.time_ns),  # no operator is needed: each sample tries again
         )
 
-    def _read_identity(self) -> Identity | None:
+    def _read_identity(self) -> SampleLogIdentity | None:
         """None when there is none. Raises CorruptError or OSError."""
         data = self._files.read_whole(self._identity_path, 1 << 16)
         return None if data is None else decode_identity(data, self._identity_path)
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> SampleLogIdentity:
         """The identity that must be on the disk before further offsets are used."""
-        return Identity(self._store.number, self._store.id_base, self._store.positions().reserved_offset)
+        return SampleLogIdentity(self._store.number, self._store.id_base, self._store.positions().reserved_offset)
 
     def _set_aside(self, reason: Exception) -> None:
         """Rename the directory, so that a new one can be made. Raises OSError."""
@@ -291,7 +291,7 @@ class SamplesLog:
         BackgroundJob(lambda: self._files.replace(self._identity_path, content), then=done).start(self._background)
 
 
-def encode_identity(identity: Identity) -> bytes:
+def encode_identity(identity: SampleLogIdentity) -> bytes:
     """The file's content."""
     return encode_line(
         {
@@ -303,9 +303,9 @@ def encode_identity(identity: Identity) -> bytes:
     )
 
 
-def decode_identity(data: bytes, path: str) -> Identity:
+def decode_identity(data: bytes, path: str) -> SampleLogIdentity:
     """The identity in the file's content. Raises CorruptError when it is damaged, and NewerFormatError."""
     content = decode_versioned(data, path, VERSION)
     if content is None:
         raise CorruptError(f"{path} does not agree with its checksum")
-    return Identity(content["number"], content["id_base"], content["reserved_offset"])
+    return SampleLogIdentity(content["number"], content["id_base"], content["reserved_offset"])

@@ -120,9 +120,9 @@ class LogGuard:
         """Check that the log belongs to `state`, which was read from the file `source`; "" for no file. Raises
         TopologyError when it does not, StorageError when a file can't be read."""
         has_segments = self.has_segments
-        identity, is_told_of_segments = self._read(self._path)
+        identity, covers_segments = self._read(self._path)
         of_segments = self._read(self._of_segments_path)[0]
-        if identity and identity == state.identity and of_segments != identity and (of_segments or is_told_of_segments):
+        if identity and identity == state.identity and of_segments != identity and (of_segments or covers_segments):
             whose = f"is of data directory {of_segments}" if of_segments else "has no identity"
             raise TopologyError(
                 f"{self.directory} is of data directory {identity}, and {self._segments_path} {whose}: it is "
@@ -155,7 +155,7 @@ class LogGuard:
                 "belongs here, or let `penstock topology accept` join them"
             )
 
-        self.is_joined = bool(identity) and is_told_of_segments
+        self.is_joined = bool(identity) and covers_segments
 
     def _may_be_empty(self, state: Topology, identity: str) -> bool:
         """Whether a log without a segment can be the one that `state` knows. Raises StorageError."""

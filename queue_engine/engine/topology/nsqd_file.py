@@ -100,21 +100,21 @@ class NsqdRun:
 
     def sentences(self) -> list[str]:
         """For the server's log."""
-        told = ["nsqd ran in this directory since the last stop; its topics and channels are taken over"]
+        lines = ["nsqd ran in this directory since the last stop; its topics and channels are taken over"]
         for names, what in (
             (self.added, "nsqd made"),
             (self.removed, "nsqd deleted"),
             (self.kept, "not in nsqd.dat, and kept, since their data files are there:"),
         ):
             if names:
-                told.append(f"{what} {', '.join(names)}")
-        told += [
+                lines.append(f"{what} {', '.join(names)}")
+        lines += [
             f"topic {name} is of the log, and nsqd has made one of that name: its messages are in {name}.diskqueue.* "
             "and are not delivered. Nothing was changed there. With the server stopped, move these files and nsqd.dat "
             "into another directory, and let `penstock import_nsqd` copy them"
             for name in self.foreign
         ]
-        return told
+        return lines
 
 
 class QueueFiles:

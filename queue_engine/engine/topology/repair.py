@@ -87,11 +87,11 @@ class TopologyRepair:
         state = repaired.state
         for topic in self._guard.unknown(state, reads_all=True):
             name = f"{RECOVERED_PREFIX}{topic.number}"
-            known = state.topics.get(topic.number)
-            if known is not None:
+            existing = state.topics.get(topic.number)
+            if existing is not None:
                 # It says diskqueue, and the log has its messages.
-                known.storage, name = LOG_KIND, known.name
-                entry = known
+                existing.storage, name = LOG_KIND, existing.name
+                entry = existing
             else:
                 entry = state.topics[topic.number] = TopicEntry(name, number=topic.number, storage=LOG_KIND)
             entry.id_base = entry.id_base or new_id_base()

@@ -223,7 +223,7 @@ def numbers_reserved(next_number: int) -> Change:
     return {"do": "number", "next_number": next_number}
 
 
-def largest_msg_size_grown(size_bytes: int) -> Change:
+def largest_msg_size_raised(size_bytes: int) -> Change:
     return {"do": "msg_size", "largest_msg_size": size_bytes}
 
 

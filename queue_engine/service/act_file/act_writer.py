@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.service.act_file.act_file import ActFile
 from queue_engine.service.act_file.line import shortened
-from queue_engine.service.act_file.repeated_acts import SEVERAL, RepeatedActs, Source, Window, kind_of
+from queue_engine.service.act_file.repeated_acts import SEVERAL, RepeatedActs, Source, Window, limits_of
 from queue_engine.storage.disk.background import Background
 from queue_engine.storage.disk.background_job import BackgroundJob
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
@@ -64,7 +64,7 @@ class ActWriter:
 
     def tell(self, record: ActRecord) -> None:
         """Write what came of an act, now or with those that are like it."""
-        act, kind = shortened(record, self._now_ms()), kind_of(record)
+        act, kind = shortened(record, self._now_ms()), limits_of(record)
         if kind is not None:
             source = Source(act.via, act.remote_address, act.action, act.topic, act.channel)
             if (digest := self._repeated.count(kind, source, self._now_s())) is not None:

@@ -19,7 +19,7 @@ SEVERAL = "several addresses"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RepeatLimits:
     """The limits of one kind: `rows_at_once` rows of a source in its window at once, its other acts in one row later.
 
     windows_max: sources that are counted on their own; further sources are counted together, by action.
@@ -36,14 +36,14 @@ class Kind:
 
 
 # Guesses that come from a thousand addresses add some 160 rows a minute, and not one for each.
-FAILURE = Kind(5, 60, 100, 60.0, "failed within a minute")
-ROUTINE = Kind(1, 1_000, 1_000, 600.0, "within ten minutes")
+FAILURE = RepeatLimits(5, 60, 100, 60.0, "failed within a minute")
+ROUTINE = RepeatLimits(1, 1_000, 1_000, 600.0, "within ten minutes")
 LOOK_ACTION = "read_messages"
 # Readers repeat these all the time.
 ROUTINE_ACTIONS = frozenset({LOOK_ACTION, "move_cursor", "release_lease"})
 
 
-def kind_of(act: ActRecord) -> Kind | None:
+def limits_of(act: ActRecord) -> RepeatLimits | None:
     """The kind by which an act is counted; None for acts that each get a row."""
     if act.act_id:
         return None  # one of an act's two rows
@@ -88,7 +88,7 @@ DigestT = TypeVar("DigestT")
 class Window(Generic[DigestT]):
     """Acts of one source within the time of its kind. digest: what the sink's row says of those that were counted."""
 
-    kind: Kind
+    kind: RepeatLimits
     began_s: float
     digest: DigestT
     seen: int = 0
@@ -102,10 +102,10 @@ class RepeatedActs(Generic[DigestT]):
     def __init__(self, make_digest: Callable[[], DigestT]) -> None:
         self._make_digest = make_digest
         self._windows: dict[Source, Window[DigestT]] = {}
-        self._open_counts: Counter[Kind] = Counter()
-        self._at_once: dict[Kind, tuple[float, int]] = {}  # since when, and how many rows
+        self._open_counts: Counter[RepeatLimits] = Counter()
+        self._at_once: dict[RepeatLimits, tuple[float, int]] = {}  # since when, and how many rows
 
-    def count(self, kind: Kind, source: Source, now_s: float) -> DigestT | None:
+    def count(self, kind: RepeatLimits, source: Source, now_s: float) -> DigestT | None:
         """Count an act if it is a repeat: returns the digest that takes it. None: the act gets a row of its own.
 
         source: with its address as it came. Of failures the topic and channel are left out."""
@@ -125,7 +125,7 @@ class RepeatedActs(Generic[DigestT]):
         window.counted += 1
         return window.digest
 
-    def _may_be_a_row(self, kind: Kind, now_s: float) -> bool:
+    def _may_be_a_row(self, kind: RepeatLimits, now_s: float) -> bool:
         since_s, count = self._at_once.get(kind, (now_s, 0))
         if now_s - since_s >= kind.window_s:
             since_s, count = now_s, 0

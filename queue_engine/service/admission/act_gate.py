@@ -33,10 +33,10 @@ class GateOnLoop:
         return self._gate.has_room
 
     def begin(self, record: ActRecord, then: Callable[[bool], None]) -> None:
-        self._gate.begin(record, lambda is_kept: self._tell(then, is_kept))
+        self._gate.begin(record, lambda is_stored: self._resolve(then, is_stored))
 
-    def _tell(self, then: Callable[[bool], None], is_kept: bool) -> None:
+    def _resolve(self, then: Callable[[bool], None], is_stored: bool) -> None:
         try:
-            self._loop.call_soon_threadsafe(then, is_kept)
+            self._loop.call_soon_threadsafe(then, is_stored)
         except RuntimeError:
             pass  # the loop has ended, and with it the request

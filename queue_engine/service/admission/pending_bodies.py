@@ -62,14 +62,14 @@ class BodyReader(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Body:
-    """size: when complete. held_bytes: that came before there was room. asked_ns: when it asked for that. seen_bytes:
-    that had come when its rate was last measured; None before that."""
+    """size: when complete. held_bytes: received before it had room. requested_ns: when it requested the room.
+    seen_bytes: received when its rate was last measured; None before that."""
 
     reader: BodyReader
     client: ClientKey
     size: int
     held_bytes: int
-    asked_ns: int
+    requested_ns: int
     seen_bytes: int | None = None
 
 
@@ -207,7 +207,7 @@ class PendingBodies:
         if not self._waiting:
             self._measured_ns = None
             return
-        oldest_ns = min(next(iter(queue.values())).asked_ns for queue in self._waiting.values())
+        oldest_ns = min(next(iter(queue.values())).requested_ns for queue in self._waiting.values())
         self._longest_wait_ns = now_ns - oldest_ns
         if self._measured_ns is None:
             self._measure(now_ns)

@@ -137,7 +137,7 @@ class ActRoutes:
                 if done.error is not None:
                     self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
                     return
-                told = details if of_act(action).is_detailed else {}
+                shown = details if of_act(action).is_detailed else {}
                 record = ActRecord(
                     action,
                     topic,
@@ -146,7 +146,7 @@ class ActRoutes:
                     "",
                     outcome,
                     act_id=act_id,
-                    details=told,
+                    details=shown,
                     actor=head.actor,
                 )
                 self._audit.tell(record)

@@ -85,8 +85,8 @@ class HttpAudit:
             return
         act_id = uuid.uuid4().hex
 
-        def kept(is_kept: bool) -> None:
-            if not is_kept:
+        def stored(is_stored: bool) -> None:
+            if not is_stored:
                 answer(not_audited().response())
                 return
             try:
@@ -108,7 +108,7 @@ class HttpAudit:
                 actor=head.actor,
                 is_intent=True,
             ),
-            kept,
+            stored,
         )
 
 

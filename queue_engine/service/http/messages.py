@@ -273,7 +273,7 @@ def _row(row: MessageRow, body: bytes | None) -> dict[str, Any]:
 def _results_response(outcome: Outcome) -> Response:
     results = [
         {
-            "asked": one.asked,
+            "asked": one.reference,
             "offset": one.offset,
             "was": one.was,
             "code": one.code,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from queue_engine.service.identity.authorization import Allowance, Authorization
 from queue_engine.service.identity.guesses import Guesses
-from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.loaded_tokens import LoadedTokens
 from queue_engine.service.identity.token import looks_like_token
 from queue_engine.service.tls.replaceable import MadeOfFiles
 from queue_engine.vocabulary.errors import PenstockError
@@ -59,7 +59,7 @@ class Gate:
 
     def __init__(
         self,
-        tokens: KnownTokens | None = None,
+        tokens: LoadedTokens | None = None,
         *,
         servers: AskedServers | None = None,
         guesses: Guesses | None = None,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import orjson
 
-from queue_engine.service.loop.name_lookups import NameLookups, Place
+from queue_engine.service.loop.name_lookups import NameLookups, SocketAddress
 from queue_engine.vocabulary.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ANSWER_BYTES_MAX = 1 << 20
 class ChannelFinder:
     """Belongs to the engine's thread. `close` ends what is under way."""
 
-    def __init__(self, timeout_ms: int, names: NameLookups[list[Place]]) -> None:
+    def __init__(self, timeout_ms: int, names: NameLookups[list[SocketAddress]]) -> None:
         """timeout_ms: how long a topic waits at most."""
         self._timeout_s = timeout_ms / 1000
         self._names = names
@@ -125,7 +125,7 @@ class ChannelFinder:
 class _Resolver:
     """An `aiohttp.abc.AbstractResolver`; that class would have aiohttp imported at the start."""
 
-    def __init__(self, names: NameLookups[list[Place]], timeout_s: float) -> None:
+    def __init__(self, names: NameLookups[list[SocketAddress]], timeout_s: float) -> None:
         self._names = names
         self._timeout_s = timeout_s
 

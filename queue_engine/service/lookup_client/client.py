@@ -10,7 +10,7 @@ from queue_engine.engine.running_config import addresses_setting
 from queue_engine.service.lookup_client.channel_finder import ChannelFinder
 from queue_engine.service.lookup_client.conversation import LookupConversation, TopicNumbers
 from queue_engine.service.lookup_client.peer import LookupPeer, http_address_of
-from queue_engine.service.loop.name_lookups import NameLookups, tcp_places
+from queue_engine.service.loop.name_lookups import NameLookups, tcp_addresses
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.options.discovery_options import LOOKUPDS_MAX
 from queue_engine.vocabulary.ticket import Ticket
@@ -34,7 +34,7 @@ class LookupClient:
         self._clock = clock
         self._ports = ports
         self._peers: dict[str, LookupPeer] = {}
-        self._names = NameLookups(tcp_places)
+        self._names = NameLookups(tcp_addresses)
         self._finder = ChannelFinder(engine.options.lookupd_find_timeout_ms, self._names)
         self.addresses: tuple[str, ...] = ()
         self._has_peers = asyncio.Event()

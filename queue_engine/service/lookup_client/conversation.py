@@ -1,6 +1,6 @@
 """What is said to one nsqlookupd over one connection, without its socket.
 
-    us → nsqlookupd   "  V1", IDENTIFY; then REGISTER and UNREGISTER for what differs from what it was told, and PING
+    us → nsqlookupd   "  V1", IDENTIFY; then REGISTER and UNREGISTER for each change of what is registered, and PING
     nsqlookupd → us   size (4 bytes, big-endian) and that many bytes: JSON to IDENTIFY, OK to the rest, or an error
 
 Topics that changed are noted by name and compared when there is room to send, so however much happens, no more is
@@ -80,7 +80,7 @@ class LookupConversation:
         self._received = bytearray()
         self._changed: dict[str, None] = {}
         self._refused: dict[str, None] = {}  # topics of which it did not take all
-        self._told: dict[str, TopicNumbers] = {}
+        self._registered: dict[str, TopicNumbers] = {}
         self._unsent: deque[str] = deque()  # commands of one topic
         self._awaited: deque[str] = deque()  # commands without their reply
         self._waiting_since_ns = clock.monotonic_ns()
@@ -89,7 +89,7 @@ class LookupConversation:
     @property
     def topic_count(self) -> int:
         """Topics that it was told of."""
-        return len(self._told)
+        return len(self._registered)
 
     @property
     def is_up_to_date(self) -> bool:
@@ -175,31 +175,31 @@ class LookupConversation:
     def _try_refused_again(self) -> None:
         self.refusal = ""
         for topic in self._refused:
-            told = self._told.pop(topic, None)
-            self.channel_count -= len(told.channels) if told is not None else 0
+            registered = self._registered.pop(topic, None)
+            self.channel_count -= len(registered.channels) if registered is not None else 0
             self._changed[topic] = None
         self._refused.clear()
 
     def _commands_for(self, topic: str) -> list[str]:
         """Commands that lead from what it was told of a topic to what there is."""
-        told, there_is = self._told.get(topic), self._names.topic(topic)
-        self.channel_count -= len(told.channels) if told is not None else 0
+        registered, there_is = self._registered.get(topic), self._names.topic(topic)
+        self.channel_count -= len(registered.channels) if registered is not None else 0
         commands = []
-        if told is not None and (there_is is None or there_is.number != told.number):
-            commands = [*(f"UNREGISTER {topic} {channel}" for channel in told.channels), f"UNREGISTER {topic}"]
-            told = None
+        if registered is not None and (there_is is None or there_is.number != registered.number):
+            commands = [*(f"UNREGISTER {topic} {channel}" for channel in registered.channels), f"UNREGISTER {topic}"]
+            registered = None
         if there_is is None:
-            self._told.pop(topic, None)
+            self._registered.pop(topic, None)
             return commands
-        before = {} if told is None else told.channels
+        before = {} if registered is None else registered.channels
         for channel, number in before.items():
             if there_is.channels.get(channel) != number:
                 commands.append(f"UNREGISTER {topic} {channel}")
         new = [channel for channel, number in there_is.channels.items() if before.get(channel) != number]
-        if told is None and not new:
+        if registered is None and not new:
             commands.append(f"REGISTER {topic}")
         commands += [f"REGISTER {topic} {channel}" for channel in new]
-        self._told[topic] = there_is
+        self._registered[topic] = there_is
         self.channel_count += len(there_is.channels)
         return commands
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from queue_engine.delivery.stats import LookupdStats
 from queue_engine.service.lookup_client.conversation import LookupConversation, LookupdError, LookupdInfo
-from queue_engine.service.loop.name_lookups import NameLookups, Place
+from queue_engine.service.loop.name_lookups import NameLookups, SocketAddress
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.options.addresses import split_address
 
@@ -34,7 +34,7 @@ class LookupPeer:
         address: str,
         clock: Clock,
         converse: Callable[[], LookupConversation],
-        names: NameLookups[list[Place]],
+        names: NameLookups[list[SocketAddress]],
     ) -> None:
         self.address = address
         self._names = names

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 Found = TypeVar("Found")
 
 # Family, socket type, protocol, canonical name, address; as socket.getaddrinfo has it.
-Place = tuple[Any, ...]
+SocketAddress = tuple[Any, ...]
 
 
-def tcp_places(host: str, port: int) -> list[Place]:
+def tcp_addresses(host: str, port: int) -> list[SocketAddress]:
     """Where to connect to, at least one. Raises OSError or UnicodeError for a host that is not known. May take long."""
     return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 

@@ -84,7 +84,9 @@ class StatsdLines:
         self, topic: TopicStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         start = f"{self._prefix}topic.{topic.topic_name}."
-        lines = self._grown(start, (topic.topic_name, ""), _Counters(topic.number, _TOPIC_COUNTERS.of(topic)), known)
+        lines = self._increments(
+            start, (topic.topic_name, ""), _Counters(topic.number, _TOPIC_COUNTERS.of(topic)), known
+        )
         lines += _TOPIC_GAUGES.lines(start, topic)
         if topic.channels:
             lines += _latencies(start, topic.window, quantiles)
@@ -95,11 +97,11 @@ class StatsdLines:
     ) -> list[str]:
         start = f"{self._prefix}topic.{channel.topic_name}.channel.{channel.channel_name}."
         key = (channel.topic_name, channel.channel_name)
-        lines = self._grown(start, key, _Counters(channel.number, _CHANNEL_COUNTERS.of(channel)), known)
+        lines = self._increments(start, key, _Counters(channel.number, _CHANNEL_COUNTERS.of(channel)), known)
         lines += _CHANNEL_GAUGES.lines(start, channel)
         return lines + _latencies(start, channel.window, quantiles)
 
-    def _grown(
+    def _increments(
         self, start: str, key: tuple[str, str], now: _Counters, known: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         known[key] = now

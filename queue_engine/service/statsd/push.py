@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 
 from queue_engine.engine.engine import Engine
-from queue_engine.service.loop.name_lookups import NameLookups, Place
+from queue_engine.service.loop.name_lookups import NameLookups, SocketAddress
 from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.service.statsd.lines import StatsdLines, packets_of
 from queue_engine.vocabulary.clock import NS_PER_S, Clock
@@ -27,10 +27,10 @@ SHARE_OF_INTERVAL = 0.8
 LOOKED_UP_WITHIN_S = 5.0
 COMPLAINT_EVERY_NS = 60 * NS_PER_S
 
-LookUp = Callable[[str, int], Place]
+LookUp = Callable[[str, int], SocketAddress]
 
 
-def look_up(host: str, port: int) -> Place:
+def look_up(host: str, port: int) -> SocketAddress:
     """Where to send. Raises OSError for a host that is not known. May take long."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
 
@@ -58,7 +58,7 @@ class StatsdPush:
         """Send what there is now. Logs what keeps it from that, once a minute at most."""
         options = self._engine.options
         try:
-            place = await self._place()
+            place = await self._find_address()
         except OSError as exc:
             self._complain(f"{options.statsd_address} can't be looked up: {exc.strerror or exc}")
             return
@@ -105,7 +105,7 @@ class StatsdPush:
                 return lines
             await asyncio.sleep(0)
 
-    async def _place(self) -> Place:
+    async def _find_address(self) -> SocketAddress:
         """Raises OSError. Looks the host up each time: a daemon may have moved."""
         host, port = split_address(self._engine.options.statsd_address)
         return await self._names.find(host or "127.0.0.1", port, LOOKED_UP_WITHIN_S)

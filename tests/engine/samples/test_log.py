@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from queue_engine.engine.acts.log_acts import log_store_of
-from queue_engine.engine.samples.sample_log import Identity, SamplesLog, decode_identity, encode_identity
+from queue_engine.engine.samples.sample_log import SampleLogIdentity, SamplesLog, decode_identity, encode_identity
 from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.storage.disk.files import Files
 from queue_engine.storage.fetch.log_reader import LogReader, MessagePage
@@ -227,7 +227,7 @@ def test_a_full_disk_refuses_samples_until_there_is_room(tmp_path: Path, clock: 
 
 
 def test_the_identity_is_read_as_it_was_written() -> None:
-    identity = Identity(1, 81985529216486895, 1 << 20)
+    identity = SampleLogIdentity(1, 81985529216486895, 1 << 20)
     written = encode_identity(identity)
     assert decode_identity(written, "it") == identity
     for at in range(len(written)):

@@ -22,7 +22,7 @@ from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.connection import ConnectionLimits
 from queue_engine.service.identity.gate import Gate
 from queue_engine.service.identity.guesses import Guesses
-from queue_engine.service.identity.known_tokens import KnownTokens
+from queue_engine.service.identity.loaded_tokens import LoadedTokens
 from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -191,7 +191,7 @@ async def http_server(
     ports = [4150, 0]
     on_loop = GateOnLoop(gate) if gate is not None else None
     own_gate = Gate(
-        KnownTokens(TokenFile(directory), clock),
+        LoadedTokens(TokenFile(directory), clock),
         guesses=Guesses(clock),
         http_token=engine.options.http_token,
         own_token=own_token,

@@ -13,7 +13,7 @@ import pytest
 
 from queue_engine.service.lookup_client import client as client_module
 from queue_engine.service.lookup_client.channel_finder import ChannelFinder
-from queue_engine.service.loop.name_lookups import NameLookups, tcp_places
+from queue_engine.service.loop.name_lookups import NameLookups, tcp_addresses
 from tests.support.nsq_socket import sized
 from tests.support.processes.running_engine import RunningEngine
 from tests.support.processes.running_lookup import RunningLookup
@@ -247,7 +247,7 @@ def test_an_nsqlookupd_that_does_not_answer_holds_its_topic_alone(stack: ExitSta
 async def test_a_topic_does_not_wait_for_ever(stack: ExitStack) -> None:
     half = HalfLookupd()
     try:
-        finder = ChannelFinder(timeout_ms=50, names=NameLookups(tcp_places))
+        finder = ChannelFinder(timeout_ms=50, names=NameLookups(tcp_addresses))
         ticket, names = finder.find("orders", [half.http_address])
         await wait_for_async("the end of its patience", lambda: ticket.done)
         assert (ticket.error, names) == (None, [])
@@ -283,7 +283,7 @@ def test_a_name_server_that_does_not_answer_holds_up_neither_a_topic_nor_the_sto
 
 async def test_the_channels_are_found_by_a_host_s_name(lookup: RunningLookup) -> None:
     lookup.post("/channel/create?topic=orders&channel=billing")
-    finder = ChannelFinder(timeout_ms=60_000, names=NameLookups(tcp_places))
+    finder = ChannelFinder(timeout_ms=60_000, names=NameLookups(tcp_addresses))
     ticket, names = finder.find("orders", ["localhost:" + lookup.http_address.rpartition(":")[2]])
     await wait_for_async("the answer", lambda: ticket.done)
     assert names == ["billing"]
@@ -293,7 +293,7 @@ async def test_the_channels_are_found_by_a_host_s_name(lookup: RunningLookup) ->
 async def test_answers_that_are_no_lists_of_channels_are_left_out(lookup: RunningLookup) -> None:
     """The topic is unknown to one, and the other address is no nsqlookupd's HTTP API."""
     lookup.post("/channel/create?topic=orders&channel=billing")
-    finder = ChannelFinder(timeout_ms=60_000, names=NameLookups(tcp_places))
+    finder = ChannelFinder(timeout_ms=60_000, names=NameLookups(tcp_addresses))
     ticket, names = finder.find("orders", [lookup.tcp_address, lookup.http_address])
     await wait_for_async("the answers", lambda: ticket.done)
     assert (ticket.error, names) == (None, ["billing"])

@@ -90,7 +90,7 @@ class HttpConnection(asyncio.Protocol):
         self._limits = limits
         self._pool = pool
         self._bodies = bodies
-        self._has_asked_for_body = False  # PendingBodies has, or queues, this body
+        self._has_requested_room = False  # PendingBodies has, or queues, this body
         self._is_body_waiting = False  # the body has begun and waits for room
         self.heard_ns = 0
         self._body_ends_ns = 0  # when the body has to be complete
@@ -297,7 +297,7 @@ class HttpConnection(asyncio.Protocol):
             self._body_limit = begun
             expected_bytes = begun.bytes_max if head.content_length is None else head.content_length
             if not is_here:  # most bodies come with the head
-                self._has_asked_for_body = True
+                self._has_requested_room = True
                 self.heard_ns = time.monotonic_ns()
                 client = self._handler.client_of(head)
                 self._is_body_waiting = not self._bodies.ask(self, client, expected_bytes, here_bytes)
@@ -331,8 +331,8 @@ class HttpConnection(asyncio.Protocol):
         """Drop the body: it is handed on, or refused."""
         self._body = bytearray()
         self._is_body_waiting = False
-        if self._has_asked_for_body:
-            self._has_asked_for_body = False
+        if self._has_requested_room:
+            self._has_requested_room = False
             self._bodies.leave(self)
 
     def body_granted(self) -> None:

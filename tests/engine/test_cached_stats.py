@@ -18,10 +18,10 @@ ROUNDS, ACTS = 40, 50
 
 
 def made_anew(channel: Channel) -> ChannelStats:
-    known = channel.figures._known_stats, channel.figures.backlog_stats._known
-    channel.figures._known_stats = channel.figures.backlog_stats._known = None
+    known = channel.figures._cached_stats, channel.figures.backlog_stats._cached
+    channel.figures._cached_stats = channel.figures.backlog_stats._cached = None
     made = channel.figures.stats()
-    channel.figures._known_stats, channel.figures.backlog_stats._known = known
+    channel.figures._cached_stats, channel.figures.backlog_stats._cached = known
     return made
 
 
@@ -43,7 +43,7 @@ def check_figures(engine: Engine) -> None:
         assert {name: written[name] for name in same} == {name: getattr(stats, name) for name in same}
 
 
-def test_known_stats_are_those_made_anew(tmp_path: Path) -> None:
+def test_cached_stats_equal_those_made_anew(tmp_path: Path) -> None:
     kept = 0
     for seed in range(ROUNDS):
         (directory := tmp_path / str(seed)).mkdir()

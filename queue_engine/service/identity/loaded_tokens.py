@@ -11,7 +11,7 @@ from queue_engine.vocabulary.errors import StorageError
 logger = logging.getLogger(__name__)
 
 
-class KnownTokens:
+class LoadedTokens:
     """Belongs to the engine's thread.
 
     exists: whether there is a file, or was one since the start: then clients must give a token. used_ms: when each
