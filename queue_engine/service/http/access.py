@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from queue_engine.service.http.exchange.request import RequestHead
-from queue_engine.service.http.reference.endpoints import route_of
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.host_names import HostNames
@@ -77,7 +76,7 @@ class HostCheck:
     def _may_have_any_host(self, head: RequestHead) -> bool:
         if not self._takes_any_host or any(head.header(mark) is not None for mark in _MARKS_OF_BROWSERS):
             return False
-        path = PATHS.get(route_of(head.path))
+        path = PATHS.get(head.route)
         return head.method not in ("GET", "HEAD") or (path is not None and path.any_host)
 
     def _is_ours(self, host: str, local_host: str) -> bool:

@@ -38,7 +38,7 @@ from queue_engine.service.http.query import BOOLEANS, query_of, topic_patterns
 from queue_engine.service.http.reads import ReadRoutes
 from queue_engine.service.http.reference.content_types import JSON
 from queue_engine.service.http.reference.document import Access, openapi_document
-from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS, route_of
+from queue_engine.service.http.reference.endpoints import ENDPOINTS, OWN_PATHS
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.routing import misrouted
 from queue_engine.service.http.rules import PATHS, Rule
@@ -201,18 +201,17 @@ class HttpApi:
         foreign = self._host_check.refusal(head) if head.remote_address != UNIX else None
         if foreign is not None:
             return self._refuse_foreign(head, foreign)
-        elsewhere = misrouted(head)
-        if elsewhere is not None:
-            return elsewhere
-        route = route_of(head.path)
+        path = PATHS.get(head.route)
+        if path is None or head.method not in path.methods:
+            return misrouted(head)
         refusal = self._token_check.refusal(head)
         if refusal is not None:
             self._count_refused(head, Reason.FORBIDDEN)
             return refusal.response if not refusal.delay_s else self._refuse_later(head, refusal)
-        if ENDPOINTS[route].is_value:
+        if ENDPOINTS[head.route].is_value:
             limit = self._options.max_msg_size
             return BodyLimit(limit, partial(_too_big, InvalidOptionValueError.code, "value", head, limit))
-        if ENDPOINTS[route].is_message:
+        if ENDPOINTS[head.route].is_message:
             limit = self._options.max_msg_size
             return BodyLimit(limit, partial(_too_big, "MSG_TOO_BIG", "message", head, limit))
         limit = self._options.max_body_size
@@ -239,7 +238,7 @@ class HttpApi:
         return Response(403, body.encode(), JSON)
 
     def is_nsqd_path(self, head: RequestHead) -> bool:
-        return route_of(head.path) not in OWN_PATHS
+        return head.route not in OWN_PATHS
 
     def connection_key(self, peer: str) -> ClientKey:
         return self._client_keys.of_connection(peer)
@@ -259,7 +258,7 @@ class HttpApi:
             head.refused(answer)
             return
         try:
-            self._handlers[route_of(head.path)](head, body, answer)
+            self._handlers[head.route](head, body, answer)
         except Refusal as refusal:
             answer(refusal.response())
 

@@ -1,4 +1,4 @@
-"""What a request gets whose path or method does not fit: nsqd's redirects, OPTIONS and 405, or 404."""
+"""Answers requests whose path or method does not fit: nsqd's redirects, OPTIONS and 405, or 404."""
 
 import posixpath
 from html import escape
@@ -13,11 +13,9 @@ from queue_engine.service.http.rules import PATHS
 _EVERY_METHOD = ("GET", "OPTIONS", "POST", "PUT")
 
 
-def misrouted(head: RequestHead) -> Response | None:
-    """The answer to a request that no path takes; None where its path takes its method."""
+def misrouted(head: RequestHead) -> Response:
+    """The answer to a request whose path does not exist or does not take its method."""
     methods = _methods_of(head.path)
-    if head.method in methods:
-        return None
     moved = _redirect(head)
     if moved is not None:
         return moved

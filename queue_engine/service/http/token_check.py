@@ -13,7 +13,6 @@ from queue_engine.service.http.audit import HttpAudit
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.query import Query, parse_query, query_of
-from queue_engine.service.http.reference.endpoints import route_of
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.service.identity.authorization import Authorization
@@ -49,7 +48,7 @@ class TokenCheck:
     def refusal(self, head: RequestHead) -> RefusedRequest | None:
         """The refusal of a request, which is reported to the audit list; None for a request that may pass. Sets its
         `actor`."""
-        path = PATHS[route_of(head.path)]
+        path = PATHS[head.route]
         secret = _secret_of(head)
         if path.rule is Rule.OPEN:
             return None
@@ -87,7 +86,7 @@ class TokenCheck:
         return bool(secret) and self._gate.is_own(secret) and is_loopback(head.remote_ip)
 
     def _refuse(self, head: RequestHead, word: str, complaint: str) -> Response:
-        path = PATHS[route_of(head.path)]
+        path = PATHS[head.route]
         if path.is_act(head.method):
             topic, channel = names_of(head)
             error = f"{word}: {complaint}"
@@ -104,7 +103,7 @@ def _secret_of(head: RequestHead) -> bytes:
 
 def _complaint_about_rights(head: RequestHead, authorization: Authorization) -> str:
     """What the token lacks for this request; "" where it lacks nothing."""
-    route = route_of(head.path)
+    route = head.route
     permission = PATHS[route].permission
     assert permission is not None
     # The parameters that the handler sees, and no others.

@@ -1,13 +1,14 @@
 """A request's first part, made of what h11 has read."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import h11
 
 from queue_engine.service.http.exchange.malformed import plain_response, refusal_of
 from queue_engine.service.http.exchange.response import Answer, Response
+from queue_engine.service.http.reference.endpoints import route_of
 from queue_engine.vocabulary.client_key import UNIX, ClientKey
 
 
@@ -15,6 +16,7 @@ from queue_engine.vocabulary.client_key import UNIX, ClientKey
 class RequestHead:
     """A request's first part, before any of its body was read.
 
+    route: the key of the path in the table of paths, also where the table has no such path: all options share one key.
     client_address: where the client is, by the connection or by a trusted proxy, without a port; the handler sets it.
     "" where the connection's address stands for many clients.
     actor: the name of its token, once that is checked; "" for none. may_read, may_administer: whether that token may
@@ -37,6 +39,10 @@ class RequestHead:
     may_read: Callable[[str], bool] | None = None
     may_administer: Callable[[str], bool] | None = None
     refused: Callable[[Answer], object] | None = None
+    route: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.route = route_of(self.path)
 
     @property
     def author(self) -> str:
