@@ -118,6 +118,7 @@ class HttpApi:
         """
         self._engine = engine
         options = self._options = engine.options
+        self._is_https_required = options.is_https_required  # no running server changes it
         self._ports = ports
         engine.config.ports = lambda: (ports().tcp, ports().http)
         self.console = console or NoConsole()
@@ -195,7 +196,7 @@ class HttpApi:
         keys = self._client_keys
         head.client_address = keys.address_of(head.remote_ip, head.forwarded_for if keys.has_proxies else "")
         # The pipeline's worker reads on loopback alone, with a token of its own.
-        if self._options.is_https_required and not head.is_tls and not self._token_check.is_own(head):
+        if self._is_https_required and not head.is_tls and not self._token_check.is_own(head):
             return self._tls_required()
         # No browser reaches a socket in the file system, so its clients may name any Host.
         foreign = self._host_check.refusal(head) if head.remote_address != UNIX else None

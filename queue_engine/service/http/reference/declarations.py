@@ -31,12 +31,9 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path. text: what it does. body: what the request's body is, "" for none.
-
-    is_message: whether it is one message. is_value: whether it is an option's value.
-
-    errors: those that this path alone, or its family, has; `errors.py` has
-    those of all paths.
+    """One path. text: its purpose. body: the content of a request's body, "" for none. is_message: the body is one
+    message. is_value: the body is an option's value. errors: the errors of this path alone, or of its family;
+    `errors.py` has the errors of all paths. names: the names of its parameters.
     """
 
     text: str
@@ -46,8 +43,8 @@ class Endpoint:
     is_message: bool = False
     is_value: bool = False
     errors: tuple[Error, ...] = ()
+    names: frozenset[str] = field(init=False)
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of its parameters."""
-        return frozenset(parameter.name for parameter in self.parameters)
+    def __post_init__(self) -> None:
+        # Once for all requests: the class is frozen.
+        object.__setattr__(self, "names", frozenset(parameter.name for parameter in self.parameters))
