@@ -3,7 +3,7 @@
 `expire` puts messages that time out, and deferred ones that are due, back into the backlog.
 
 A call that fails unexpectedly fences the channel (`fences.py`): it sends nothing and times nothing out until `retry`.
-Fences in queue_engine/README.md lists what each command does then.
+Fences in this folder's README lists the answer to each command then.
 """
 
 from collections.abc import Generator

@@ -1,7 +1,7 @@
 """Every act, once: one row each, and what all others make of it.
 
 Permissions of roles and tokens, the paths over HTTP, refusals and disabled buttons for a kind of topic, when a question
-is out of date, and the table in `queue_engine/README.md` come from here. The engine binds the names to methods
+is out of date, and the tables in this folder's README come from here. The engine binds the names to methods
 (`queue_engine/engine/engine_calls.py`), the console to sentences (`admin_console/gateway/act_sentences.py`). An act of
 the pipeline's worker, of the console itself or of an nsqlookupd has a row, too.
 """

@@ -4,8 +4,8 @@ from tests.support.references import act_kinds, commands, figures, http_api, met
 from tests.support.references.generated import Reference
 
 REFERENCES = (
-    Reference("acts", "queue_engine/README.md", act_kinds.acts),
-    Reference("act kinds", "queue_engine/README.md", act_kinds.act_kinds),
+    Reference("acts", "queue_engine/vocabulary/acts/README.md", act_kinds.acts),
+    Reference("act kinds", "queue_engine/vocabulary/acts/README.md", act_kinds.act_kinds),
     Reference("engine options", "queue_engine/vocabulary/options/README.md", options.engine_options),
     Reference("console options", "admin_console/README.md", options.console_options),
     Reference("console variables", "admin_console/README.md", options.console_variables),
