@@ -14,15 +14,12 @@ from queue_engine.delivery.send_limits import SendLimits
 from queue_engine.delivery.stats import ChannelStats, ClientStats, Figures, InFlightStats, age_ms
 from queue_engine.storage.store import Backlog
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.vocabulary.figures import CHANNEL, in_stats, reader, sources
+from queue_engine.vocabulary.figures import CHANNEL, field_reader, stats_reader
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 
-# The keys of `/stats` in their order, and what the channel itself has of the figures: its reader, keys and fields.
-_IN_STATS: Figures = dict.fromkeys([row.name for row in in_stats(CHANNEL)])
-_read_own = reader(CHANNEL)
-_OWN_KEYS = [row.name for row in sources(CHANNEL)]
-_OWN_FIELDS = [row.attribute for row in sources(CHANNEL)]
+_own_figures = stats_reader(CHANNEL)
+_own_fields = field_reader(CHANNEL)
 
 
 class Counted(Protocol):
@@ -119,7 +116,7 @@ class ChannelFigures:
             attempts_max_id=stored.attempts_max_id,
         )
         # All that the stats are made of. The counts of how long messages were held change with those of `latency`.
-        own = _read_own(channel)
+        own = _own_fields(channel)
         sign = (
             stored,
             latency,
@@ -162,7 +159,7 @@ class ChannelFigures:
             quarantined_count=stored.quarantine.count,
             quarantine=stored.quarantine,
             failures=failures,
-            **dict(zip(_OWN_FIELDS, own, strict=True)),
+            **own,
         )
         self._cached_stats = sign, made
         return made
@@ -196,8 +193,7 @@ class ChannelFigures:
             backend_depth, deferred_count = stored.backend_depth, stored.deferred_count
             held_back = self._limits.reason_to_hold_back() if depth and channel.fence is None else ""
             unreadable = stored.unreadable
-        figures: Figures = _IN_STATS.copy()
-        figures.update(zip(_OWN_KEYS, _read_own(channel), strict=True))
+        figures = _own_figures(channel)
         figures["depth"] = depth
         figures["backend_depth"] = backend_depth
         figures["deferred_count"] = deferred_count

@@ -16,7 +16,7 @@ from queue_engine.storage.store import TopicStore
 from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_reached
 from queue_engine.vocabulary.clock import Clock
 from queue_engine.vocabulary.errors import FencedError, LimitError, StorageError
-from queue_engine.vocabulary.figures import TOPIC, in_stats, reader, sources
+from queue_engine.vocabulary.figures import TOPIC, field_reader, stats_reader
 from queue_engine.vocabulary.flow.pause import Pause
 from queue_engine.vocabulary.options.options import MPUB_SIZE_BYTES
 from queue_engine.vocabulary.run import Batch
@@ -30,11 +30,8 @@ PUMP_MESSAGES_MAX = 2_000
 # So many messages are appended without waiting for the end of the turn.
 GATHERED_MESSAGES_MAX = 4_096
 
-# The keys of `/stats` in their order, and what the topic itself has of the figures: its reader, keys and fields.
-_IN_STATS: Figures = dict.fromkeys([row.name for row in in_stats(TOPIC)])
-_read_own = reader(TOPIC)
-_OWN_KEYS = [row.name for row in sources(TOPIC)]
-_OWN_FIELDS = [row.attribute for row in sources(TOPIC)]
+_own_figures = stats_reader(TOPIC)
+_own_fields = field_reader(TOPIC)
 
 
 class TopicWork(ChannelWork, Protocol):
@@ -379,7 +376,7 @@ class Topic:
             number=self.number,
             fenced="" if self.fence is None else self.fence.reason,
             unreadable=unreadable,
-            **dict(zip(_OWN_FIELDS, _read_own(self), strict=True)),
+            **_own_fields(self),
         )
 
     def plain(
@@ -394,8 +391,7 @@ class Topic:
         """What `stats` has of this moment, as far as `/stats` writes it. now_ns: wall time, to which its age runs.
         Never fails, as `stats`."""
         oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
-        figures: Figures = _IN_STATS.copy()
-        figures.update(zip(_OWN_KEYS, _read_own(self), strict=True))
+        figures = _own_figures(self)
         figures["channels"] = channels
         figures["depth"], figures["backend_depth"] = self._counts
         figures["e2e_processing_latency"] = self._window_of(windows) if windows else NO_CHANNELS

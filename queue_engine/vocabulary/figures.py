@@ -15,7 +15,7 @@ A new `history` is a new column: the tables of a lake refuse it (`TableSchemaErr
 The order of the rows is that of /metrics, of statsd and of the samples' columns; /stats goes by `place`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
@@ -563,17 +563,30 @@ def in_stats(rows: Iterable[Figure]) -> list[Figure]:
     return sorted([row for row in rows if row.place], key=attrgetter("place"))
 
 
-def sources(rows: Iterable[Figure]) -> list[Figure]:
-    """Those that an attribute of the topic, channel or consumer has."""
-    return [row for row in rows if row.path]
+Reader = Callable[[object], dict[str, Any]]
 
 
-def reader(rows: Iterable[Figure]) -> Callable[[object], tuple[Any, ...]]:
-    """Reads `sources(rows)` of a topic, channel or consumer."""
-    return cast(Callable[[object], tuple[Any, ...]], attrgetter(*[row.path for row in sources(rows)]))
+def dict_reader(attributes: Mapping[str, str]) -> Reader:
+    """Makes a dict of an object: key → value of the attribute, named as `attrgetter` does; None where it is "".
+
+    Compiled, since /stats and statsd make thousands: `dict(zip(keys, attrgetter(…)))` takes twice the time.
+    """
+    items = [f"{key!r}: {f'one.{attribute}' if attribute else None}" for key, attribute in attributes.items()]
+    # Its text comes from the rows above, nothing from outside.
+    return cast(Reader, eval(f"lambda one: {{{', '.join(items)}}}"))  # noqa: S307
 
 
-def text_layout(rows: Iterable[Figure], field: Callable[[Figure], str]) -> str:
-    """A format of the figures that a line of /stats in text has. field: how the format names a figure."""
-    lines = sorted([(row.line, field(row)) for row in rows if row.line is not None])
-    return " ".join([f"{line.word}: {{{name}{f':<{line.width}' if line.width else ''}}}" for line, name in lines])
+def stats_reader(rows: Iterable[Figure]) -> Reader:
+    """The keys of /stats in their order, with what a topic, channel or consumer has itself; the others None."""
+    return dict_reader({row.name: row.path for row in in_stats(rows)})
+
+
+def field_reader(rows: Iterable[Figure]) -> Reader:
+    """The fields of `TopicStats`, `ChannelStats` or `ClientStats` that a topic, channel or consumer has itself."""
+    return dict_reader({row.attribute: row.path for row in rows if row.path})
+
+
+def text_layout(rows: Iterable[Figure]) -> str:
+    """A %-format of the figures that a line of /stats in text has, by their names."""
+    lines = sorted([(row.line, row.name) for row in rows if row.line is not None])
+    return " ".join([f"{line.word}: %({name})-{line.width or ''}d" for line, name in lines])

@@ -26,14 +26,13 @@ from queue_engine.service.monitoring.process_memory import memory_stats
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.recovery_report import Damage
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
-from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, text_layout
+from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, dict_reader, text_layout
 from queue_engine.vocabulary.flow.pause import Pause
 from queue_engine.vocabulary.version import NSQ_VERSION
 
 _LINES_PER_STEP = 50
-_TOPIC_LINE = text_layout(TOPIC, lambda row: row.name)
-_CHANNEL_LINE = text_layout(CHANNEL, lambda row: row.name)
-_CLIENT_LINE = text_layout(CLIENT, lambda row: f"0.{row.attribute}")
+_TOPIC_LINE, _CHANNEL_LINE, _CLIENT_LINE = (text_layout(rows) for rows in (TOPIC, CHANNEL, CLIENT))
+_client_figures = dict_reader({row.name: row.attribute for row in CLIENT if row.line})
 _DAMAGES_MAX = 100  # `report` and `lost_count` have all
 
 
@@ -135,7 +134,7 @@ def stats_text(figures: EngineFigures, wanted: Wanted) -> Generator[None, None, 
         # nsqd has none of a topic without channels.
         quantiles = () if window is NO_CHANNELS else snapshot.percentiles
         lines.append(
-            f"{'*P ' if one['paused'] else '   '}[{one['topic_name']:<15}] {_TOPIC_LINE.format_map(one)} "
+            f"{'*P ' if one['paused'] else '   '}[{one['topic_name']:<15}] {_TOPIC_LINE % one} "
             f"e2e%: {_latency_text(window, quantiles)}"
         )
         lines += _trouble_text(one)
@@ -145,7 +144,7 @@ def stats_text(figures: EngineFigures, wanted: Wanted) -> Generator[None, None, 
                 yield
             mark = "   *P " if channel["paused"] else "      "
             lines.append(
-                f"{mark}[{channel['channel_name']:<25}] {_CHANNEL_LINE.format_map(channel)} "
+                f"{mark}[{channel['channel_name']:<25}] {_CHANNEL_LINE % channel} "
                 f"e2e%: {_latency_text(channel['e2e_processing_latency'], snapshot.percentiles)}"
             )
             lines += _trouble_text(channel)
@@ -213,7 +212,7 @@ def _client_text(client: ClientStats) -> str:
 
 def _consumer_text(client: ClientStats, now_s: int) -> str:
     return (
-        f"[{_client_text(client)}] {_CLIENT_LINE.format(client)} "
+        f"[{_client_text(client)}] {_CLIENT_LINE % _client_figures(client)} "
         f"connected: {_duration(max(now_s - client.connect_ts, 0))}"
     )
 

@@ -6,14 +6,13 @@
 import json
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
-from operator import attrgetter
 from typing import Any
 
 import orjson
 
 from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
 from queue_engine.delivery.stats import ClientStats, Figures
-from queue_engine.vocabulary.figures import CLIENT, in_stats
+from queue_engine.vocabulary.figures import CLIENT, dict_reader, in_stats
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import RedriveState
 from queue_engine.vocabulary.latency.latency_percentiles import bucket_table
@@ -23,11 +22,9 @@ from queue_engine.wire.cursor import CursorStats
 _ROWS_PER_STEP = 50
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _OF_AUTH = ("authed", "auth_identity", "auth_identity_url")
-# Of a client with AUTH, and of one without: the keys, and the reader of their values.
-_WITH_AUTH, _WITHOUT_AUTH = (
-    ([row.name for row in rows], attrgetter(*[row.attribute for row in rows]))
-    for rows in (in_stats(CLIENT), [row for row in in_stats(CLIENT) if row.name not in _OF_AUTH])
-)
+_CLIENT_KEYS = {row.name: row.attribute for row in in_stats(CLIENT)}
+_with_auth = dict_reader(_CLIENT_KEYS)
+_without_auth = dict_reader({key: attribute for key, attribute in _CLIENT_KEYS.items() if key not in _OF_AUTH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +118,7 @@ def _rows_inside(row: Figures | ClientStats) -> int:
 
 def client_document(client: ClientStats, topic: str) -> dict[str, Any]:
     """One connection; of its counts of published messages those of `topic`, "" for all."""
-    keys, read = _WITH_AUTH if client.authed else _WITHOUT_AUTH  # as nsqd does
-    document = dict(zip(keys, read(client), strict=True))
+    document = _with_auth(client) if client.authed else _without_auth(client)  # as nsqd does
     document["pub_counts"] = [
         {"topic": name, "count": count} for name, count in client.pub_counts if not topic or name == topic
     ]

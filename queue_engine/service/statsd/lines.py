@@ -8,34 +8,22 @@ Names of topics and channels stand as they are, as with nsqd: a dot in one of th
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 
 from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
-from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, Kind
+from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, Kind, Reader, dict_reader
 from queue_engine.vocabulary.names import is_ephemeral
 
 _CHANNELS_PER_STEP = 50
 
 
-class _Named:
+def _named(rows: Iterable[Figure], kind: Kind) -> Reader:
     """Reads the figures of one kind under statsd's names."""
-
-    def __init__(self, rows: Iterable[Figure], kind: Kind) -> None:
-        chosen = [row for row in rows if row.statsd and row.kind is kind]
-        self._names = [row.statsd for row in chosen]
-        self._read = attrgetter(*[row.attribute for row in chosen])
-
-    def of(self, stats: TopicStats | ChannelStats) -> dict[str, int]:
-        return dict(zip(self._names, self._read(stats), strict=True))
-
-    def lines(self, start: str, stats: TopicStats | ChannelStats) -> list[str]:
-        """As gauges."""
-        return [f"{start}{name}:{value}|g" for name, value in zip(self._names, self._read(stats), strict=True)]
+    return dict_reader({row.statsd: row.attribute for row in rows if row.statsd and row.kind is kind})
 
 
-_TOPIC_COUNTERS, _TOPIC_GAUGES = _Named(TOPIC, COUNTED), _Named(TOPIC, MEASURED)
-_CHANNEL_COUNTERS, _CHANNEL_GAUGES = _Named(CHANNEL, COUNTED), _Named(CHANNEL, MEASURED)
+_topic_counters, _topic_gauges = _named(TOPIC, COUNTED), _named(TOPIC, MEASURED)
+_channel_counters, _channel_gauges = _named(CHANNEL, COUNTED), _named(CHANNEL, MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +72,8 @@ class StatsdLines:
         self, topic: TopicStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         start = f"{self._prefix}topic.{topic.topic_name}."
-        lines = self._increments(
-            start, (topic.topic_name, ""), _Counters(topic.number, _TOPIC_COUNTERS.of(topic)), known
-        )
-        lines += _TOPIC_GAUGES.lines(start, topic)
+        lines = self._increments(start, (topic.topic_name, ""), _Counters(topic.number, _topic_counters(topic)), known)
+        lines += [f"{start}{name}:{value}|g" for name, value in _topic_gauges(topic).items()]
         if topic.channels:
             lines += _latencies(start, topic.window, quantiles)
         return lines
@@ -97,8 +83,8 @@ class StatsdLines:
     ) -> list[str]:
         start = f"{self._prefix}topic.{channel.topic_name}.channel.{channel.channel_name}."
         key = (channel.topic_name, channel.channel_name)
-        lines = self._increments(start, key, _Counters(channel.number, _CHANNEL_COUNTERS.of(channel)), known)
-        lines += _CHANNEL_GAUGES.lines(start, channel)
+        lines = self._increments(start, key, _Counters(channel.number, _channel_counters(channel)), known)
+        lines += [f"{start}{name}:{value}|g" for name, value in _channel_gauges(channel).items()]
         return lines + _latencies(start, channel.window, quantiles)
 
     def _increments(

@@ -25,7 +25,7 @@ from queue_engine.service.tls.server_context import TlsState
 from queue_engine.vocabulary.client_key import UNIX
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PenstockError, ProtocolError, QuotaError, RequestError
-from queue_engine.vocabulary.figures import CLIENT, reader, sources
+from queue_engine.vocabulary.figures import CLIENT, field_reader
 from queue_engine.vocabulary.ticket import Ticket
 from queue_engine.wire.protocol import frames
 from queue_engine.wire.protocol.commands import (
@@ -46,10 +46,8 @@ from queue_engine.wire.protocol.features import Features
 from queue_engine.wire.protocol.identify import Identity, default_identity, parse_identify
 from queue_engine.wire.protocol.words import text_of
 
-# What its subscription has of the figures, and what they are without one.
-_read_own = reader(CLIENT)
-_OWN_FIELDS = [row.attribute for row in sources(CLIENT)]
-_NOTHING = (0,) * len(_OWN_FIELDS)
+_fields_of_consumer = field_reader(CLIENT)
+_WITHOUT_CONSUMER = {row.attribute: 0 for row in CLIENT if row.path}
 _VERBS_OF_ANY_STATE = frozenset((b"PUB", b"MPUB", b"DPUB", b"NOP"))
 
 
@@ -353,7 +351,7 @@ class ConnectedClient:
             tls=self.tls is not None,
             tls_cipher_suite=self.tls.cipher_suite if self.tls is not None else "",
             tls_version=self.tls.version if self.tls is not None else "",
-            **dict(zip(_OWN_FIELDS, _read_own(consumer) if consumer else _NOTHING, strict=True)),
+            **(_fields_of_consumer(consumer) if consumer else _WITHOUT_CONSUMER),
         )
 
 
