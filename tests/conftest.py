@@ -75,14 +75,11 @@ def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _directories(request: pytest.FixtureRequest) -> Iterator[set[Path]]:
+def _directories() -> Iterator[set[Path]]:
     """The temporary directories of this file's tests; what the tests left open in them is closed after the last one."""
     directories: set[Path] = set()
-    failed_before = request.session.testsfailed
     yield directories
     count = left_open.close_below(directories)
-    if request.session.testsfailed == failed_before:
-        run_costs.free_memory(request.config.option.markexpr, directories)
     assert count <= left_open.DESCRIPTORS_MAX, (
         f"{count} descriptors are open after this file, {left_open.DESCRIPTORS_MAX} may be"
     )

@@ -1,25 +1,28 @@
 """The whole suite, as `python3 manage.py test` runs it: lint, format, types, every test; the first failure ends it.
 
---fast          only the tests that are not slow, their files in memory
+--fast          only the tests that are not slow
 --slowest [N]   at the end of each run of pytest, the seconds of each folder and of the N slowest tests
 anything else   goes to pytest, which then runs those tests alone: `manage.py test tests/console -k pause`
+
+The tests' files are in memory where there is room for them, but for those of tests that need a disk.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from tests.support.run_costs import use_memory
 from tests.support.slowest import SHOWN
 
 ROOT = Path(__file__).resolve().parent.parent
+IN_MEMORY = ("fast tests", "all other tests")
+# What passed leaves nothing: together the tests write more than there is memory.
+FREED = ("-o", "tmp_path_retention_policy=failed")
 SMOKE = "tests/benchmarks/test_smoke.py"
 # Three processes on two cores: tests wait a lot.
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile")
-MEMORY = Path("/dev/shm")
-MEMORY_BYTES_MIN = 4 << 30
 
 
 def main() -> int:
@@ -28,8 +31,7 @@ def main() -> int:
     if arguments.slowest:
         pytest += ["-p", "tests.support.slowest", "--slowest", str(arguments.slowest)]
     if arguments.fast:
-        stages = {"fast tests": [*pytest, "-m", "not slow", *SIDE_BY_SIDE, *others]}
-        _use_memory()
+        stages = {"fast tests": [*pytest, "-m", "not slow", *SIDE_BY_SIDE, *FREED, *others]}
     elif others:
         stages = {"chosen tests": [*pytest, *others]}
     else:
@@ -39,11 +41,12 @@ def main() -> int:
             "types": [_program("mypy")],
             # They measure by the clock: nothing else runs beside them.
             "benchmarks' floors": [*pytest, SMOKE],
-            "all other tests": [*pytest, "--ignore", SMOKE, *SIDE_BY_SIDE],
+            "all other tests": [*pytest, "--ignore", SMOKE, *SIDE_BY_SIDE, *FREED],
         }
     began = time.monotonic()
     for place, (name, command) in enumerate(stages.items(), 1):
-        print(f"[{place}/{len(stages)}] {name}", flush=True)
+        where = f": {use_memory()}" if name in IN_MEMORY else ""
+        print(f"[{place}/{len(stages)}] {name}{where}", flush=True)
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         if status:
             print(f"{name}: failed after {_duration(time.monotonic() - began)}", file=sys.stderr)
@@ -57,7 +60,7 @@ def _parsed() -> tuple[argparse.Namespace, list[str]]:
         prog="manage.py test",
         description="Lint, format, types and every test. Other arguments go to pytest, which runs those tests alone.",
     )
-    parser.add_argument("--fast", action="store_true", help="only the tests that are not slow, files in memory")
+    parser.add_argument("--fast", action="store_true", help="only the tests that are not slow")
     parser.add_argument(
         "--slowest", type=int, nargs="?", const=SHOWN, metavar="N",
         help=f"print the seconds of each folder and of the N slowest tests (default: {SHOWN})",
@@ -68,14 +71,6 @@ def _parsed() -> tuple[argparse.Namespace, list[str]]:
 
 def _program(name: str) -> str:
     return str(Path(sys.executable).parent / name)
-
-
-def _use_memory() -> None:
-    """Put the tests' files there unless a place was chosen; containers often have 64 MiB of it, which is too little."""
-    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
-        figures = os.statvfs(MEMORY)
-        if figures.f_bavail * figures.f_frsize >= MEMORY_BYTES_MIN:
-            os.environ["TMPDIR"] = str(MEMORY)
 
 
 def _duration(seconds: float) -> str:

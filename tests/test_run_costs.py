@@ -1,12 +1,19 @@
-"""What a run spends beside its tests, and that each process imports its share of them."""
+"""What a run spends beside its tests, where their files are, and that each process imports its share of them."""
 
 import os
+import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.support.run_costs import FAST, free_memory, share_of, store_bytecode
+from tests.suite import FREED
+from tests.support import run_costs
+from tests.support.run_costs import ON_DISK, share_of, store_bytecode, use_memory
+
+ROOT = Path(__file__).parent.parent
 
 
 def test_bytecode_is_stored_where_the_environment_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,12 +29,72 @@ def test_this_run_and_what_it_starts_store_bytecode() -> None:
     assert "PYTHONDONTWRITEBYTECODE" not in os.environ
 
 
-@pytest.mark.parametrize(("selected", "stays"), [(FAST, False), ("", True)])
-def test_fast_tests_leave_no_files(selected: str, stays: bool, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "log").touch()
-    free_memory(selected, [tmp_path / "data"])
-    assert (tmp_path / "data").exists() == stays
+@pytest.fixture
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """As where nobody chose a place for the files."""
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.delenv(ON_DISK, raising=False)
+    monkeypatch.setattr(run_costs, "MEMORY_BYTES_MIN", 1)
+    return monkeypatch
+
+
+def test_files_are_in_memory_and_those_of_tests_that_need_a_disk_where_all_would_be(
+    surroundings: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    surroundings.setattr(run_costs, "MEMORY", tmp_path)
+    assert use_memory() == f"files in memory, in {tmp_path}"
+    assert os.environ["TMPDIR"] == str(tmp_path)
+    assert os.environ[ON_DISK] == tempfile.gettempdir()
+
+
+@pytest.mark.parametrize("missing", ["room", "the place"])
+def test_without_room_in_memory_files_stay_on_the_disk_and_the_run_says_why(
+    surroundings: pytest.MonkeyPatch, tmp_path: Path, missing: str
+) -> None:
+    surroundings.setattr(run_costs, "MEMORY", tmp_path if missing == "room" else tmp_path / "shm")
+    surroundings.setattr(run_costs, "MEMORY_BYTES_MIN", 1 << 80)
+    assert f"{run_costs.MEMORY} has " in use_memory()
+    assert "TMPDIR" not in os.environ
+    assert ON_DISK not in os.environ
+
+
+def test_a_place_that_was_chosen_holds_for_all(surroundings: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    surroundings.setenv("TMPDIR", str(tmp_path))
+    assert use_memory() == f"files in {tmp_path}, as TMPDIR says"
+    assert ON_DISK not in os.environ
+
+
+USES_BOTH = """
+import pytest
+{imports}
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return tmp_path_factory.mktemp("made")
+
+def test_those(tmp_path, made):
+    print("files:", tmp_path, made)
+"""
+
+
+@pytest.mark.slow(reason="starts pytest")
+def test_a_file_that_says_so_has_its_files_on_the_disk_and_no_passed_test_leaves_any(tmp_path: Path) -> None:
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    memory.mkdir()
+    disk.mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "TMPDIR": str(memory), ON_DISK: str(disk)}
+    on_disk = "from tests.support.disk_files import tmp_path_factory"
+    for name, imports, place in (("memory", "", memory), ("disk", on_disk, disk)):
+        (tmp_path / f"test_{name}.py").write_text(USES_BOTH.format(imports=imports))
+        command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", *FREED, f"test_{name}.py"]
+        ran = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True, check=False)
+        assert ran.returncode == 0, ran.stdout
+        found = re.search(r"files: (\S+) (\S+)", ran.stdout)
+        assert found is not None, ran.stdout
+        for path in map(Path, found.groups()):
+            assert place in path.parents
+            assert not path.exists()
 
 
 def test_processes_share_all_files() -> None:

@@ -5,6 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import disk_files
+
+tmp_path_factory = disk_files.tmp_path_factory
+
 
 @pytest.fixture(autouse=True)
 def _descriptors_as_before() -> Iterator[None]:

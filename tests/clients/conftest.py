@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import storage_kinds
+from tests.support import disk_files, storage_kinds
 from tests.support.processes.server import ROOT, ServerProcess
+
+tmp_path_factory = disk_files.tmp_path_factory
 
 EARTHQUAKES = ROOT / "tests" / "data" / "earthquakes.jsonl"
 

@@ -9,9 +9,12 @@ import pytest
 
 from queue_engine.wire.batch import encode_batch
 from tests.faults.kill_runs import ACKNOWLEDGED_MIN, run
+from tests.support import disk_files
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.waiting import wait_for
+
+tmp_path_factory = disk_files.tmp_path_factory
 
 pytestmark = pytest.mark.slow(reason="kills real servers")
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.support import disk_files
 from tests.support.nsq_socket import NsqSocket, mpub_body, sized
 from tests.support.processes.engine_process import EngineProcess
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
+
+tmp_path_factory = disk_files.tmp_path_factory
 
 pytestmark = [pytest.mark.slow(reason="kills real servers"), pytest.mark.timeout(300)]
 

@@ -11,7 +11,10 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.kill_archive import run_archive, run_replay
 from tests.pipeline.random_kills import RandomKills
+from tests.support import disk_files
 from tests.support.processes.engine_process import EngineProcess
+
+tmp_path_factory = disk_files.tmp_path_factory
 
 MESSAGES = 60_000
 

@@ -14,8 +14,11 @@ from queue_engine.lake.history.history_tables import HistoryTables
 from queue_engine.lake.history.levels import MINUTES
 from queue_engine.lake.history.rollup_stream import start_rollup_stream
 from tests.pipeline.history.history_rows import SampleFiles, job_context, read_rows
+from tests.support import disk_files
 from tests.support.lakes.engine_samples import EngineModel, body_of, minutes_of
 from tests.support.waiting import wait_for
+
+tmp_path_factory = disk_files.tmp_path_factory
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow(reason="runs Spark"), pytest.mark.timeout(900)]
 

@@ -18,8 +18,11 @@ from tests.pipeline.worker.test_process import (
     ready_worker,
     session,
 )
+from tests.support import disk_files
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
+
+tmp_path_factory = disk_files.tmp_path_factory
 
 MESSAGES = 60_000
 BATCH = 1_000
