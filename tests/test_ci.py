@@ -1,4 +1,4 @@
-"""`.ci/run`: which Python of a machine gets README's test command, and which the fast tests.
+"""`.ci/run`: which Python of a machine gets README's test command, and which one in four of the fast tests.
 
 The script runs as it is, in a tree and with a PATH of the test's own. The Pythons there are scripts that answer as one
 of their version would, and that make an environment where manage.py does; one test has the real one.
@@ -85,7 +85,7 @@ def test_the_oldest_runs_everything_and_the_newest_the_fast_tests(machine: Machi
     install, *rest = sorted(machine.called(), key=lambda line: "newest/bin/pip" not in line)
     assert install.startswith(".venv-newest/bin/pip install")
     assert rest[0] == "python 3.11.2 manage.py test"
-    assert rest[1].startswith(".venv-newest/bin/python manage.py test --fast")
+    assert rest[1].startswith(".venv-newest/bin/python manage.py test --fast -p tests.support.one_in_four")
     assert len(rest) == 2
     assert "3.14.0" in (machine.tree / ".venv-newest/pyvenv.cfg").read_text()
 

@@ -97,6 +97,21 @@ def test_a_file_that_says_so_has_its_files_on_the_disk_and_no_passed_test_leaves
             assert not path.exists()
 
 
+@pytest.mark.slow(reason="starts pytest")
+@pytest.mark.parametrize("options", [[], ["-n", "2"]])
+def test_one_test_in_four_runs_and_the_first_of_each_file_among_them(tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
+    slow = 'import pytest\n@pytest.mark.slow(reason="it fails")\ndef test_slow(): raise AssertionError\n'
+    for name, count in (("short", 1), ("long", 9)):
+        tests = "".join(f"def test_{at}(): print('ran: {name}', {at})\n" for at in range(count))
+        (tmp_path / f"test_{name}.py").write_text(slow + tests)
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-rA", "-p", "tests.support.one_in_four", "-m", "not slow", *options]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+    assert sorted(re.findall(r"^ran: (\w+ \d)", ran.stdout, re.MULTILINE)) == ["long 0", "long 4", "long 8", "short 0"]
+
+
 def test_processes_share_all_files() -> None:
     files = [Path(f"test_{at}.py") for at in range(10)]
     shares = [share_of(files, index, 3) for index in range(3)]
