@@ -77,7 +77,7 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["admin_console.screens.names"],
+            "builtins": ["admin_console.screens.names", "admin_console.views.act_buttons"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

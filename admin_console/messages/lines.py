@@ -36,6 +36,11 @@ class Fact:
     left_ms: int | None = None
 
     @property
+    def css(self) -> str:
+        tone = f" tone-{self.tone}" if self.tone else ""
+        return f"{'number' if self.column.is_number else 'text'}{tone}{' blank' if self.text == '–' else ''}"
+
+    @property
     def endings(self) -> list[str]:
         """How several deliveries ended, the last one first; too long for a line. Empty for any other title."""
         found = self.title.split(_BETWEEN_ENDINGS)

@@ -200,18 +200,29 @@ class ProgressCell(BaseCell):
 
 @dataclass(frozen=True, slots=True)
 class ActionCell(BaseCell):
-    """The row's most likely act. Without `href` it is shown disabled, and `reason` says why."""
+    """An act as a button: a link to its question, opened as a dialog where scripts run. Without `href` it is shown
+    disabled, and `reason` says why. when: the flag of the screen that shows it, "" for always; is_on: that flag now;
+    stays: once shown, it stays."""
 
     text: str = ""
     href: str = ""
     reason: str = ""
+    css: str = "button-small"
+    when: str = ""
+    is_on: bool = True
+    stays: bool = False
 
     @property
     def html(self) -> str:
         if not self.text:
             return ""
+        flag = ""
+        if self.when:
+            rest = f"{' data-stays' if self.stays else ''}{'' if self.is_on else ' hidden'}"
+            flag = _element(' data-when="{}"{}', self.when, rest)
+        css = f" {self.css}" if self.css and (self.href or self.css == "button-small") else ""
         if self.href:
-            return _element('<a class="button button-small" href="{}" data-dialog>{}</a>', self.href, self.text)
+            return _element('<a class="button{}" href="{}" data-dialog{}>{}</a>', css, self.href, flag, self.text)
         return _element(
-            '<span class="button button-small" aria-disabled="true" title="{}">{}</span>', self.reason, self.text
+            '<span class="button{}" aria-disabled="true" title="{}"{}>{}</span>', css, self.reason, flag, self.text
         )

@@ -33,6 +33,10 @@ class Column:
         return f"{self.kind}-cell" if self.kind in ("spark", "progress", "action") else self.kind
 
     @property
+    def sort_sign(self) -> str:
+        return {"ascending": "↑", "descending": "↓"}.get(self.sort_direction, "")
+
+    @property
     def has_label(self) -> bool:
         """Whether a cell repeats the heading where a narrow window has none."""
         return self.kind not in ("name", "state", "action")

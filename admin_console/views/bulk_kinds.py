@@ -60,6 +60,12 @@ KINDS = {
         "Their consumers receive the messages as fast as they can take them.",
         True,
     ),
+    "requeue_channel": BulkActKind(
+        risky_acts.RequeueChannel,
+        "Requeue",
+        "Requeued",
+        "Messages in flight go back to the queue. They may be processed twice: consumers may still work on them.",
+    ),
     "empty_channel": BulkActKind(
         risky_acts.EmptyChannel,
         "Empty",
@@ -73,11 +79,5 @@ KINDS = {
         "Deleted",
         "The channels are deleted with all their messages; their consumers are disconnected.",
         is_dangerous=True,
-    ),
-    "requeue_channel": BulkActKind(
-        risky_acts.RequeueChannel,
-        "Requeue",
-        "Requeued",
-        "Messages in flight go back to the queue. They may be processed twice: consumers may still work on them.",
     ),
 }

@@ -26,57 +26,9 @@ from admin_console.hub.hub import LiveState, get_hub
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.build import FIELD_LENGTH_MAX, LENGTHS_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
+from admin_console.views.act_buttons import BUTTONS
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
-
-# The acts that a page offers, in the order of its buttons: what the button says, and the flag that shows it.
-_ACTS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "overview": (("create_topic", "New topic", ""), ("pause_channel", "Pause", "")),
-    "topics": (("create_topic", "New topic", ""), ("pause_topic", "Pause", "")),
-    "topic": (
-        ("publish", "Publish", ""),
-        ("create_channel", "New channel", ""),
-        ("retry_topic", "Try again", "stopped"),
-        ("pause_topic", "Pause", "running"),
-        ("unpause_topic", "Resume", "paused"),
-        ("archive_on", "Archive", "unarchived"),
-        ("set_archive_limits", "Archive limits", "archived"),
-        ("archive_again", "New table", "archive_lost"),
-        ("archive_again", "Write missing files", "archive_incomplete"),
-        ("archive_off", "Stop archiving", "archived"),
-        ("empty_topic", "Empty", ""),
-        ("delete_topic", "Delete", ""),
-    ),
-    "channel": (
-        ("rewind_channel", "Rewind", ""),
-        ("requeue_channel", "Requeue", ""),
-        ("release_deferred", "Release deferred", "has_deferred"),
-        ("retry_channel", "Try again", "stopped"),
-        ("pause_channel", "Pause", "running"),
-        ("unpause_channel", "Resume", "paused"),
-        ("set_max_attempts", "Max attempts", ""),
-        ("redrive_channel", "Redrive", "redrivable"),
-        ("cancel_redrive", "Cancel redrive", "redriving"),
-        ("empty_channel", "Empty", ""),
-        ("delete_channel", "Delete", ""),
-    ),
-    "pipeline": (
-        ("plan_replay", "New replay", "archived"),
-        ("run_replay", "Run", "runs"),
-        ("cancel_replay", "Cancel", "cancels"),
-        ("stop_job", "Stop", "stops"),
-        ("start_job", "Start", "starts"),
-        ("archive_on", "Archive", "archives"),
-        ("archive_off", "Stop archiving", "stops_archiving"),
-        ("archive_again", "New table", "begins_again"),
-        ("archive_again", "Write missing files", "writes_missing"),
-    ),
-    "replay": (
-        ("run_replay", "Run", "asked"),
-        ("cancel_replay", "Discard", "asked"),
-        ("cancel_replay", "Cancel", "under_way"),
-    ),
-}
 
 PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
@@ -165,9 +117,9 @@ def _rendered(
     cannot = context["cannot"] = _cannot(live, page_request)
     context["why_not"] = request.why_not.line(
         {
-            act: label
-            for act, label, flag in _ACTS[page_request.page]
-            if not cannot.get(act) and (not flag or screen.flags.get(flag))
+            button.act: button.words
+            for button in BUTTONS[page_request.page]
+            if not cannot.get(button.act) and (not button.when or screen.flags.get(button.when))
         }
     )
     html = render_to_string(f"pages/{page_request.page}.html", {**context, **filled}, request)
@@ -181,7 +133,7 @@ def _cannot(live: LiveState | None, page_request: Request) -> Mapping[str, Any]:
         return {}
     names = [name for name in (page_request.topic, page_request.channel) if name]
     reads = ("read_messages",) if page_request.page == "topic" else ()
-    acts = (*reads, *(act for act, _, _ in _ACTS[page_request.page]))
+    acts = (*reads, *(button.act for button in BUTTONS[page_request.page]))
     reasons = {act: why_not(act, topic.storage, *names) for act in acts}
     return {**reasons, "sentences": merged_sentences(reasons.values())}
 

@@ -34,7 +34,7 @@ _TONES = {"valid": "ok", "expired": "warning", "revoked": ""}
 
 @dataclass(frozen=True, slots=True)
 class TokenLine:
-    """One token as the page shows it. revoke_url: "" for a revoked one."""
+    """One token as the page shows it."""
 
     token: TokenView
     tone: str
@@ -42,7 +42,6 @@ class TokenLine:
     created: str
     expires: str
     used: str
-    revoke_url: str
 
 
 @require_safe
@@ -71,7 +70,6 @@ def _line(token: TokenView) -> TokenLine:
         column_time(token.created_ms),
         column_time(token.expires_ms) if token.expires_ms else "never",
         column_time(token.used_ms) if token.used_ms else "never",
-        reverse("revoke_token", args=(token.id,)) if token.state != "revoked" else "",
     )
 
 

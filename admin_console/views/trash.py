@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -38,15 +37,13 @@ class TrashLine:
     """One entry as the page shows it. what: the act in a word; left: until it is deleted for good."""
 
     entry: TrashStats
-    name: str
     what: str
     at: str
     left: str
     until: str
     counts: str
     size: str
-    restore_url: str
-    delete_url: str
+    size_title: str
 
 
 @require_safe
@@ -58,14 +55,15 @@ def trash_page(request: CheckedRequest) -> HttpResponse:
     page = gateway.trash(PAGE_ENTRIES, before=before)
     node = gateway.node()
     last = page.entries[-1] if page.entries else None
-    url = _page_url(before)
     context = {
-        "lines": [_line(entry, url) for entry in page.entries],
+        "lines": [_line(entry) for entry in page.entries],
+        "here": _page_url(before),
         "age": format_duration(node.trash_age_ms) if node.trash_age_ms else "",
         "reason": request.why_not.line({"restore_trash": "Restore", "delete_trash": "Delete"}) if page.entries else "",
         "count": _entries(page.count),
         "size": units.byte_count(page.bytes),
-        "size_bytes": page.bytes,
+        "size_title": f"{page.bytes} bytes: the log would be smaller by so much without the trash. Segments that "
+        "several entries need count once.",
         "costs_nothing": COSTS_NOTHING,
         "has_free": any(entry.restorable and not entry.bytes for entry in page.entries),
         "is_empty": not page.count,
@@ -89,20 +87,16 @@ def _entries(count: int) -> str:
     return "1 entry" if count == 1 else f"{count:,} entries"
 
 
-def _line(entry: TrashStats, page_url: str) -> TrashLine:
-    """page_url: where its acts lead back to."""
-    back = urlencode({"next": page_url})
-    urls = [f"{reverse(name, args=(entry.topic, entry.id))}?{back}" for name in ("restore_trash", "delete_trash")]
+def _line(entry: TrashStats) -> TrashLine:
     return TrashLine(
         entry,
-        _name_of(entry),
         _ACT_WORDS.get(entry.act, entry.act),
         column_time(entry.at_ms),
         units.duration(max(0, entry.until_ms - units.now_ms()) / 1_000),
         units.moment(entry.until_ms),
         message_counts(entry.waiting, entry.in_flight, entry.deferred, entry.quarantined) or "no messages",
         units.byte_count(entry.bytes),
-        *urls,
+        f"{entry.bytes} bytes" if entry.bytes else COSTS_NOTHING if entry.restorable else "It has no messages.",
     )
 
 

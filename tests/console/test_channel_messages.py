@@ -55,7 +55,7 @@ def ids_on(page: str) -> list[str]:
 
 def counts_on(page: str) -> dict[str, str]:
     """The figures of the states' tabs."""
-    return dict(re.findall(r'class="state-tab"[^>]*>([A-Z][a-z ]+) <span class="count">([0-9,]+)</span>', page))
+    return dict(re.findall(r'class="state-tab"[^>]*>([A-Z][a-z ]+)\s+<span class="count">([0-9,]+)</span>', page))
 
 
 def get(client: Client, **query: str) -> str:
@@ -86,9 +86,9 @@ def test_each_state_lists_its_messages_and_nothing_is_consumed(
     held = get(client, state="in_flight")
     assert len(ids_on(held)) == 1
     assert "worker-7 127.0.0.1:" in held
-    assert re.search(r'data-label="Times out in" data-left-ms="5[0-9]{5}"', held)
+    assert re.search(r'data-label="Times out in"\s+data-left-ms="5[0-9]{5}"', held)
     later = get(client, state="deferred")
-    assert re.search(r'data-label="Due in" data-left-ms="3[0-9]{6}"', later)
+    assert re.search(r'data-label="Due in"\s+data-left-ms="3[0-9]{6}"', later)
     assert '<span class="preview">later</span>' in later
     assert stats(engine) == (2, 1, 1)
 

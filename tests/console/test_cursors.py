@@ -162,7 +162,7 @@ def test_the_page_of_a_topic_shows_its_cursors_and_the_switch(client: Client, en
     page = client.get("/topics/orders/").content.decode()
     assert 'data-when="has_cursors">' in page
     assert (shown(page, "Archive…"), shown(page, "Stop archiving…")) == (False, True)
-    (row,) = re.findall(r'<tr data-key="archive">.*?</tr>', page)
+    (row,) = re.findall(r'<tr data-key="archive">.*?</tr>', page, re.DOTALL)
     assert re.findall(r'data-cell="(?:name|depth|gaps)"[^>]*>([^<]*)<', row) == ["archive", "4", "nothing"]
     assert "/topics/orders/~cursors/archive/~delete/" in row
 

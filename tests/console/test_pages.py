@@ -49,7 +49,7 @@ def words(text: str) -> str:
 def page(browser: Client, path: str, status: int = 200) -> str:
     answer = browser.get(path)
     assert answer.status_code == status, answer.content.decode()
-    return answer.content.decode()
+    return " ".join(answer.content.decode().split())
 
 
 def test_first_run_shows_how_to_publish(engine: EngineRunner, browser: Client) -> None:

@@ -518,7 +518,7 @@ def test_topics_of_one_name_are_told_apart_with_their_counts_and_the_plan_says_w
     archived_topic(lake, "clicks", 9, 255)  # of before they were counted
     see(engine)
     form = shown(browser, "/pipeline/~replay/?topic=orders")
-    found = re.findall(r'<option value="([^"]*)"( selected)?>([^<]*)</option>', form)
+    found = re.findall(r'<option\s+value="([^"]*)"(\s+selected)?>([^<]*)</option>', form)
     assert [(value, unescape(label)) for value, _, label in found] == [
         ("clicks", "clicks"),
         ("orders", "orders: 10 messages"),

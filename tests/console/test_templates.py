@@ -23,6 +23,16 @@ def test_templates_have_nothing_inline() -> None:
         assert not outside, f"{path}: nothing comes from elsewhere"
 
 
+def test_lines_of_templates_end_at_160_characters() -> None:
+    long = [
+        f"{path.name}:{number}: {len(line)}"
+        for path in TEMPLATES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 160
+    ]
+    assert long == []
+
+
 def test_scripts_set_no_style_attribute_and_fetch_nothing_foreign() -> None:
     for path in SCRIPTS:
         text = path.read_text()

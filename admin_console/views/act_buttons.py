@@ -1,0 +1,146 @@
+"""The acts that pages offer, and the template tags that draw their buttons."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.template import Library
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from admin_console.permissions.allowed import CheckedRequest
+from admin_console.screens.cells import ActionCell
+from admin_console.views.bulk_kinds import KINDS
+
+register = Library()
+
+_PRIMARY, _DANGER = "button-primary", "button-danger"
+_SIGNS = {"Pause": "❚❚ ", "Resume": "▶ "}
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """An act that a page offers. label: what the button says. when: the flag of the screen that shows it, "" for
+    always; stays: once shown, it stays. at: "head" of the page; else where the template has `act_buttons` with that
+    word, or "row": the page's tables draw it."""
+
+    act: str
+    label: str
+    when: str = ""
+    css: str = ""
+    stays: bool = False
+    at: str = "head"
+
+    @property
+    def words(self) -> str:
+        """The label within a sentence."""
+        return self.label.strip("❚▶ …")
+
+
+BUTTONS: Mapping[str, tuple[Button, ...]] = {
+    "overview": (Button("create_topic", "New topic…"), Button("pause_channel", "Pause…", at="row")),
+    "topics": (Button("create_topic", "New topic…", css=_PRIMARY), Button("pause_topic", "Pause…", at="row")),
+    "topic": (
+        Button("publish", "Publish…"),
+        Button("create_channel", "New channel…"),
+        Button("retry_topic", "Try again…", "stopped", _PRIMARY),
+        Button("pause_topic", "❚❚ Pause…", "running", _PRIMARY),
+        Button("unpause_topic", "▶ Resume…", "paused", _PRIMARY),
+        Button("archive_on", "Archive…", "unarchived"),
+        Button("pause_topic", "Change end or reason…", "paused"),
+        Button("set_archive_limits", "Archive limits…", "archived"),
+        Button("archive_again", "New table…", "archive_lost"),
+        Button("archive_again", "Write missing files…", "archive_incomplete"),
+        Button("archive_off", "Stop archiving…", "archived"),
+        Button("empty_topic", "Empty…", css=_DANGER),
+        Button("delete_topic", "Delete…", css=_DANGER),
+    ),
+    "channel": (
+        Button("rewind_channel", "Rewind…"),
+        Button("requeue_channel", "Requeue in flight…"),
+        Button("release_deferred", "Release deferred…", "has_deferred", stays=True),
+        Button("retry_channel", "Try again…", "stopped", _PRIMARY),
+        Button("pause_channel", "❚❚ Pause…", "running", _PRIMARY),
+        Button("unpause_channel", "▶ Resume…", "paused", _PRIMARY),
+        Button("pause_channel", "Change end or reason…", "paused"),
+        Button("set_max_attempts", "Max attempts…"),
+        Button("redrive_channel", "Redrive…", "redrivable", _PRIMARY, at="quarantine"),
+        Button("cancel_redrive", "Cancel redrive…", "redriving", at="quarantine"),
+        Button("empty_channel", "Empty…", css=_DANGER),
+        Button("delete_channel", "Delete…", css=_DANGER),
+    ),
+    "pipeline": (
+        Button("plan_replay", "New replay…", "archived"),
+        Button("run_replay", "Run…", "runs", at="row"),
+        Button("cancel_replay", "Cancel…", "cancels", at="row"),
+        Button("stop_job", "Stop…", "stops", at="row"),
+        Button("start_job", "Start…", "starts", at="row"),
+        Button("archive_on", "Archive…", "archives", at="row"),
+        Button("archive_off", "Stop archiving…", "stops_archiving", at="row"),
+        Button("archive_again", "New table…", "begins_again", at="row"),
+        Button("archive_again", "Write missing files…", "writes_missing", at="row"),
+    ),
+    "replay": (
+        Button("run_replay", "▶ Run…", "asked", _PRIMARY),
+        Button("cancel_replay", "Discard…", "discardable"),
+        Button("cancel_replay", "Cancel…", "under_way", _DANGER),
+    ),
+}
+
+
+@register.simple_tag(takes_context=True)
+def act_buttons(context: Mapping[str, Any], at: str = "head") -> SafeString:
+    """The buttons of the page's screen at this place."""
+    screen = context["screen"]
+    names = [context[name] for name in ("topic", "channel", "replay") if context.get(name)]
+    return _joined(
+        _button(
+            context, button.act, button.label, reverse(button.act, args=names),
+            css=button.css, when=button.when, is_on=bool(screen.flags.get(button.when)), stays=button.stays,
+        )
+        for button in BUTTONS[screen.page]
+        if button.at == at
+    )  # fmt: skip
+
+
+@register.simple_tag(takes_context=True)
+def act(
+    context: Mapping[str, Any], name: str, label: str, *names: Any, href: str = "", css: str = "", next: str = ""
+) -> SafeString:
+    """The button of one act. href: its path; "" for that with these names. next: the path that it leads back to."""
+    href = href or reverse(name, args=names)
+    return _button(context, name, label, f"{href}?{urlencode({'next': next})}" if next else href, css=css)
+
+
+@register.simple_tag(takes_context=True)
+def selected_acts(context: Mapping[str, Any], scope: str) -> SafeString:
+    """The acts on all selected rows of a list; disabled with the reason for a role that may not. scope: topic or
+    channel."""
+    request: CheckedRequest = context["request"]
+    buttons = []
+    for name, kind in KINDS.items():
+        if not name.endswith(f"_{scope}"):
+            continue
+        name = f"bulk_{name}"
+        label = f"{_SIGNS.get(kind.verb, '')}{kind.verb}…"
+        css = f" {_DANGER}" if kind.is_dangerous else ""
+        if reason := request.why_not[name]:
+            off = '<span class="button button-small" aria-disabled="true" title="{}">{}</span>'
+            buttons.append(format_html(off, reason, label))
+        else:
+            on = '<button class="button button-small{}" formaction="{}">{}</button>'
+            buttons.append(format_html(on, css, reverse(name), label))
+    return _joined(buttons)
+
+
+def _button(context: Mapping[str, Any], name: str, label: str, href: str, **look: Any) -> SafeString:
+    request: CheckedRequest = context["request"]
+    # A kind of topic that can't do it comes before a role that may not.
+    reason = context.get("cannot", {}).get(name) or request.why_not[name]
+    return SafeString(ActionCell(label, "" if reason else href, reason, **look).html)
+
+
+def _joined(buttons: Iterable[str]) -> SafeString:
+    return format_html_join("\n", "{}", ((button,) for button in buttons))
