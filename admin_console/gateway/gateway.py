@@ -26,6 +26,7 @@ from queue_engine.storage.fetch.log_reader import MessagePage, ReadMessage
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.readers.reader_registry import Maker
 from queue_engine.vocabulary.acts.table import ACTS, why_not
+from queue_engine.vocabulary.figures import CHANNEL, CLIENT
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.vocabulary.names import ARCHIVE_CURSOR, NAME_LENGTH_MAX, is_ephemeral, is_valid_name
@@ -37,6 +38,8 @@ from queue_engine.wire.trash import FreedBytes, TrashPage, TrashStats
 __all__ = [
     "ACTS",
     "ARCHIVE_CURSOR",
+    "CHANNEL_HELP",
+    "CLIENT_HELP",
     "KEY_BYTES_MAX",
     "MAX_ATTEMPTS_MOST",
     "NAME_LENGTH_MAX",
@@ -89,6 +92,10 @@ __all__ = [
     "set_gateway",
     "why_not",
 ]
+
+# What each figure of a channel and of a consumer is, by its key in /stats: a sentence for the heading.
+CHANNEL_HELP = {row.name: f"{row.text}." for row in CHANNEL}
+CLIENT_HELP = {row.name: f"{row.text}." for row in CLIENT}
 
 DONE = "done"
 FAILED = "failed"

@@ -9,6 +9,7 @@ from admin_console.diagnosis.finding import TONES
 from admin_console.diagnosis.paused import RAMP
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.diagnosis.vitals import Vitals
+from admin_console.gateway.gateway import CHANNEL_HELP, CLIENT_HELP
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import Rings
@@ -33,12 +34,12 @@ _CLIENT_COLUMNS = (
     Column("name", "Consumer", "text"),
     Column("agent", "User agent", "text"),
     Column("attributes", "Attributes", "text"),
-    Column("in_flight", "In flight"),
-    Column("ready", "RDY"),
-    Column("finished", "Finished"),
-    Column("requeued", "Requeued"),
-    Column("timeouts", "Timeouts"),
-    Column("messages", "Messages"),
+    Column("in_flight", "In flight", help=CLIENT_HELP["in_flight_count"]),
+    Column("ready", "RDY", help=CLIENT_HELP["ready_count"]),
+    Column("finished", "Finished", help=CLIENT_HELP["finish_count"]),
+    Column("requeued", "Requeued", help=CLIENT_HELP["requeue_count"]),
+    Column("timeouts", "Timeouts", help=CLIENT_HELP["timeout_count"]),
+    Column("messages", "Messages", help=CLIENT_HELP["message_count"]),
     Column("connected", "Connected"),
     Column("action", "Act", "action"),
 )
@@ -53,12 +54,12 @@ _IN_FLIGHT_COLUMNS = (
     Column("action", "Act", "action"),
 )
 _STATS = (
-    ("depth", "Depth"),
-    ("in_flight", "In flight"),
-    ("deferred", "Deferred"),
-    ("timeouts", "Timeouts"),
-    ("requeued", "Requeued"),
-    ("oldest", "Oldest message"),
+    ("depth", "Depth", CHANNEL_HELP["depth"]),
+    ("in_flight", "In flight", CHANNEL_HELP["in_flight_count"]),
+    ("deferred", "Deferred", CHANNEL_HELP["deferred_count"]),
+    ("timeouts", "Timeouts", CHANNEL_HELP["timeout_count"]),
+    ("requeued", "Requeued", CHANNEL_HELP["requeue_count"]),
+    ("oldest", "Oldest message", CHANNEL_HELP["oldest_age_ms"]),
 )
 
 
@@ -77,7 +78,7 @@ def parts(
     if live is None or topic is None or stats is None:
         return common | {
             "flags": {"gone": live is not None},
-            "stats": tuple(Stat(stat, label, Cell(units.UNKNOWN)) for stat, label in _STATS),
+            "stats": tuple(Stat(stat, label, Cell(units.UNKNOWN), help=text) for stat, label, text in _STATS),
             "tables": {
                 "clients": _client_table(None, role, topic_name, name),
                 "in_flight": _in_flight_table(None, None, role, topic_name, name),
@@ -163,7 +164,6 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
                     if stats.disconnect_count
                     else ""
                 ),
-                "Messages that consumers requeued (REQ); those from lost connections are counted apart",
             ),
         ),
         "oldest": (
@@ -174,7 +174,7 @@ def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
             ),
         ),
     }
-    return tuple(Stat(name, label, *notes[name]) for name, label in _STATS)
+    return tuple(Stat(name, label, *notes[name], help=text) for name, label, text in _STATS)
 
 
 def _depth_note(vitals: Vitals, rings: Rings | None) -> Cell:

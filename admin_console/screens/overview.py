@@ -10,6 +10,7 @@ from admin_console.diagnosis.old_messages import OLD_MESSAGES
 from admin_console.diagnosis.saturated import SATURATED
 from admin_console.diagnosis.stuck import STUCK
 from admin_console.diagnosis.timing_out import TIMING_OUT
+from admin_console.gateway.gateway import CHANNEL_HELP
 from admin_console.hub.hub import TOTAL, Key, LiveState
 from admin_console.rings import figures
 from admin_console.screens import channel_list, graphs
@@ -38,13 +39,13 @@ ROWS_MAX = 20
 _CHANNEL_COLUMNS = (
     Column("name", "Channel", "name"),
     Column("state", "State", "state"),
-    Column("depth", "Depth"),
+    Column("depth", "Depth", help=CHANNEL_HELP["depth"]),
     Column("growth", GROWTH_LABEL),
-    Column("in_flight", "In flight"),
-    Column("deferred", "Deferred"),
-    Column("requeued", "Requeued /min"),
-    Column("timeouts", "Timeouts /min"),
-    Column("oldest", "Oldest"),
+    Column("in_flight", "In flight", help=CHANNEL_HELP["in_flight_count"]),
+    Column("deferred", "Deferred", help=CHANNEL_HELP["deferred_count"]),
+    Column("requeued", "Requeued /min", help=CHANNEL_HELP["requeue_count"]),
+    Column("timeouts", "Timeouts /min", help=CHANNEL_HELP["timeout_count"]),
+    Column("oldest", "Oldest", help=CHANNEL_HELP["oldest_age_ms"]),
     Column("spark", "Depth, 15 min", "spark"),
     Column("action", "Act", "action"),
 )

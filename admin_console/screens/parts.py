@@ -27,6 +27,7 @@ class Column:
     sort_href: str = ""
     sort_direction: str = ""  # "ascending", "descending" or ""
     sort_words: str = ""  # what the order means, beside the heading
+    help: str = ""  # what the figure is: what the pointer shows at the heading
 
     @property
     def css(self) -> str:
@@ -149,6 +150,7 @@ class Stat:
     label: str
     value: Cell
     note: Cell = NOTHING
+    help: str = ""  # as of a column
 
     def wire(self) -> Any:
         return [self.value.wire(), self.note.wire()]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from admin_console.gateway.gateway import CHANNEL_HELP
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.screens import connections, graphs, latency
@@ -34,14 +35,14 @@ PRODUCERS_MAX = 50
 _CHANNEL_COLUMNS = (
     Column("name", "Channel", "name"),
     Column("state", "State", "state"),
-    Column("depth", "Depth"),
+    Column("depth", "Depth", help=CHANNEL_HELP["depth"]),
     Column("places", "Memory + disk"),
     Column("growth", GROWTH_LABEL),
-    Column("in_flight", "In flight"),
-    Column("deferred", "Deferred"),
-    Column("requeued", "Requeued /min"),
-    Column("timeouts", "Timeouts /min"),
-    Column("messages", "Messages"),
+    Column("in_flight", "In flight", help=CHANNEL_HELP["in_flight_count"]),
+    Column("deferred", "Deferred", help=CHANNEL_HELP["deferred_count"]),
+    Column("requeued", "Requeued /min", help=CHANNEL_HELP["requeue_count"]),
+    Column("timeouts", "Timeouts /min", help=CHANNEL_HELP["timeout_count"]),
+    Column("messages", "Messages", help=CHANNEL_HELP["message_count"]),
     Column("connections", "Consumers"),
     Column("spark", "Depth, 15 min", "spark"),
     Column("action", "Act", "action"),

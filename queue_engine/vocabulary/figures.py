@@ -6,6 +6,7 @@
     statsd             statsd
     samples            sample: the column; history: the column's comment in the history
     OpenAPI, READMEs   all of it
+    the console        text: what the pointer shows at the heading of a column or a number
 
 To add a figure that is counted: its row, and the lines in `Topic`, `Channel` or `Consumer` that begin at 0 and count.
 To add one that is measured: its row, with `source` where an attribute of the topic, channel or consumer has it, else
@@ -30,6 +31,9 @@ class Kind(Enum):
 
 
 MEASURED, COUNTED = Kind
+NONE = "none"
+FLAG = "0 or 1"
+NUMBER_OR_NULL: object = int | None
 
 
 class Line(NamedTuple):
@@ -83,6 +87,11 @@ class Figure:
         return self.source or (self.name if self.source is not None and self.kind is COUNTED else "")
 
     @property
+    def meaning(self) -> str:
+        """The text, with what null is."""
+        return f"{self.text}; null for none or unknown" if self.type is NUMBER_OR_NULL else self.text
+
+    @property
     def is_of_part(self) -> bool:
         """Whether a part of the stats has it that most do not have: the quarantine."""
         return "." in self.attribute
@@ -91,10 +100,6 @@ class Figure:
     def is_flag(self) -> bool:
         return self.unit == FLAG
 
-
-NONE = "none"
-FLAG = "0 or 1"
-NUMBER_OR_NULL: object = int | None
 
 TOPIC = (
     Figure("topic_name", MEASURED, NONE, "Name of the topic", 1, str, source="name"),
@@ -196,7 +201,7 @@ TOPIC = (
         "oldest_age_ms",
         MEASURED,
         "milliseconds",
-        "Age of the oldest message that waits at the topic; null for none or unknown",
+        "Age of the oldest message that waits at the topic",
         10,
         NUMBER_OR_NULL,
         stats=None,
@@ -240,7 +245,7 @@ CHANNEL = (
         "depth",
         MEASURED,
         "messages",
-        "Messages that wait",
+        "Messages that wait; those in flight and deferred are not among them",
         2,
         line=Line(1, "depth", 5),
         metric="penstock_channel_depth",
@@ -261,7 +266,7 @@ CHANNEL = (
         "in_flight_count",
         MEASURED,
         "messages",
-        "Messages in flight",
+        "Messages that consumers hold: sent and not finished yet",
         4,
         source="in_flight_count",
         line=Line(3, "inflt", 4),
@@ -275,7 +280,7 @@ CHANNEL = (
         "deferred_count",
         MEASURED,
         "messages",
-        "Messages deferred",
+        "Messages that wait for the time when they are due",
         5,
         line=Line(4, "def", 4),
         metric="penstock_channel_deferred",
@@ -319,7 +324,7 @@ CHANNEL = (
         "requeue_count",
         COUNTED,
         "messages",
-        "Messages requeued",
+        "Messages that consumers requeued (REQ); those of lost connections are counted apart",
         7,
         line=Line(5, "re-q", 5),
         metric="penstock_channel_requeued_total",
@@ -332,7 +337,7 @@ CHANNEL = (
         "timeout_count",
         COUNTED,
         "messages",
-        "Messages timed out",
+        "Messages whose time in flight ran out: neither FIN, REQ nor TOUCH came",
         8,
         line=Line(6, "timeout", 5),
         metric="penstock_channel_timeouts_total",
@@ -461,7 +466,7 @@ CHANNEL = (
         "oldest_age_ms",
         MEASURED,
         "milliseconds",
-        "Age of the oldest unfinished message, of a deferred one since it is due; null for none or unknown",
+        "Age of the oldest unfinished message; a deferred one counts from when it is due",
         16,
         NUMBER_OR_NULL,
         stats=None,
@@ -492,7 +497,7 @@ CHANNEL = (
         "quarantined_since_ms",
         MEASURED,
         "milliseconds",
-        "Since when the oldest quarantined message is, Unix time; null for none",
+        "When the oldest quarantined message was quarantined, Unix time",
         27,
         NUMBER_OR_NULL,
         stats=None,
@@ -510,7 +515,7 @@ CLIENT = (
         "ready_count",
         MEASURED,
         "messages",
-        "Its RDY",
+        "Its RDY: how many messages it takes at once",
         6,
         source="ready_count",
         line=Line(3, "rdy", 4),

@@ -2,6 +2,7 @@
 
 import orjson
 import pytest
+from django.template.loader import render_to_string
 
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.hub.hub import Hub, LiveState
@@ -17,6 +18,7 @@ from admin_console.screens.topics import PAGE_ROWS
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats, TopicStats
+from queue_engine.vocabulary.figures import CHANNEL, CLIENT
 from tests.support.pages.snapshots import START_S, channel, client, failures, in_flight, snapshot, topic
 
 
@@ -310,3 +312,19 @@ def test_buttons_say_why_a_viewer_may_not() -> None:
 def test_a_subscription_that_no_page_sends_is_refused(asked: object, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Request.parse(asked, Role.VIEWER)
+
+
+def test_headings_say_what_their_figure_is_as_the_reference_does() -> None:
+    live = only(channel("orders", "billing", depth=3, clients=(client(7),)))
+    page = build_screen(Request("channel", Role.VIEWER, "orders", "billing"), live)
+    above = build_screen(Request("topic", Role.VIEWER, "orders"), live)
+    stats = render_to_string("partials/stats.html", {"screen": page})
+    # Each heading, and the figure that it is of.
+    for html, rows, headings in (
+        (stats, CHANNEL, {"Depth": "depth", "In flight": "in_flight_count", "Oldest message": "oldest_age_ms"}),
+        (above.tables["channels"].html, CHANNEL, {"Requeued /min": "requeue_count", "Timeouts /min": "timeout_count"}),
+        (page.tables["clients"].html, CLIENT, {"RDY": "ready_count", "Finished": "finish_count"}),
+    ):
+        texts = {row.name: row.text for row in rows}
+        for heading, name in headings.items():
+            assert f' title="{texts[name]}.">{heading}<' in html

@@ -18,7 +18,7 @@ from queue_engine.service.http.reference.shapes import (
 from queue_engine.storage.log_stats import LeaseStats, LogStats
 from queue_engine.storage.recovery_report import LostMessages, ProgressLoss
 from queue_engine.vocabulary import figures
-from queue_engine.vocabulary.figures import NUMBER_OR_NULL, Figure, in_stats
+from queue_engine.vocabulary.figures import FLAG, NONE, NUMBER_OR_NULL, Figure, in_stats
 
 _LATENCY = record(
     {
@@ -77,7 +77,15 @@ _TYPES: Mapping[object, Schema] = {int: COUNT, NUMBER_OR_NULL: nullable(COUNT), 
 
 
 def _properties(rows: Iterable[Figure]) -> dict[str, Schema]:
-    return {row.name: _OBJECTS[row.name] if row.type is object else _TYPES[row.type] for row in in_stats(rows)}
+    return {row.name: {**_schema_of(row), "description": _description(row)} for row in in_stats(rows)}
+
+
+def _schema_of(row: Figure) -> Schema:
+    return _OBJECTS[row.name] if row.type is object else _TYPES[row.type]
+
+
+def _description(row: Figure) -> str:
+    return f"{row.meaning}." if row.unit in (NONE, FLAG) else f"{row.meaning}. Unit: {row.unit}."
 
 
 CLIENT = record(
