@@ -18,7 +18,7 @@ from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_sna
 from admin_console.messages.message_filter import filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import CHANNEL, ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Field, Question
 
 SELECTED_MAX = 1_000  # as the engine takes at once
@@ -44,6 +44,14 @@ class Results:
 
 class MessageAct(ActPage):
     """POST takes the messages of `id`, each given once or all in one field; `only` stands for a row's own button."""
+
+    routes = {
+        "finish_messages": f"{CHANNEL}/~messages/~finish/",
+        "requeue_messages": f"{CHANNEL}/~messages/~requeue/",
+        "release_messages": f"{CHANNEL}/~messages/~release/",
+        "quarantine_messages": f"{CHANNEL}/~messages/~quarantine/",
+        "redrive_messages": f"{CHANNEL}/~messages/~redrive/",
+    }
 
     @property
     def snapshot(self) -> ChannelSnapshot:
@@ -165,6 +173,8 @@ class MessageAct(ActPage):
 
 class PublishAgain(MessageAct):
     """The first form has the messages alone; the question asks for the topic that they are published to."""
+
+    routes = {"publish_again": f"{CHANNEL}/~messages/~publish-again/"}
 
     def post(self, request: HttpRequest, **kwargs: str) -> HttpResponse:
         if "to" not in request.POST and not wants_json(request):

@@ -1,7 +1,7 @@
 """One act as a resource: GET shows the question, POST does the act, with an audit row before and after it."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -70,11 +70,17 @@ class NotThereError(Exception):
     """The topic or channel is not there; the text says so."""
 
 
+TOPIC = "topics/<name:topic>"
+CHANNEL = f"{TOPIC}/<name:channel>"
+
+
 class ActPage(View):
-    """Base of all acts. `action` is the URL's name, the audit's word and the permission table's key."""
+    """Base of all acts. `action` is the URL's name, the audit's word and the permission table's key; routes: the acts
+    that a subclass is the page of, with their paths (`admin_console/urls.py`)."""
 
     http_method_names = ["get", "head", "post"]
     action = ""
+    routes: Mapping[str, str] = {}
     is_confirmed = False  # it was confirmed for all of a selection at once
     is_anew = False  # the question is asked again since the state has changed
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from admin_console.gateway.gateway import ActResult
 from admin_console.gateway.pipeline import ArchivedTopic, ArchiveLimits, get_pipeline
 from admin_console.gateway.sentences import counted
-from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.act_page import TOPIC, ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary import units
 
@@ -23,6 +23,8 @@ _GIB = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?")
 
 class SetArchiveLimits(ActPage):
     """Set, or go back to what the server's options say."""
+
+    routes = {"set_archive_limits": f"{TOPIC}/~archive-limits/"}
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)

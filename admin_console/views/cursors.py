@@ -9,7 +9,7 @@ from admin_console.gateway.gateway import ARCHIVE_CURSOR, CursorStats, Maker, Ta
 from admin_console.gateway.pipeline import get_pipeline
 from admin_console.gateway.sentences import counted, given_up
 from admin_console.screens.cursors import lost_archive
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import TOPIC, ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.views.risky_acts import EXPECTED, expected_of
 from admin_console.vocabulary import units
@@ -82,6 +82,8 @@ class _CursorAct(ActPage):
 
 
 class DeleteCursor(_CursorAct):
+    routes = {"delete_cursor": f"{TOPIC}/~cursors/<name:cursor>/~delete/"}
+
     def question(self) -> Question:
         return self.ending(f"Delete the pipeline cursor {self.name}", f"Delete {self.name}")
 
@@ -91,6 +93,8 @@ class DeleteCursor(_CursorAct):
 
 
 class ArchiveOff(DeleteCursor):
+    routes = {"archive_off": f"{TOPIC}/~archive-off/"}
+
     cursor = ARCHIVE_CURSOR
 
     def question(self) -> Question:
@@ -98,6 +102,8 @@ class ArchiveOff(DeleteCursor):
 
 
 class ArchiveOn(_CursorAct):
+    routes = {"archive_on": f"{TOPIC}/~archive-on/"}
+
     cursor = ARCHIVE_CURSOR
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
@@ -138,6 +144,8 @@ class ArchiveOn(_CursorAct):
 
 class ArchiveAgain(ArchiveOn):
     """For an archive whose table is gone, was put back to an earlier state, or lacks files."""
+
+    routes = {"archive_again": f"{TOPIC}/~archive-again/"}
 
     def question(self) -> Question:
         self.cursor_stats()

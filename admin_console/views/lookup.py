@@ -86,6 +86,8 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
 class TombstoneProducer(ActPage):
     """Has the nsqlookupds that know a producer hide it from consumers for a while."""
 
+    routes = {"tombstone_producer": "lookup/<name:topic>/<str:node>/~tombstone/"}
+
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
         self.node: str = kwargs["node"]

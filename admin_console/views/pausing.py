@@ -7,15 +7,16 @@ from math import isnan
 from typing import Any
 
 from django.conf import settings
+from django.urls import reverse
 
 from admin_console.diagnosis import pause_words
-from admin_console.gateway.gateway import ActResult, ChannelStats, Pause, TopicStats, parse_duration_ms
+from admin_console.gateway.gateway import ACTS, ActResult, ChannelStats, Pause, TopicStats, parse_duration_ms
 from admin_console.gateway.history import HistoryUnreadableError
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.history.ranges import HOUR_S, Range
 from admin_console.history.series import channel_history
 from admin_console.hub.hub import get_hub
-from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, reason_field
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import time_of
@@ -39,6 +40,8 @@ class _PauseAct(ActPage):
 
 class PausePage(_PauseAct):
     """Pause, or give a pause that is there another reason or end."""
+
+    routes = {"pause_topic": f"{TOPIC}/~pause/", "pause_channel": f"{CHANNEL}/~pause/"}
 
     _is_new = False  # done, and it was not paused before
 
@@ -127,11 +130,13 @@ class PausePage(_PauseAct):
 
     def undo_url(self) -> str:
         # To resume it would not take back what was changed of a pause.
-        return self.url.replace("/~pause/", "/~unpause/") if self._is_new else ""
+        return reverse(ACTS[self.action].undo, kwargs=self.kwargs) if self._is_new else ""
 
 
 class ResumePage(_PauseAct):
     """Resume what is paused; of a channel that delivers slowly, end the ramp."""
+
+    routes = {"unpause_topic": f"{TOPIC}/~unpause/", "unpause_channel": f"{CHANNEL}/~unpause/"}
 
     def question(self) -> Question:
         one = self._stats()

@@ -115,12 +115,16 @@ _STOPPED = {
 
 
 class StopJob(_JobAct):
+    routes = {"stop_job": "pipeline/jobs/<slug:job>/~stop/"}
+
     def question(self) -> Question:
         sentence = _STOPPED.get(self.job, "It continues where it stopped when it is started again.")
         return self.job_question("Stop", [sentence, "It stays stopped through restarts, until a user starts it."])
 
 
 class StartJob(_JobAct):
+    routes = {"start_job": "pipeline/jobs/<slug:job>/~start/"}
+
     def question(self) -> Question:
         what = JOB_SENTENCES.get(self.job)
         return self.job_question("Start", [f"It {what}." if what else "It continues where it stopped."])
@@ -128,6 +132,8 @@ class StartJob(_JobAct):
 
 class PlanReplay(_PipelineAct):
     """The form of a new replay. It starts a dry run, which publishes nothing."""
+
+    routes = {"plan_replay": "pipeline/~replay/"}
 
     @property
     def name(self) -> str:
@@ -251,6 +257,8 @@ class PlanReplay(_PipelineAct):
 
 
 class RunReplay(_PipelineAct):
+    routes = {"run_replay": "pipeline/replays/<slug:replay>/~run/"}
+
     def question(self) -> Question:
         replay = self.replay()
         planned, request = replay.planned, replay.request
@@ -289,6 +297,8 @@ class RunReplay(_PipelineAct):
 
 
 class CancelReplay(_PipelineAct):
+    routes = {"cancel_replay": "pipeline/replays/<slug:replay>/~cancel/"}
+
     def question(self) -> Question:
         replay = self.replay()
         if replay.run_job is None:

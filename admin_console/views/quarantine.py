@@ -4,7 +4,7 @@ from typing import Any
 
 from admin_console.gateway.gateway import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from admin_console.gateway.sentences import counted
-from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
 _ATTEMPTS = {
@@ -15,6 +15,8 @@ _ATTEMPTS_OFF = {"anew": "Reset their attempts", "keep": "Keep their attempts"}
 
 
 class SetMaxAttempts(ActPage):
+    routes = {"set_max_attempts": f"{CHANNEL}/~max-attempts/"}
+
     def question(self) -> Question:
         now = self.channel_stats().quarantine.max_attempts
         value = self.request.POST.get("max_attempts", str(now))
@@ -47,6 +49,8 @@ class SetMaxAttempts(ActPage):
 
 
 class RedriveChannel(ActPage):
+    routes = {"redrive_channel": f"{CHANNEL}/~redrive/"}
+
     def question(self) -> Question:
         channel = self.channel_stats()
         is_limited = channel.quarantine.max_attempts > 0
@@ -91,6 +95,8 @@ class RedriveChannel(ActPage):
 
 
 class CancelRedrive(ActPage):
+    routes = {"cancel_redrive": f"{CHANNEL}/~cancel-redrive/"}
+
     def question(self) -> Question:
         state = self.channel_stats().redrive
         left = state.left if state is not None and not state.ended else 0

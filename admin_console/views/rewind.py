@@ -9,7 +9,7 @@ from admin_console.answers.refusal import wants_json
 from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
 from admin_console.messages.message_filter import OFFSET_DIGITS_MAX, is_offset, time_ns_of
-from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, ActPage, ComplaintError
 from admin_console.views.question import SHOWN, Choice, Field, Question
 
 _PLACES = {
@@ -37,6 +37,8 @@ class Shown:
 
 
 class RewindChannel(ActPage):
+    routes = {"rewind_channel": f"{CHANNEL}/~rewind/"}
+
     _preview: SeekPreview | None = None
     _confirmed: Shown
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.urls import reverse
 
 from admin_console.gateway.gateway import (
+    ACTS,
     ActResult,
     ChannelStats,
     ClientStats,
@@ -16,7 +17,7 @@ from admin_console.gateway.gateway import (
     why_not,
 )
 from admin_console.gateway.sentences import counted, given_up, message_counts
-from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.vocabulary import units
 
@@ -139,10 +140,12 @@ class Removal(ActPage):
         self.trashed = 0 if is_nothing and not self.offers_undo_of_nothing else result.trash
 
     def undo_url(self) -> str:
-        return reverse("restore_trash", args=(self.topic, self.trashed)) if self.trashed else ""
+        return reverse(ACTS[self.action].undo, args=(self.topic, self.trashed)) if self.trashed else ""
 
 
 class EmptyTopic(Removal):
+    routes = {"empty_topic": f"{TOPIC}/~empty/"}
+
     offers_undo_of_nothing = False
     takes_own = True
 
@@ -199,6 +202,8 @@ class EmptyTopic(Removal):
 
 
 class DeleteTopic(Removal):
+    routes = {"delete_topic": f"{TOPIC}/~delete/"}
+
     takes_own = takes_channels = takes_readers = True
 
     def question(self) -> Question:
@@ -236,6 +241,8 @@ class _ChannelAct(Removal):
 
 
 class EmptyChannel(_ChannelAct):
+    routes = {"empty_channel": f"{CHANNEL}/~empty/"}
+
     offers_undo_of_nothing = False
 
     def question(self) -> Question:
@@ -254,6 +261,8 @@ class EmptyChannel(_ChannelAct):
 
 
 class DeleteChannel(_ChannelAct):
+    routes = {"delete_channel": f"{CHANNEL}/~delete/"}
+
     def question(self) -> Question:
         channel = self.channel_stats()
         return self.pose(
@@ -276,6 +285,8 @@ class DeleteChannel(_ChannelAct):
 
 class RequeueChannel(ActPage):
     """Requeue all messages in flight, those of one consumer, or one. `?client=KEY` and `?message=ID` preselect."""
+
+    routes = {"requeue_channel": f"{CHANNEL}/~requeue/"}
 
     def question(self) -> Question:
         channel = self.channel_stats()

@@ -13,7 +13,7 @@ from admin_console.gateway.gateway import (
     why_not,
 )
 from admin_console.gateway.sentences import counted
-from admin_console.views.act_page import ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
 _NAME_HELP = (
@@ -37,6 +37,8 @@ def _checked_name(text: str, kind: str) -> str:
 
 
 class CreateTopic(ActPage):
+    routes = {"create_topic": "topics/~create/"}
+
     def question(self) -> Question:
         wanted = self.request.POST.get("topic", "") or self.request.GET.get("topic", "")
         chosen = self.request.POST.get("storage", "") or self.gateway.node().storage
@@ -67,6 +69,8 @@ class CreateTopic(ActPage):
 
 
 class CreateChannel(ActPage):
+    routes = {"create_channel": f"{TOPIC}/~create-channel/"}
+
     def question(self) -> Question:
         topic = self.topic_stats()
         wanted = self.request.POST.get("channel", "") or self.request.GET.get("channel", "")
@@ -92,6 +96,8 @@ class CreateChannel(ActPage):
 
 
 class Publish(ActPage):
+    routes = {"publish": f"{TOPIC}/~publish/"}
+
     def question(self) -> Question:
         topic = self.topic_stats()
         node = self.gateway.node()
@@ -166,6 +172,8 @@ class Publish(ActPage):
 
 
 class Retry(ActPage):
+    routes = {"retry_topic": f"{TOPIC}/~retry/", "retry_channel": f"{CHANNEL}/~retry/"}
+
     def question(self) -> Question:
         one = self.channel_stats() if self.channel else self.topic_stats()
         reasons = [f"It is fenced: {one.fenced}."] if one.fenced else []
@@ -187,6 +195,8 @@ class Retry(ActPage):
 
 
 class ReleaseDeferred(ActPage):
+    routes = {"release_deferred": f"{CHANNEL}/~release-deferred/"}
+
     def question(self) -> Question:
         channel = self.channel_stats()
         return self.pose(

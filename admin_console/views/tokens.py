@@ -85,6 +85,8 @@ class _TokenAct(ActPage):
 class CreateToken(_TokenAct):
     """The answer to the form has the secret: it is in no cookie, no session and no later page."""
 
+    routes = {"create_token": "tokens/~create/"}
+
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
         self._secret = ""
@@ -182,6 +184,8 @@ class CreateToken(_TokenAct):
 
 
 class RevokeToken(_TokenAct):
+    routes = {"revoke_token": "tokens/<slug:token>/~revoke/"}
+
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
         self.token_id: str = kwargs["token"]

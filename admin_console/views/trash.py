@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from admin_console.gateway.gateway import TrashStats, format_duration, get_gateway
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import TOPIC, ActPage, ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.views.standing import stands
 from admin_console.vocabulary import units
@@ -138,6 +138,8 @@ class _TrashAct(ActPage):
 
 
 class RestoreTrash(_TrashAct):
+    routes = {"restore_trash": f"{TOPIC}/~trash/<int:trash>/~restore/"}
+
     def question(self) -> Question:
         entry = self.entry()
         lives = any(topic.topic_name == entry.topic for topic in self.gateway.exact(entry.topic).topics)
@@ -184,6 +186,8 @@ class RestoreTrash(_TrashAct):
 
 
 class DeleteTrash(_TrashAct):
+    routes = {"delete_trash": f"{TOPIC}/~trash/<int:trash>/~delete/"}
+
     def question(self) -> Question:
         entry = self.entry()
         counts = message_counts(entry.waiting, entry.in_flight, entry.deferred, entry.quarantined) or "no messages"
