@@ -605,7 +605,7 @@ class Channel:
         if self.fence is not None:
             return self.retry().in_flight
         try:
-            return self._give_back_all(self._in_flight.pop_all(), ReturnReason.UNTOLD)
+            return self._give_back_all(self._in_flight.pop_all(), ReturnReason.UNKNOWN)
         except Exception as exc:
             raise self.stop("taking back what is in flight", exc) from exc
 

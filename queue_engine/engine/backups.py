@@ -23,7 +23,7 @@ from queue_engine.engine.samples.sample_log import DIRECTORY as SAMPLES_DIRECTOR
 from queue_engine.engine.samples.sampler import Sampler
 from queue_engine.storage.disk.background import Background
 from queue_engine.storage.disk.background_job import BackgroundJob
-from queue_engine.storage.disk.backup_files import DIRECTORY, Staging, remove_left
+from queue_engine.storage.disk.backup_files import DIRECTORY, Staging, remove_staged
 from queue_engine.storage.disk_queue.backup import QueueCopy
 from queue_engine.storage.disk_queue.store import DiskQueueStore
 from queue_engine.storage.log_store.log_store import LogStore
@@ -107,7 +107,7 @@ class Backups:
 
     def open(self) -> None:
         """Remove what another process staged."""
-        remove_left(self._data_path)
+        remove_staged(self._data_path)
 
     def tick(self, now_ns: int) -> None:
         """Look for requests, and go on with what there is. now_ns: monotonic."""

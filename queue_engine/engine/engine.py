@@ -33,7 +33,7 @@ from queue_engine.engine.messages.message_search import MessageSearch
 from queue_engine.engine.running_config import RunningConfig
 from queue_engine.engine.samples.disk_watch import DiskWatch
 from queue_engine.engine.samples.sampler import Sampler
-from queue_engine.storage.commit_log.sync_place import SyncPlace
+from queue_engine.storage.commit_log.thread_choice import ThreadChoice
 from queue_engine.storage.disk.background import Backgrounds
 from queue_engine.storage.disk.backup_files import refuse_incomplete
 from queue_engine.storage.disk.files import Files
@@ -90,7 +90,7 @@ class Engine:
         clock: Clock,
         files: Files,
         backgrounds: Backgrounds,
-        sync_place: SyncPlace | None = None,
+        thread_choice: ThreadChoice | None = None,
         on_work: Callable[[], None] = lambda: None,
         progress: StartProgress | None = None,
         open_store: Callable[[str], TopicStore] | None = None,
@@ -115,7 +115,7 @@ class Engine:
             clock=clock,
             files=files,
             backgrounds=backgrounds,
-            sync_place=sync_place,
+            thread_choice=thread_choice,
             next_turn=self._next_turn,
             progress=progress,
         )

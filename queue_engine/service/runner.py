@@ -42,7 +42,7 @@ from queue_engine.service.tcp.server import TcpServer
 from queue_engine.service.tls.replaceable import MadeOfFiles
 from queue_engine.service.tls.server_context import ServedCertificate, server_context, server_contexts
 from queue_engine.service.tls.validity import CertificateWatch
-from queue_engine.storage.commit_log.sync_place import SyncPlace
+from queue_engine.storage.commit_log.thread_choice import ThreadChoice
 from queue_engine.storage.disk.background import Backgrounds
 from queue_engine.storage.disk.dirlock import DirectoryLock
 from queue_engine.storage.disk.files import Files
@@ -304,7 +304,7 @@ class EngineRunner:
                 clock=clock,
                 files=Files(),
                 backgrounds=Backgrounds(background, sync_background, progress_background),
-                sync_place=SyncPlace(),
+                thread_choice=ThreadChoice(),
                 on_work=turns.soon,
                 progress=self.start_progress,
             )

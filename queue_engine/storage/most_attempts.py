@@ -26,13 +26,13 @@ class MostAttempts(Generic[KeyT]):
         """A message was delivered `made` times by now."""
         if made < ATTEMPTS_MIN:
             return
-        known = self.made
-        if key not in known and len(known) == REMEMBERED_MAX:
-            least = min(known, key=known.__getitem__)
-            if known[least] >= made:
+        attempts = self.made
+        if key not in attempts and len(attempts) == REMEMBERED_MAX:
+            least = min(attempts, key=attempts.__getitem__)
+            if attempts[least] >= made:
                 return
-            del known[least]
-        known[key] = made
+            del attempts[least]
+        attempts[key] = made
 
     def forget(self, keys: Iterable[KeyT]) -> None:
         """These are finished."""

@@ -39,7 +39,7 @@ class Damage:
     reason: str
     losses: tuple[LostMessages, ...] = ()
     is_exact: bool = True
-    kept: str = "the bytes are in quarantine"
+    action: str = "the bytes are in quarantine"
     is_absent: bool = False
 
     @property
@@ -50,17 +50,17 @@ class Damage:
 
     def sentence(self) -> str:
         if self.lost is None:
-            what = "it can't be told how many messages are lost"
+            loss = "it can't be told how many messages are lost"
         elif self.lost:
-            told = [one.phrase() for one in self.losses[:SHOWN_MAX]]
+            sentences = [one.phrase() for one in self.losses[:SHOWN_MAX]]
             if len(self.losses) > SHOWN_MAX:
-                told.append(f"{sum(one.count for one in self.losses[SHOWN_MAX:])} more")
+                sentences.append(f"{sum(one.count for one in self.losses[SHOWN_MAX:])} more")
             least = "" if self.is_exact else "at least "
-            what = f"{least}{self.lost} message{'' if self.lost == 1 else 's'} lost: {', '.join(told)}"
+            loss = f"{least}{self.lost} message{'' if self.lost == 1 else 's'} lost: {', '.join(sentences)}"
         else:
-            what = "no message lost"
+            loss = "no message lost"
         where = f"{self.size} bytes at position {self.position}: " if self.size else ""
-        return f"Damage, {what}{'; ' if self.kept else ''}{self.kept}. {where}{self.reason}."
+        return f"Damage, {loss}{'; ' if self.action else ''}{self.action}. {where}{self.reason}."
 
 
 def lost_ranges(damages: Sequence[Damage], topic_number: int) -> list[tuple[int, int]]:
@@ -128,17 +128,21 @@ class RecoveryReport:
         return [sentence for sentence in self.sentences()[1:] if sentence.startswith("Damage")]
 
     def _of_progress(self) -> list[str]:
-        told = [f"Damaged progress: {damage}." for damage in self.progress_damages[:SHOWN_MAX]]
+        sentences = [f"Damaged progress: {damage}." for damage in self.progress_damages[:SHOWN_MAX]]
         if len(self.progress_damages) > SHOWN_MAX:
-            told.append(f"Damaged progress: {len(self.progress_damages) - SHOWN_MAX} more files.")
-        told += [loss.sentence() for loss in self.progress_losses[:SHOWN_MAX]]
+            sentences.append(f"Damaged progress: {len(self.progress_damages) - SHOWN_MAX} more files.")
+        sentences += [loss.sentence() for loss in self.progress_losses[:SHOWN_MAX]]
         rest = self.progress_losses[SHOWN_MAX:]
         if rest:
             count = sum(loss.count for loss in rest)
-            told.append(f"Damaged progress: {len(rest)} more channels deliver at most {count} finished messages again.")
-        if told and not self.progress_losses:
-            told.append("Damaged progress: nothing finished is delivered again; attempts and due times may be older.")
-        return told
+            sentences.append(
+                f"Damaged progress: {len(rest)} more channels deliver at most {count} finished messages again."
+            )
+        if sentences and not self.progress_losses:
+            sentences.append(
+                "Damaged progress: nothing finished is delivered again; attempts and due times may be older."
+            )
+        return sentences
 
     def sentences(self) -> Sequence[str]:
         """One sentence for each thing worth telling."""
@@ -146,18 +150,20 @@ class RecoveryReport:
         if self.has_damage:
             start = "Start after a clean stop, with damage" if self.was_clean else f"{start}, with damage"
         read = f"{self.scanned_records} records, {self.scanned_bytes} bytes of the log read in {self.took_ms} ms"
-        told = [f"{start}: {read}."]
+        sentences = [f"{start}: {read}."]
         if self.cut_bytes:
-            told.append(f"{self.cut_bytes} bytes of an unfinished write were cut off; nothing of it was acknowledged.")
-        told += [damage.sentence() for damage in self.damages]
-        told += self._of_progress()
+            sentences.append(
+                f"{self.cut_bytes} bytes of an unfinished write were cut off; nothing of it was acknowledged."
+            )
+        sentences += [damage.sentence() for damage in self.damages]
+        sentences += self._of_progress()
         if self.damaged_leases:
-            told.append(
+            sentences.append(
                 f"Damaged list of leases, set aside; their readers have to take them again: {self.damaged_leases}."
             )
         if self.damaged_cursors:
-            told.append(
+            sentences.append(
                 "Damaged list of pipeline cursors, set aside; nothing is kept for them, and no topic is archived until "
                 f"that is switched on again: {self.damaged_cursors}."
             )
-        return told
+        return sentences

@@ -125,7 +125,7 @@ class Backlog(Protocol):
         *,
         counted: bool,
         due_ns: int | None = None,
-        reason: ReturnReason = ReturnReason.UNTOLD,
+        reason: ReturnReason = ReturnReason.UNKNOWN,
         consumer: str = "",
     ) -> None:
         """Take messages of `run` back.

@@ -181,9 +181,9 @@ def test_many_are_set_aside_at_once_as_far_as_there_is_room(
     engine = made(tmp_path, clock, count=60, quarantine_max_count=20)
     Client(engine, *NAMES, ready=5)
     passes = []
-    put_all_aside = ChannelCursor.put_all_aside
+    skip_all = ChannelCursor.skip_all
     monkeypatch.setattr(
-        ChannelCursor, "put_all_aside", lambda self, offsets: (passes.append(offsets), put_all_aside(self, offsets))
+        ChannelCursor, "skip_all", lambda self, offsets: (passes.append(offsets), skip_all(self, offsets))
     )
     results = results_of(engine, "quarantine_messages", offsets=list(range(0, 60, 2)))
     assert [one.code for one in results] == [""] * 20 + ["QUARANTINE_FULL"] * 10

@@ -12,20 +12,20 @@ def test_damage_tells_which_messages_are_lost_as_far_as_that_is_known() -> None:
     assert Damage(100, 30, "damaged beside the bodies").sentence() == (
         "Damage, no message lost; the bytes are in quarantine. 30 bytes at position 100: damaged beside the bodies."
     )
-    assert Damage(10, 30, "segments are missing at the end", is_exact=False, kept="").sentence() == (
+    assert Damage(10, 30, "segments are missing at the end", is_exact=False, action="").sentence() == (
         "Damage, it can't be told how many messages are lost. 30 bytes at position 10: segments are missing at the end."
     )
-    assert Damage(10, 30, "segments are missing", lost[1:], is_exact=False, kept="").sentence() == (
+    assert Damage(10, 30, "segments are missing", lost[1:], is_exact=False, action="").sentence() == (
         "Damage, at least 1 message lost: 1 of topic number 9 (offset 4). "
         "30 bytes at position 10: segments are missing."
     )
-    assert Damage(0, 0, "holes.json is damaged", kept="it is set aside").sentence() == (
+    assert Damage(0, 0, "holes.json is damaged", action="it is set aside").sentence() == (
         "Damage, no message lost; it is set aside. holes.json is damaged."
     )
 
 
 def test_of_many_topics_the_first_are_named() -> None:
     lost = tuple(LostMessages(number, 0, 2, 2, f"t{number}") for number in range(12))
-    sentence = Damage(10, 30, "segments are missing", lost, kept="").sentence()
+    sentence = Damage(10, 30, "segments are missing", lost, action="").sentence()
     assert sentence.startswith("Damage, 24 messages lost: 2 of topic t0 (offsets 0 to 1), 2 of topic t1 ")
     assert sentence.endswith(" 2 of topic t9 (offsets 0 to 1), 4 more. 30 bytes at position 10: segments are missing.")

@@ -292,7 +292,7 @@ class LogActs:
         owner = self._catalog.topic(topic)
         store = log_store_of(owner)
         digest = digest_of(bodies, keys)
-        known = store.known_batch(batch_key, digest, len(bodies))
+        known = store.find_batch(batch_key, digest, len(bodies))
         if known is not None:
             written = WrittenBatch(store.name, store.number, store.id_base, known.first_offset, known.count, True)
             return written, known.ticket

@@ -233,13 +233,13 @@ class TopicActs:
                     backlog.skip_before(offset)
                 else:
                     backlog.seek(offset)
-                    store.trash.give_way(channel, offset)
+                    store.trash.cede(channel, offset)
                 one.has_moved()
                 outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
                 return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
 
             # In one block with what the trash gives way to: a crash leaves both or none.
-            others = store.trash.given_way(channel, offset)
+            others = store.trash.ceded_ranges(channel, offset)
             prepared = backlog.prepare_skip(offset) if keep_finished else backlog.prepare_seek(offset, others)
             return after(prepared, in_force)
 

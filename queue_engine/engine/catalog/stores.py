@@ -8,7 +8,7 @@ from contextlib import suppress
 from queue_engine.engine.topology.entries import ChannelEntry, TopicEntry
 from queue_engine.storage.commit_log.options import SyncPolicy
 from queue_engine.storage.commit_log.record import new_id_base
-from queue_engine.storage.commit_log.sync_place import SyncPlace
+from queue_engine.storage.commit_log.thread_choice import ThreadChoice
 from queue_engine.storage.disk.background import Backgrounds
 from queue_engine.storage.disk.files import Files
 from queue_engine.storage.disk_queue.closing import Closing
@@ -56,7 +56,7 @@ class Stores:
         clock: Clock,
         files: Files,
         backgrounds: Backgrounds,
-        sync_place: SyncPlace | None,
+        thread_choice: ThreadChoice | None,
         next_turn: NextTurn,
         progress: StartProgress,
     ) -> None:
@@ -68,7 +68,7 @@ class Stores:
         self._clock = clock
         self._files = files
         self._backgrounds = backgrounds
-        self._sync_place = sync_place
+        self._thread_choice = thread_choice
         self._next_turn = next_turn
         self._progress = progress
         self._directory = os.path.join(options.data_path, LOG_DIRECTORY)
@@ -120,7 +120,7 @@ class Stores:
             backgrounds=self._backgrounds,
             next_turn=self._next_turn,
             deferred_budget=self.budgets.deferred,
-            sync_place=self._sync_place,
+            thread_choice=self._thread_choice,
         )
         openings = [_opening(entry) for entry in entries]
         opened = log.open(openings, on_reserve=self._on_reserve, start=self._progress)
@@ -151,7 +151,7 @@ class Stores:
         if isinstance(store, LogTopicStore):
             store.delete()
         elif isinstance(store, DiskQueueStore):
-            store.let_go()
+            store.abandon()
 
     # Offsets that topology.json reserves.
 
@@ -163,10 +163,10 @@ class Stores:
         if self.log is not None:
             self.log.reserved(reserving)
 
-    def remove_unknown(self) -> None:
+    def remove_deleted_progress(self) -> None:
         """Remove progress of deleted channels. topology.json is durable as it was read."""
         if self.log is not None:
-            self.log.remove_unknown()
+            self.log.remove_deleted_progress()
 
     def tick(self, now_ns: int) -> None:
         self.disk_queues.sync_used(now_ns)

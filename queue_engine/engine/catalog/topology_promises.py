@@ -85,7 +85,7 @@ class TopologyPromises:
             self._is_reserving_due = True
         else:
             self._stores.reserved(reserving)
-            self._stores.remove_unknown()
+            self._stores.remove_deleted_progress()
             self._append_joined()
 
     def finish(self, state: Topology) -> None:
@@ -157,7 +157,7 @@ class TopologyPromises:
         gone: list[int] = []
         for number in self._changes.state.deleted:
             gone_at = self._gone_at.setdefault(number, log.unused_position)
-            if log.holds_nothing_of(number, before=gone_at):
+            if log.has_no_records_of(number, before=gone_at):
                 gone.append(number)
         if gone:
             for number in gone:

@@ -88,7 +88,7 @@ class LogMessages:
                 found[offset] = IN_FLIGHT
             else:
                 rest.append(offset)
-        waiting = places.cursor.those_ahead(rest) | places.unsent.those_in(rest) | places.returned.those_in(rest)
+        waiting = places.cursor.pending_of(rest) | places.unsent.found_in(rest) | places.returned.found_in(rest)
         # There is no other place left.
         found.update((offset, WAITING if offset in waiting else DEFERRED) for offset in rest)
         return found
@@ -309,7 +309,7 @@ class LogMessages:
         self._take_out(offsets)
         for offset in offsets:
             places.journaled.released(offset, 1, now_ns)
-            places.order.came_back(1, places.cursor.ahead_count)
+            places.order.came_back(1, places.cursor.pending_count)
             places.returned.append(offset, 1)
         places.topic.next_turn.request_log_work()
 
@@ -346,11 +346,11 @@ class LogMessages:
         places = self._places
         quarantined = self._progress.quarantined
         offsets = [offset for offset in offsets if offset not in quarantined] if quarantined else offsets
-        ahead = places.cursor.those_ahead(offsets)
+        ahead = places.cursor.pending_of(offsets)
         behind = [offset for offset in offsets if offset not in ahead]
-        in_line = places.unsent.those_in(behind) | places.returned.those_in(behind)
+        in_line = places.unsent.found_in(behind) | places.returned.found_in(behind)
         if ahead:
-            places.cursor.put_all_aside(sorted(ahead))
+            places.cursor.skip_all(sorted(ahead))
         if in_line:
             places.unsent.remove(behind)
             if gone := places.returned.remove(behind):

@@ -25,7 +25,7 @@ import os
 from queue_engine.engine.topology.topology import Topology
 from queue_engine.storage.commit_log.checkpoint import Checkpoint, read_checkpoint
 from queue_engine.storage.commit_log.segment import LogSegments
-from queue_engine.storage.commit_log.survey import SurveyedTopic, unknown_of
+from queue_engine.storage.commit_log.survey import SurveyedTopic, unlisted_topics
 from queue_engine.storage.disk.checked_line import decode_line, encode_line
 from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError, TopologyError
@@ -183,7 +183,9 @@ class LogGuard:
         segments = self._segments()
         try:
             checkpoint = None if reads_all else self._checkpoint()
-            return unknown_of(segments, checkpoint, lambda number: number in known or number < state.unlisted_below)
+            return unlisted_topics(
+                segments, checkpoint, lambda number: number in known or number < state.unlisted_below
+            )
         finally:
             segments.close()
 

@@ -136,7 +136,7 @@ def read_checkpoint(files: Files, directory: str) -> Checkpoint | None:
         raise NewerFormatError(f"{exc.what} {path}", exc.version, exc.known) from exc
 
 
-def tell_first_position(
+def write_first_position(
     files: Files, directory: str, first_position: int, oldest_offsets: Mapping[int, int]
 ) -> bytes | None:
     """Write a checkpoint whose log begins at `first_position`, before what lies below is removed. Runs on the worker,

@@ -32,14 +32,14 @@ from queue_engine.storage.commit_log.log_recovery import RecoveredLog
 from queue_engine.storage.commit_log.next_segment import NextSegment
 from queue_engine.storage.commit_log.open_segment import OpenSegment, is_passing
 from queue_engine.storage.commit_log.options import LogOptions, SyncPolicy
+from queue_engine.storage.commit_log.preallocation import Preallocation
 from queue_engine.storage.commit_log.record import SEAL_BYTES, encode_record, encode_seal
 from queue_engine.storage.commit_log.refusal import Refusal, is_disk_full
 from queue_engine.storage.commit_log.room_probe import probe_room
 from queue_engine.storage.commit_log.segment import LogSegments, head_bytes_of
 from queue_engine.storage.commit_log.sync_counts import SyncCounts
-from queue_engine.storage.commit_log.sync_place import SyncPlace, may_be_inline
 from queue_engine.storage.commit_log.sync_schedule import SyncSchedule
-from queue_engine.storage.commit_log.work_ahead import WorkAhead
+from queue_engine.storage.commit_log.thread_choice import ThreadChoice, may_be_inline
 from queue_engine.storage.disk.background import Background
 from queue_engine.storage.disk.background_job import BackgroundJob
 from queue_engine.vocabulary.clock import Clock
@@ -66,13 +66,13 @@ class CommitLog:
         sync_background: Background,
         worker: Background,
         listener: LogListener,
-        sync_place: SyncPlace | None = None,
+        thread_choice: ThreadChoice | None = None,
     ) -> None:
         """recovered: where the log goes on: all before its `end` is synced, and the first new segment begins at its
         `next_position`.
 
         sync_background: a thread for the log's syncs alone. listener: called on the engine's thread, also from within
-        `commit` and `close`. sync_place: chooses which thread syncs a group under `always`; None: always the sync
+        `commit` and `close`. thread_choice: chooses which thread syncs a group under `always`; None: always the sync
         thread.
         """
         self._segments = segments
@@ -83,12 +83,12 @@ class CommitLog:
         self.has_readers = False  # beside the channels: pipeline cursors, leases
         self.wants_early_seal = False  # while it is full: only the trash, or nothing, needs what is written
         self._sync_background = sync_background
-        self._sync_place = sync_place
+        self._thread_choice = thread_choice
         self._listener = listener
         self._recovered = recovered
         self.last_time_ns = recovered.last_time_ns
 
-        self.end = self.written_end = self.synced_end = self._told_end = recovered.end
+        self.end = self.written_end = self.synced_end = self._reported_end = recovered.end
         self.counts = SyncCounts()
         self._refusal = Refusal(segments, options, clock)
 
@@ -111,14 +111,14 @@ class CommitLog:
         self._job_since_ns: int | None = None
         self._schedule = SyncSchedule(options, self.counts)
 
-        self._ahead = WorkAhead(
+        self._preallocation = Preallocation(
             segments,
             self._open,
             options,
             clock=clock,
             worker=worker,
             created_ns=lambda: max(clock.time_ns(), self.last_time_ns),
-            on_filled=self._keep_ahead,
+            on_filled=self._preallocate,
             on_fault=self.fail,
         )
 
@@ -177,7 +177,7 @@ class CommitLog:
         except OSError as exc:
             self._fill_up(exc, 0)
             return
-        error = self._ahead.make_first(self._recovered.next_position)
+        error = self._preallocation.make_first(self._recovered.next_position)
         if error is None:
             self._begin()
         elif is_disk_full(error):
@@ -191,9 +191,9 @@ class CommitLog:
         self._write_to(first)
         self.end = self.written_end = first.start
         # Recovery synced all before this segment, and its header was synced when it was made.
-        self.synced_end = self._told_end = self.end
+        self.synced_end = self._reported_end = self.end
         self._refusal.end()
-        self._keep_ahead()
+        self._preallocate()
 
     def append(
         self,
@@ -245,7 +245,7 @@ class CommitLog:
     def commit(self) -> None:
         """End the turn: the appended records become one group.
 
-        Under `always` the group is written and synced: here while syncs are short (`SyncPlace`), else by the sync
+        Under `always` the group is written and synced: here while syncs are short (`ThreadChoice`), else by the sync
         thread, together with what gathers until that thread is free. Under the other policies it is written here, and
         synced later. `LogListener.log_failed` reports a failure.
         """
@@ -276,7 +276,7 @@ class CommitLog:
                     self._start_probe()
             elif self._schedule.is_wanted:
                 self._start_sync()
-        self._keep_ahead()
+        self._preallocate()
 
     def close(self) -> None:
         """Write, seal and sync everything, in this thread if need be.
@@ -292,7 +292,7 @@ class CommitLog:
         # The job first: a probe of a full disk may wait for the segment that the worker makes.
         if self._job is not None:
             self._job.ended(self._job.finish())
-        self._ahead.call_off()
+        self._preallocation.call_off()
         self.commit()
         if self._open and self.error is None:
             try:
@@ -300,7 +300,7 @@ class CommitLog:
             except Exception as exc:
                 self.fail(exc)
         if not self._open:
-            self._ahead.remove([])
+            self._preallocation.remove([])
         for segment in self._open:
             segment.close_quietly()
         self._open.clear()
@@ -330,7 +330,7 @@ class CommitLog:
     def _start_group(self) -> None:
         group = self._take_group()
         good_end = self.visible_end
-        place = self._sync_place
+        place = self._thread_choice
         is_inline = place is not None and may_be_inline(group) and place.is_inline(self._clock.monotonic_ns())
 
         def work() -> None:
@@ -363,8 +363,8 @@ class CommitLog:
         self._forget_closed(self._current_at(group.end))
         if self._is_committed:
             self._start_group()  # before the listener is called: the disk need not wait for it
-        self._tell_visible()
-        self._keep_ahead()
+        self._report_visible()
+        self._preallocate()
 
     def _write_group(self) -> None:
         group = self._take_group()
@@ -383,8 +383,8 @@ class CommitLog:
         )
         if self._schedule.is_wanted and self._job is None:
             self._start_sync()
-        self._tell_visible()
-        self._keep_ahead()
+        self._report_visible()
+        self._preallocate()
 
     def _group_written(self, group: LogGroup) -> None:
         self.counts.groups += 1
@@ -407,11 +407,11 @@ class CommitLog:
         self._take_back()
         self._listener.log_failed(self._refusal.exception())
 
-    def _tell_visible(self) -> None:
+    def _report_visible(self) -> None:
         # The listener may append and commit, and so come here again, before an earlier call has returned.
-        if self._told_end < self.visible_end:
-            self._told_end = self.visible_end
-            self._listener.became_visible(self._told_end)
+        if self._reported_end < self.visible_end:
+            self._reported_end = self.visible_end
+            self._listener.became_visible(self._reported_end)
 
     # Trouble.
 
@@ -433,7 +433,7 @@ class CommitLog:
         if self.error is not None:
             return
         failed = self._refusal.fail(error, self.visible_end)
-        self._ahead.is_stopped = True
+        self._preallocation.is_stopped = True
         self._take_back()
         self._listener.log_failed(failed)
 
@@ -443,12 +443,12 @@ class CommitLog:
         good_end = self._recovered.next_position if is_first else self.visible_end
         target: OpenSegment | NextSegment
         if is_first:
-            target = self._ahead.making(good_end)
+            target = self._preallocation.making(good_end)
         elif good_end + self._refusal.refused_bytes <= self._limit:
             target = self._current
         else:
             at = self._current_at(good_end) + 1
-            target = self._open[at] if at < len(self._open) else self._ahead.making(self._current.stop)
+            target = self._open[at] if at < len(self._open) else self._preallocation.making(self._current.stop)
         probe = partial(
             probe_room,
             self._refusal,
@@ -461,7 +461,7 @@ class CommitLog:
 
         def done(error: Exception | None) -> None:
             if isinstance(target, NextSegment) and target.job.is_over:
-                self._ahead.take(target, target.job.error)
+                self._preallocation.take(target, target.job.error)
             if self.error is not None:
                 return
             if error is None:
@@ -471,7 +471,7 @@ class CommitLog:
                     self._begin()
                 else:
                     self._refusal.end()
-                    self._keep_ahead()
+                    self._preallocate()
             elif is_passing(error):
                 self._refusal.refuse(error)
             else:
@@ -490,7 +490,7 @@ class CommitLog:
         at = self._current_at(self.visible_end)
         last = self._open[at]
         following: OpenSegment | NextSegment
-        following = self._open[at + 1] if at + 1 < len(self._open) else self._ahead.making(last.stop)
+        following = self._open[at + 1] if at + 1 < len(self._open) else self._preallocation.making(last.stop)
         seal = EarlySeal(
             self._open[: at + 1],
             following,
@@ -502,7 +502,7 @@ class CommitLog:
 
         def done(error: Exception | None) -> None:
             if isinstance(following, NextSegment) and following.job.is_over:
-                self._ahead.take(following, following.job.error)
+                self._preallocation.take(following, following.job.error)
             if self.error is not None:
                 return
             if error is None:
@@ -521,7 +521,7 @@ class CommitLog:
         self._forget_closed(count)
         first = self._open[0]
         self._write_to(first)
-        self.end = self.written_end = self.synced_end = self._told_end = first.start
+        self.end = self.written_end = self.synced_end = self._reported_end = first.start
         self._job_since_ns = self._schedule.unsynced_since_ns = None
         logger.info("commit log full: segment completed early path=%s", seal.last.info.path)
 
@@ -625,7 +625,7 @@ class CommitLog:
             raise StorageError(f"record of {size} bytes does not fit into a log segment, which holds {size_max}")
         at = self._open.index(self._current) + 1
         if at == len(self._open):
-            error = self._ahead.make_now(self._current.stop)
+            error = self._preallocation.make_now(self._current.stop)
             if error is not None and self.error is None:
                 self._fill_up(error, size)
             if self._refusal.text is not None:
@@ -657,7 +657,7 @@ class CommitLog:
         last = self._open[at]
         if self.end == last.start and at == 0 and len(self._segments.list) > len(self._open):
             # The last segment is empty: a start followed by a stop leaves no segment behind.
-            self._ahead.remove(self._open)
+            self._preallocation.remove(self._open)
             self._open.clear()
             self.end = self.written_end = self.synced_end = last.info.position
             return
@@ -677,9 +677,9 @@ class CommitLog:
         self._job_since_ns = self._schedule.unsynced_since_ns = None
         last.info.end = self.end
         last.info.is_sealed = True
-        self._tell_visible()
-        self._ahead.remove(self._open[at + 1 :])
+        self._report_visible()
+        self._preallocation.remove(self._open[at + 1 :])
 
-    def _keep_ahead(self) -> None:
+    def _preallocate(self) -> None:
         if self._refusal.text is None:
-            self._ahead.keep(self._current, self.end)
+            self._preallocation.advance(self._current, self.end)

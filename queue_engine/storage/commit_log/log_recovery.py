@@ -44,7 +44,7 @@ READ_BYTES = 4 << 20
 _ZERO_STEP_BYTES = 1 << 20
 _ZEROS = bytes(_ZERO_STEP_BYTES)
 QUARANTINE_NAME = "quarantine"
-_KEPT_UNUSABLE = "the file is kept as .log.bad"
+_UNUSABLE_RENAMED = "the file is kept as .log.bad"
 
 OnRecord = Callable[[RecordHeader, int, Sequence[int] | None], None]
 """Called for each record in order: header, position, due times (Unix ns) or None."""
@@ -119,7 +119,7 @@ class _Recovery:
         self._first_position = first_position
         self._accepted: list[SegmentInfo] = []
         self._quarantined: list[tuple[int, bytes]] = []
-        self._told_paths: set[str] = set()
+        self._reported_paths: set[str] = set()
         self._ends_in: SegmentInfo | None = None
         self._end_before = 0
         self._is_sealed = True
@@ -314,12 +314,12 @@ class _Recovery:
     def _note_absent(self, position: int, end: int, reason: str) -> None:
         """Note a range for which there is no file, or none with a header that holds."""
         unusable = [path for path in self._segments.damaged_paths if position <= _position_of(path) < end]
-        kept = ""
+        action = ""
         if unusable:
             reason = f"{', '.join(unusable)} {'has' if len(unusable) == 1 else 'have'} no header that holds"
-            kept = _KEPT_UNUSABLE
-        self._told_paths.update(unusable)
-        damage = Damage(position, end - position, reason, is_exact=False, kept=kept, is_absent=True)
+            action = _UNUSABLE_RENAMED
+        self._reported_paths.update(unusable)
+        damage = Damage(position, end - position, reason, is_exact=False, action=action, is_absent=True)
         self.found.damages.append(damage)
         logger.error("log damaged position=%d size=%d reason=%s", position, end - position, reason)
 
@@ -383,9 +383,9 @@ class _Recovery:
                 # Else the process died while it made the file, and the segment is empty.
                 at = segment.damaged_at[0]
                 where = "header is" if at == 0 else "header's copy is"
-                kept = "it is written again from the copy that holds"
+                action = "it is written again from the copy that holds"
                 reason = f"the {where} damaged in {segment.path}"
-                self.found.damages.append(Damage(segment.position + at, SEGMENT_HEADER_BYTES, reason, kept=kept))
+                self.found.damages.append(Damage(segment.position + at, SEGMENT_HEADER_BYTES, reason, action=action))
                 logger.error("segment header damaged path=%s at=%d", segment.path, at)
             try:
                 self._segments.mend(segment)
@@ -443,9 +443,9 @@ class _Recovery:
                 self._files.unlink(path)
                 continue
             self._files.rename(path, path + ".bad")
-            if path not in self._told_paths:
+            if path not in self._reported_paths:
                 reason = f"{path} has no header that holds"
-                self.found.damages.append(Damage(max(position, 0), 0, reason, is_exact=False, kept=_KEPT_UNUSABLE))
+                self.found.damages.append(Damage(max(position, 0), 0, reason, is_exact=False, action=_UNUSABLE_RENAMED))
         if self._segments.damaged_paths:
             self._segments.damaged_paths = []
             self._files.sync_directory(self._segments.directory)

@@ -303,8 +303,8 @@ def decode_record(data: bytes, *, position: int, salt: int) -> Record:
         # Without a table, good messages can't be told from damaged ones.
         empty = b"".join([frame(header.time_ns, 1, bytes(16), b"")] * count)
         ends = range(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES * (count + 1), FRAME_HEADER_BYTES)
-        all_of_them = frozenset(range(count))
-        return Record(header, position, empty, ends, dues=None, keys=None, damaged=all_of_them)
+        all_indexes = frozenset(range(count))
+        return Record(header, position, empty, ends, dues=None, keys=None, damaged=all_indexes)
     ends = _column("I", table[: 4 * count])
     at = 8 * count
     dues: Sequence[int] | None = None

@@ -17,8 +17,8 @@ from itertools import pairwise
 from crc32c import crc32c
 
 from queue_engine.storage.commit_log.record import Record, RecordLostError, decode_record
+from queue_engine.storage.disk.descriptor_cache import DescriptorCache
 from queue_engine.storage.disk.files import Files
-from queue_engine.storage.disk.kept_descriptors import KeptDescriptors
 from queue_engine.vocabulary.errors import NewerFormatError, SegmentUnreadableError, StorageError
 
 SEGMENT_HEADER_BYTES = 64
@@ -145,7 +145,7 @@ class LogSegments:
         self.list: list[SegmentInfo] = []
         self.damaged_paths: list[str] = []  # files whose header can't be trusted
         self._lock = threading.Lock()
-        self._descriptors = KeptDescriptors(files, _READ_DESCRIPTORS_MAX)
+        self._descriptors = DescriptorCache(files, _READ_DESCRIPTORS_MAX)
 
     def load(self) -> None:
         """Find the segments in the directory. Raises StorageError when the directory or a file can't be read, or a

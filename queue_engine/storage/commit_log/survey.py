@@ -104,13 +104,13 @@ class _Survey:
         return header
 
 
-IsKnown = Callable[[int], bool]
+IsListed = Callable[[int], bool]
 
 
-def unknown_of(segments: LogSegments, checkpoint: Checkpoint | None, is_known: IsKnown) -> list[SurveyedTopic]:
+def unlisted_topics(segments: LogSegments, checkpoint: Checkpoint | None, is_listed: IsListed) -> list[SurveyedTopic]:
     """The topics in the log whose numbers are not known, by number. Raises as `survey_log`."""
-    unknown = [topic for topic in survey_log(segments, checkpoint).values() if not is_known(topic.number)]
-    if unknown and checkpoint is not None:
+    unlisted = [topic for topic in survey_log(segments, checkpoint).values() if not is_listed(topic.number)]
+    if unlisted and checkpoint is not None:
         # The whole log is read for their sizes: the checkpoint has none.
-        unknown = [topic for topic in survey_log(segments, None).values() if not is_known(topic.number)] or unknown
-    return sorted(unknown, key=lambda topic: topic.number)
+        unlisted = [topic for topic in survey_log(segments, None).values() if not is_listed(topic.number)] or unlisted
+    return sorted(unlisted, key=lambda topic: topic.number)

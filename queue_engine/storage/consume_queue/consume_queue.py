@@ -21,7 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from queue_engine.storage.commit_log.checkpoint import QueueState
-from queue_engine.storage.consume_queue.queue_files import ASIDE_SUFFIX, UNITS_SUFFIX, QueueFiles
+from queue_engine.storage.consume_queue.queue_files import OLD_SUFFIX, UNITS_SUFFIX, QueueFiles
 from queue_engine.vocabulary.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ConsumeQueue:
         oldest_offset: int = 0,
         end_offset: int = 0,
         gaps: Iterable[tuple[int, int]] = (),
-        is_aside: bool = False,
+        is_old: bool = False,
     ) -> None:
         """is_aside: open the files that `QueueFiles.set_aside` set aside, to look up."""
         self.directory = directory
@@ -72,7 +72,7 @@ class ConsumeQueue:
         # Reads the records of ranges (first, end) of offsets from the log, where a file can't be read. Raises
         # StorageError.
         self.read_again: Callable[[Sequence[tuple[int, int]]], Iterable[_Reference]] | None = None
-        self._suffix = UNITS_SUFFIX + ASIDE_SUFFIX if is_aside else UNITS_SUFFIX
+        self._suffix = UNITS_SUFFIX + OLD_SUFFIX if is_old else UNITS_SUFFIX
         self._files = files
         self._durable_oldest = oldest_offset  # of the last checkpoint
         self._written = end_offset  # units below are in files
@@ -112,8 +112,8 @@ class ConsumeQueue:
         self.tail_bytes += _REFERENCE_BYTES
         if dues_ns is not None:
             self.tail_bytes += 40 * count
-            known = self._known_deferred()
-            known += [(first_offset + index, due_ns) for index, due_ns in enumerate(dues_ns) if due_ns]
+            deferred = self._all_deferred()
+            deferred += [(first_offset + index, due_ns) for index, due_ns in enumerate(dues_ns) if due_ns]
         if self.tail_bytes > TAIL_BYTES_MAX and self.error is None:
             self.flush()
 
@@ -197,13 +197,13 @@ class ConsumeQueue:
         try:
             units = self._files.read_block(self._path(file_first), block_at, self._block_bytes)
         except StorageError as exc:
-            units = self._made_anew(file_first, exc)[block_at : block_at + self._block_bytes]
+            units = self._rebuilt(file_first, exc)[block_at : block_at + self._block_bytes]
         at = (offset - file_first - block * BLOCK_UNITS) * UNIT_BYTES
         return _unpack_unit(units, at) if at + UNIT_BYTES <= len(units) else (0, 0, 0)
 
     _block_bytes = BLOCK_UNITS * UNIT_BYTES
 
-    def _made_anew(self, file_first: int, error: StorageError) -> bytes:
+    def _rebuilt(self, file_first: int, error: StorageError) -> bytes:
         """The content of a file that can't be read at one place: its units come from the log, and the file is written
         anew. Raises StorageError; `error` where the log can't be read yet."""
         if self.read_again is None:
@@ -270,34 +270,34 @@ class ConsumeQueue:
 
     def deferred_between(self, first: int, end: int) -> list[tuple[int, int]]:
         """(offset, due Unix ns) of the messages that were published with a due time. Raises StorageError."""
-        known = self._known_deferred()
-        if not known:
-            return known
-        return known[bisect_left(known, (first, 0)) : bisect_left(known, (end, 0))]
+        deferred = self._all_deferred()
+        if not deferred:
+            return deferred
+        return deferred[bisect_left(deferred, (first, 0)) : bisect_left(deferred, (end, 0))]
 
     def deferred_count_between(self, first: int, end: int) -> int:
         """How many they are, at a cost that does not depend on them. Raises StorageError."""
-        known = self._known_deferred()
-        return bisect_left(known, (end, 0)) - bisect_left(known, (first, 0)) if known and first < end else 0
+        deferred = self._all_deferred()
+        return bisect_left(deferred, (end, 0)) - bisect_left(deferred, (first, 0)) if deferred and first < end else 0
 
-    def _known_deferred(self) -> list[tuple[int, int]]:
+    def _all_deferred(self) -> list[tuple[int, int]]:
         if self._deferred is None:
             data = self._files.read_small(self._deferred_path)
             entries = list(_iter_deferred(data[: len(data) - len(data) % 16]))
-            known = [entry for entry in entries if self._durable_oldest <= entry[0] < self._written]
-            if len(known) != len(entries):
+            deferred = [entry for entry in entries if self._durable_oldest <= entry[0] < self._written]
+            if len(deferred) != len(entries):
                 try:
-                    self._files.replace_small(self._deferred_path, _packed(known))
+                    self._files.replace_small(self._deferred_path, _packed(deferred))
                 except OSError as exc:
                     raise StorageError(f"{self._deferred_path} can't be written: {exc}") from exc
-            self._deferred = known
-            self._deferred_written = len(known)
+            self._deferred = deferred
+            self._deferred_written = len(deferred)
         return self._deferred
 
     def has_dues_as_tagged(self) -> bool:
         """Whether each due time in the file agrees with the message's unit. Raises StorageError."""
         block, units = -1, b""
-        for offset, due_ns in self._known_deferred():
+        for offset, due_ns in self._all_deferred():
             # Files hold whole blocks, so that a block's number is enough for all of them.
             if offset // BLOCK_UNITS != block:
                 block = offset // BLOCK_UNITS
@@ -329,15 +329,15 @@ class ConsumeQueue:
         Due times are forgotten now and not by `trim`: without them a start that finds the messages delivers them early.
         """
         self._durable_oldest = oldest_offset
-        known = self._deferred or []
-        passed = bisect_left(known, (oldest_offset, 0))
-        if passed > len(known) // 2:
-            kept = known[passed:]
+        deferred = self._deferred or []
+        passed = bisect_left(deferred, (oldest_offset, 0))
+        if passed > len(deferred) // 2:
+            rest = deferred[passed:]
             if self._deferred_written:
-                written = kept[: bisect_left(kept, (self._written, 0))]
+                written = rest[: bisect_left(rest, (self._written, 0))]
                 self._files.replace_small(self._deferred_path, _packed(written))
                 self._deferred_written = len(written)
-            self._deferred = kept
+            self._deferred = rest
 
     def truncate(self, end_offset: int) -> None:
         """Forget all from `end_offset` on, in memory and in the files. Raises StorageError."""
@@ -356,11 +356,11 @@ class ConsumeQueue:
                 for later in range(last_first, first, -FILE_UNITS):
                     self._files.remove(self._path(later))
                 self._files.truncate(self._path(first), (end_offset - first) * UNIT_BYTES)
-            known = self._known_deferred()
-            del known[bisect_left(known, (end_offset, 0)) :]
-            if self._deferred_written > len(known):
-                self._files.truncate(self._deferred_path, len(known) * 16)
-                self._deferred_written = len(known)
+            deferred = self._all_deferred()
+            del deferred[bisect_left(deferred, (end_offset, 0)) :]
+            if self._deferred_written > len(deferred):
+                self._files.truncate(self._deferred_path, len(deferred) * 16)
+                self._deferred_written = len(deferred)
         except OSError as exc:
             raise StorageError(f"the consume queue in {self.directory} can't be cut: {exc}") from exc
         self._written = min(self._written, end_offset)

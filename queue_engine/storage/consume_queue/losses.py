@@ -35,11 +35,11 @@ class OffsetJump:
 
 @dataclass(frozen=True, slots=True)
 class LogLosses:
-    """known: consume queues by topic number, with all records below `known_upto` of the log. jumps: those in the part
+    """known: consume queues by topic number, with all records below `queues_upto` of the log. jumps: those in the part
     of the log that was read."""
 
-    known: Mapping[int, ConsumeQueue]
-    known_upto: int
+    queues: Mapping[int, ConsumeQueue]
+    queues_upto: int
     jumps: Sequence[OffsetJump]
     segments: LogSegments
     _jumps_of: dict[int, list[OffsetJump]] = field(default_factory=dict)
@@ -59,29 +59,29 @@ class LogLosses:
             else:
                 counted.append(one)
         # Missing files without a needed message: they were reported before, or were not needed.
-        reported = [one for one in counted if one.lost != 0 or one.kept or not one.is_absent]
+        reported = [one for one in counted if one.lost != 0 or one.action or not one.is_absent]
         return [self._named(one, names) for one in reported]
 
     def _counted(self, damage: Damage, names: Mapping[int, str]) -> Damage:
         start, end = damage.position, damage.position + damage.size
         losses: list[LostMessages] = []
-        is_known = end <= self.known_upto
+        is_counted = end <= self.queues_upto
         for number in names:
             try:
                 losses += self._losses_of(number, start, end)
             except StorageError as exc:
                 # The consume queue is derived: its error does not end the start.
                 logger.warning("lost messages can't be counted topic=%s: %s", names[number], exc)
-                is_known = False
-        return replace(damage, losses=tuple(sorted(losses, key=lambda one: -one.count)), is_exact=is_known)
+                is_counted = False
+        return replace(damage, losses=tuple(sorted(losses, key=lambda one: -one.count)), is_exact=is_counted)
 
     def _losses_of(self, number: int, start: int, end: int) -> list[LostMessages]:
         """The messages that a topic had in a range of the log."""
         losses: list[LostMessages] = []
-        known_end = 0
-        queue = self.known.get(number)
+        queue_end = 0
+        queue = self.queues.get(number)
         if queue is not None:
-            known_end = queue.end_offset
+            queue_end = queue.end_offset
             first = queue.first_offset_at(start)
             after = queue.first_offset_at(end)
             count = queue.count_between(first, after)
@@ -90,12 +90,12 @@ class LogLosses:
         for jump in self._jumps_of.get(number, ()):
             if not jump.position_before < start < end <= jump.position:
                 continue
-            first = max(jump.first_offset, known_end)
-            if first < jump.next_offset and self._is_one_life(jump):
+            first = max(jump.first_offset, queue_end)
+            if first < jump.next_offset and self._is_one_process(jump):
                 losses.append(LostMessages(number, first, jump.next_offset, jump.next_offset - first))
         return losses
 
-    def _is_one_life(self, jump: OffsetJump) -> bool:
+    def _is_one_process(self, jump: OffsetJump) -> bool:
         """Whether one process wrote both records: offsets that it had reserved are skipped by the next one."""
         return self.segments.segment_of(jump.position_before) is self.segments.segment_of(jump.position)
 

@@ -4,8 +4,8 @@ import os
 from collections import OrderedDict
 from collections.abc import Container
 
+from queue_engine.storage.disk.descriptor_cache import DescriptorCache
 from queue_engine.storage.disk.files import Files
-from queue_engine.storage.disk.kept_descriptors import KeptDescriptors
 from queue_engine.vocabulary.errors import StorageError
 
 DESCRIPTORS_MAX = 32
@@ -14,7 +14,7 @@ BLOCKS_MAX = 64
 SYNC_FILES_MAX = 512
 _SMALL_FILE_BYTES_MAX = 256 << 20
 UNITS_SUFFIX = ".queue"
-ASIDE_SUFFIX = ".old"
+OLD_SUFFIX = ".old"
 
 
 class QueueFiles:
@@ -22,7 +22,7 @@ class QueueFiles:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self.descriptors = KeptDescriptors(files, DESCRIPTORS_MAX)
+        self.descriptors = DescriptorCache(files, DESCRIPTORS_MAX)
         self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._unsynced: dict[str, None] = {}
 
@@ -114,19 +114,19 @@ class QueueFiles:
             if name not in keep:
                 self.remove_all(os.path.join(directory, name))
 
-    def set_aside(self, directory: str) -> None:
+    def rename_to_old(self, directory: str) -> None:
         """Keep the files of units in a queue's directory under other names, and remove the rest of it. Doing it again
         after a crash gives the same: a file that was set aside is not replaced by one that was made since."""
         names = self._names(directory)
         rest: list[str] = []
         for name in names:
             path = os.path.join(directory, name)
-            if name.endswith(ASIDE_SUFFIX):
+            if name.endswith(OLD_SUFFIX):
                 continue
-            if name.endswith(UNITS_SUFFIX) and name + ASIDE_SUFFIX not in names:
+            if name.endswith(UNITS_SUFFIX) and name + OLD_SUFFIX not in names:
                 self.descriptors.close(path)
                 self._forget_blocks(path, 0, None)
-                self._files.rename(path, path + ASIDE_SUFFIX)
+                self._files.rename(path, path + OLD_SUFFIX)
             else:
                 rest.append(path)
         if rest:
@@ -135,14 +135,14 @@ class QueueFiles:
         for path in rest:
             self.remove(path)
 
-    def has_aside(self, directory: str) -> bool:
+    def has_old(self, directory: str) -> bool:
         """Whether something was set aside in a queue's directory. Raises OSError."""
-        return any(name.endswith(ASIDE_SUFFIX) for name in self._names(directory))
+        return any(name.endswith(OLD_SUFFIX) for name in self._names(directory))
 
-    def remove_aside(self, directory: str) -> None:
+    def remove_old(self, directory: str) -> None:
         """Remove what was set aside in a queue's directory."""
         for name in self._names(directory):
-            if name.endswith(ASIDE_SUFFIX):
+            if name.endswith(OLD_SUFFIX):
                 self.remove(os.path.join(directory, name))
 
     def _names(self, directory: str) -> list[str]:

@@ -96,7 +96,7 @@ def _losses(
                 oldest_offset=state.oldest_offset,
                 end_offset=state.end_offset,
                 gaps=state.gaps,
-                is_aside=queue_files.has_aside(queue_directory),  # as a start left it that stopped
+                is_old=queue_files.has_old(queue_directory),  # as a start left it that stopped
             )
             try:
                 if (missing := queue.first_missing()) is not None:

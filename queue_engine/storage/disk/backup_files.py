@@ -44,10 +44,10 @@ DATABASE_NAME = "console.sqlite3"
 # No file of Penstock that is read at once is larger than this: the largest are the batch keys, 16 MB.
 READ_BYTES_MAX = 64 << 20
 
-_NOT_KEPT = (DIRECTORY, "static", INCOMPLETE_NAME, COMPLETE_NAME, DATABASE_NAME, "pipeline/scratch")
+_EXCLUDED = (DIRECTORY, "static", INCOMPLETE_NAME, COMPLETE_NAME, DATABASE_NAME, "pipeline/scratch")
 _PIPELINE = "pipeline"
 # Left out of the walk at that moment: the pipeline has rules of its own; queues are derived, with a folder a topic.
-_NOT_LOOKED_IN = (_PIPELINE, "log/queues", "samples/queues", "log/keys")
+_NOT_WALKED = (_PIPELINE, "log/queues", "samples/queues", "log/keys")
 _DERIVED = re.compile(
     r"(?:log|samples)/(?:queues/.*|keys/.*|checkpoint|progress/reserve)|pipeline/(?:checkpoints|staging)/.*"
 )
@@ -60,7 +60,7 @@ _OURS = re.compile(r"[0-9a-f]{16}(\.request|\.error|\.error\.tmp)?")
 _QUEUE_FILE = re.compile(r"[^/]*\.diskqueue\.[^/]*")
 
 
-def remove_left(directory: str) -> None:
+def remove_staged(directory: str) -> None:
     """Remove what an earlier process staged; other files stay."""
     try:
         names = os.listdir(os.path.join(directory, DIRECTORY))
@@ -90,14 +90,14 @@ def wanted_files(directory: str, *, is_running: bool, below: str = "", left_out:
     is_running: a server changes the files: derived files are left out, and disk queues, whose files the server writes
     for the backup. below: look in this folder of it alone. left_out: folders that are not looked in.
     """
-    without = {*_NOT_KEPT, *left_out}
+    without = {*_EXCLUDED, *left_out}
     for folder, folders, names in os.walk(os.path.join(directory, below)):
         inside = os.path.relpath(folder, directory)
         prefix = "" if inside == "." else f"{inside}/"
         folders[:] = [name for name in folders if f"{prefix}{name}" not in without]
         for name in names:
             path = f"{prefix}{name}"
-            if path in _NOT_KEPT or path.startswith(f"{DATABASE_NAME}-") or name.endswith(".tmp"):
+            if path in _EXCLUDED or path.startswith(f"{DATABASE_NAME}-") or name.endswith(".tmp"):
                 continue
             if is_running and (_DERIVED.fullmatch(path) or (_QUEUE_FILE.fullmatch(path) and not path.endswith(".bad"))):
                 continue
@@ -124,7 +124,7 @@ class Staging:
     def take(self, log_ends: Mapping[str, int]) -> None:
         """Take all files as they are now, but for disk queues and tables. log_ends: by each log's directory in the data
         directory, the position at which its copy ends. Raises OSError."""
-        for path in wanted_files(self._data_path, is_running=True, left_out=_NOT_LOOKED_IN):
+        for path in wanted_files(self._data_path, is_running=True, left_out=_NOT_WALKED):
             self._take_one(path, log_ends)
         self._take_pipeline()
 

@@ -28,7 +28,7 @@ class DescriptorBudget:
             holder_max = files_share(current_limit()) // 2
         self.holder_max = holder_max
         self._holders: dict[DescriptorHolder, None] = {}  # in the order of their last opening
-        self._unasked: list[DescriptorHolder] = []  # of the pass of `close_idle` under way
+        self._remaining: list[DescriptorHolder] = []  # of the pass of `close_idle` under way
 
     def opens(self, holder: DescriptorHolder) -> None:
         """`holder` is about to open a file: make room for it."""
@@ -57,12 +57,12 @@ class DescriptorBudget:
 
     def begin_idle_pass(self) -> None:
         """Begin a pass: the next calls of `close_idle` go through all present holders."""
-        self._unasked = list(self._holders)
+        self._remaining = list(self._holders)
 
     def close_idle(self, count_max: int) -> None:
         """Have the next `count_max` holders of the pass close their files. Files in use are opened again soon, unused
         ones stay closed."""
-        asked, self._unasked = self._unasked[:count_max], self._unasked[count_max:]
-        for holder in asked:
+        batch, self._remaining = self._remaining[:count_max], self._remaining[count_max:]
+        for holder in batch:
             if holder in self._holders and holder.release_descriptors():
                 del self._holders[holder]

@@ -200,10 +200,10 @@ class Files:
         start opens thousands of queues of one directory.
         """
         stamp, modified_ns = self._stamp, os.stat(directory).st_mtime_ns
-        kept = self._listings.get(directory)
-        if kept is None or kept[0] != stamp or kept[1] != modified_ns:
-            kept = self._listings[directory] = (stamp, modified_ns, sorted(self.listdir(directory)))
-        names = kept[2]
+        cached = self._listings.get(directory)
+        if cached is None or cached[0] != stamp or cached[1] != modified_ns:
+            cached = self._listings[directory] = (stamp, modified_ns, sorted(self.listdir(directory)))
+        names = cached[2]
         first = last = bisect_left(names, prefix)
         while last < len(names) and names[last].startswith(prefix):
             last += 1

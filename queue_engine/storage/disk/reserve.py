@@ -27,22 +27,22 @@ class Reserve:
         self._size = size
         self._files = files
         self._worker = worker
-        self._is_there = False
+        self._exists = False
         self._is_making = False
 
     def find(self) -> None:
         """Find the file of an earlier process. Raises OSError."""
-        self._is_there = bool(self._size) and self._files.size_of(self._path) == self._size
+        self._exists = bool(self._size) and self._files.size_of(self._path) == self._size
 
     def keep(self) -> None:
         """Have the worker make the file, unless it is there or less than twice its size is free."""
-        if self._is_there or self._is_making or not self._size or not self.is_allowed:
+        if self._exists or self._is_making or not self._size or not self.is_allowed:
             return
         self._is_making = True
 
         def done(error: Exception | None) -> None:
             self._is_making = False
-            self._is_there = error is None
+            self._exists = error is None
 
         BackgroundJob(self._make, then=done).start(self._worker)
 
@@ -55,10 +55,10 @@ class Reserve:
 
     def give_up(self) -> bool:
         """Remove the file; returns whether that freed room."""
-        if not self._is_there:
+        if not self._exists:
             return False
         self.on_give_up()
-        self._is_there = False
+        self._exists = False
         try:
             self._files.unlink(self._path)
         except OSError:

@@ -32,7 +32,7 @@ RELEASED_RUN_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlaces:
+class MemoryMessages:
     """Where a channel's unfinished messages stand that are in memory and that no consumer holds."""
 
     unsent: RunLine
@@ -199,7 +199,7 @@ class DiskQueueBacklog:
         *,
         counted: bool,
         due_ns: int | None = None,
-        reason: ReturnReason = ReturnReason.UNTOLD,
+        reason: ReturnReason = ReturnReason.UNKNOWN,
         consumer: str = "",
     ) -> None:
         if counted:
@@ -294,8 +294,8 @@ class DiskQueueBacklog:
         return len(removed)
 
     @property
-    def places(self) -> MemoryPlaces:
-        return MemoryPlaces(self._unsent, self._returned, self._order, self._queue, self._deferred, self._due_times)
+    def places(self) -> MemoryMessages:
+        return MemoryMessages(self._unsent, self._returned, self._order, self._queue, self._deferred, self._due_times)
 
     def tidy(self) -> None:
         self._queue.tidy()

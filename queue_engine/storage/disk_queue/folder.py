@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from queue_engine.storage.disk.background import Background, InlineBackground
+from queue_engine.storage.disk.descriptor_cache import IDLE_INTERVAL_NS
 from queue_engine.storage.disk.directory_syncs import DirectorySyncs
 from queue_engine.storage.disk.files import Files
-from queue_engine.storage.disk.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.storage.disk_queue.backup import QueueCopy, UnsyncedFiles
 from queue_engine.storage.disk_queue.closing import AT_ONCE, Closing, close_queues
 from queue_engine.storage.disk_queue.fifo.disk_queue import DiskQueue
@@ -40,7 +40,7 @@ LARGEST_MSG_SIZE_MIN = 16 << 20
 SYNCS_OUTSTANDING_MAX = 16
 _NOT_BEGUN = "disk queue {} is not made: the files of a former one can't be set aside"
 # So many disk queues close unused descriptors at once, every few ticks.
-IDLE_ASKED_AT_ONCE = 50
+IDLE_HOLDERS_AT_ONCE = 50
 
 
 class DiskQueueFolder:
@@ -116,7 +116,7 @@ class DiskQueueFolder:
             if not data and not unneeded:
                 return DONE
             for one in data + unneeded:
-                remove_file(self._files, os.path.join(self._directory, one), is_kept=one in data)
+                remove_file(self._files, os.path.join(self._directory, one), is_bad=one in data)
         except OSError as exc:
             raise StorageError(
                 f"{_NOT_BEGUN.format(name)}: {exc.strerror}. Remove {name}.diskqueue.* by hand, or move them away"
@@ -133,11 +133,11 @@ class DiskQueueFolder:
         self._directory_syncs.sync().when_done(synced)
         return result
 
-    def let_go(self, queue: OverflowQueue) -> None:
+    def abandon(self, queue: OverflowQueue) -> None:
         """Close a queue, and leave its files on the disk."""
         if queue.disk is not None:
             self._used.pop(queue.disk, None)
-            queue.disk.let_go()
+            queue.disk.abandon()
 
     def reopen(self, queue: OverflowQueue) -> None:
         """Read the files of a queue that could not be read before. Raises StorageError."""
@@ -150,9 +150,9 @@ class DiskQueueFolder:
             unread.reason = reason_of(unread.name, exc)
             raise unread.reason from exc
         if unread.is_failed:
-            disk.let_go()
+            disk.abandon()
             raise StorageError(f"{unread.sync_error}: what came since the start may not be on the disk")
-        unread.let_go()
+        unread.abandon()
         queue.replace_disk(disk)
 
     def _disk_queue(
@@ -225,7 +225,7 @@ class DiskQueueFolder:
         if now_ns >= self._close_idle_at_ns:
             self._close_idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self._files.budget.begin_idle_pass()
-        self._files.budget.close_idle(IDLE_ASKED_AT_ONCE)
+        self._files.budget.close_idle(IDLE_HOLDERS_AT_ONCE)
         self._due.clear()
         for queue in list(self._used):
             if queue.sync_error is not None:

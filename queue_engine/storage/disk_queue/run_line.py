@@ -213,13 +213,13 @@ class RunLine:
         places: list[int] = []
         at = 0
         for run in self.drain():
-            kept = [index for index, one in enumerate(run.ids) if one not in ids]
-            if len(kept) < len(run):
+            remaining = [index for index, one in enumerate(run.ids) if one not in ids]
+            if len(remaining) < len(run):
                 places += [at + index for index, one in enumerate(run.ids) if one in ids]
             at += len(run)
-            if kept:
-                left = run if len(kept) == len(run) else run.select(kept)
-                self.append(left, oldest_of(left))
+            if remaining:
+                rest = run if len(remaining) == len(run) else run.select(remaining)
+                self.append(rest, oldest_of(rest))
         return places
 
     def drain(self) -> list[Run]:

@@ -241,10 +241,10 @@ class DiskQueueStore:
         if errors:
             raise StorageError("; ".join(errors))
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """The topic is not created: close its queue, and leave files of its name as they are."""
         for queue in (self._queue, *(backlog.queue for backlog in self._channels.values())):
-            self._folder.let_go(queue)
+            self._folder.abandon(queue)
 
     def close(self) -> None:
         self.begin_close()

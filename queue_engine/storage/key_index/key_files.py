@@ -4,8 +4,8 @@ import errno
 import os
 from collections.abc import Iterable
 
+from queue_engine.storage.disk.descriptor_cache import DescriptorCache
 from queue_engine.storage.disk.files import Files
-from queue_engine.storage.disk.kept_descriptors import KeptDescriptors
 
 DESCRIPTORS_MAX = 16
 # A derived file is not written while the disk has less room: the log and the journal need what is left.
@@ -18,7 +18,7 @@ class KeyFiles:
     def __init__(self, directory: str, files: Files) -> None:
         self.directory = directory
         self.files = files
-        self.descriptors = KeptDescriptors(files, DESCRIPTORS_MAX)
+        self.descriptors = DescriptorCache(files, DESCRIPTORS_MAX)
 
     def names(self, directory: str) -> list[str]:
         """The names in a directory, none when there is none. Raises OSError."""

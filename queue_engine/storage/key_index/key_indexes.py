@@ -74,7 +74,7 @@ class KeyIndexes:
         self._waiting = ByteBudget(WAITING_BYTES_MAX)
         self._missing = MissingKeys(self._topics, clock, self._waiting, on_made=self._made)
         self._useless: list[str] = []  # files to remove
-        self._gone: list[str] = []  # directories to remove
+        self._deleted_directories: list[str] = []  # directories to remove
         self._job: BackgroundJob | None = None
         self._written_state = b""
         self._now_ns = 0
@@ -111,7 +111,7 @@ class KeyIndexes:
             return
         for name in names:
             if name.isdigit() and int(name) not in self._topics:
-                self._gone.append(os.path.join(self.files.directory, name))
+                self._deleted_directories.append(os.path.join(self.files.directory, name))
             elif name.endswith(".tmp"):
                 self._useless.append(os.path.join(self.files.directory, name))
 
@@ -141,7 +141,7 @@ class KeyIndexes:
             return
         keys = found[1]
         keys.is_deleted = True
-        keys.let_go()
+        keys.free()
         for table in (self._unchecked, self._filling, self._unmerged):
             table.pop(number, None)
         self._missing.forget(keys)
@@ -151,7 +151,7 @@ class KeyIndexes:
         if self._merge is not None and self._merge.topic is keys:
             self._merge = None
         if self.is_on:
-            self._gone.append(keys.directory)
+            self._deleted_directories.append(keys.directory)
 
     def close(self) -> None:
         """Write the largest parts and the state, in this thread. Without that the next start reads more of the log."""
@@ -240,10 +240,10 @@ class KeyIndexes:
     # The worker's jobs, one at a time.
 
     def _begin_job(self, now_ns: int) -> None:
-        if self._gone or self._useless:
-            gone, useless = self._gone, self._useless
-            self._gone, self._useless = [], []
-            self._start(partial(self._remove, gone, useless), lambda error: None)
+        if self._deleted_directories or self._useless:
+            directories, useless = self._deleted_directories, self._useless
+            self._deleted_directories, self._useless = [], []
+            self._start(partial(self._remove, directories, useless), lambda error: None)
         elif now_ns < self._retry_at_ns:
             return
         elif self._sealed:

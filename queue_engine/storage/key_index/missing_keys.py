@@ -65,7 +65,7 @@ class MissingKeys:
 
     def __init__(
         self,
-        known: Mapping[int, tuple[KeyedTopic, TopicKeys]],
+        topics: Mapping[int, tuple[KeyedTopic, TopicKeys]],
         clock: Clock,
         waiting: ByteBudget,
         *,
@@ -74,7 +74,7 @@ class MissingKeys:
         """known: all topics, by number. waiting: for keys without CRCs. on_made: gets each part that was read, which
         may have no keys."""
         self.topics: dict[int, None] = {}
-        self._known = known
+        self._topics = topics
         self._clock = clock
         self._waiting = waiting
         self._on_made = on_made
@@ -117,7 +117,7 @@ class MissingKeys:
         """The newest missing range of the first topic that is behind."""
         while self.topics:
             number = next(iter(self.topics))
-            topic, keys = self._known[number]
+            topic, keys = self._topics[number]
             if keys.missing:
                 first, end = keys.missing[-1]
                 logger.info("key index is made from the log topic=%s offsets=%d-%d", topic.name, first, end)
@@ -127,7 +127,7 @@ class MissingKeys:
 
     def _give_up(self) -> None:
         if self._making is not None:
-            self._making.part.let_go()
+            self._making.part.free()
             self._making = None
 
     def _made(self, one: _Making) -> None:

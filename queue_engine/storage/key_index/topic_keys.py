@@ -167,7 +167,7 @@ class Part:
         deltas = deltas_of(self._run_starts, self._run_offsets, self._count)
         return encode_key_file(number, self.first, self.end, self.base, [sorted_entries(crcs, deltas)])
 
-    def let_go(self) -> None:
+    def free(self) -> None:
         """It is needed no more: its memory is others'."""
         self._waiting.free(self.waiting_bytes)
         self.waiting_bytes = 0
@@ -268,13 +268,13 @@ class TopicKeys:
     def written(self, part: Part) -> None:
         """A sealed part is in its file, durably."""
         self.sealed.remove(part)
-        part.let_go()
+        part.free()
         insort(self.files, KeyFile(self.directory, part.first, part.end, len(part)))
 
     def give_up(self, part: Part) -> None:
         """A sealed part can't be written and is too large for the memory: the log has its keys."""
         self.sealed.remove(part)
-        part.let_go()
+        part.free()
         self.missing = joined([*self.missing, (part.first, part.end)])
 
     def lose(self, file: KeyFile) -> None:
@@ -290,13 +290,13 @@ class TopicKeys:
         """Forget what lies before the topic's first message; returns the files that are to be removed."""
         self.missing = without(self.missing, [(0, oldest_offset)])
         count = next((index for index, one in enumerate(self.files) if one.end > oldest_offset), len(self.files))
-        gone, self.files = self.files[:count], self.files[count:]
-        return gone
+        removed, self.files = self.files[:count], self.files[count:]
+        return removed
 
-    def let_go(self) -> None:
+    def free(self) -> None:
         """The topic was deleted: what waits in memory is needed no more."""
         for part in (*self.sealed, self.open):
-            part.let_go()
+            part.free()
 
     # Where it stands.
 

@@ -63,7 +63,7 @@ _pack_lengths = struct.Struct(">II").pack
 
 
 @dataclass(frozen=True, slots=True)
-class KnownBatch:
+class FoundBatch:
     """A batch that was written under a key, or is being written: its offsets, and its ticket."""
 
     first_offset: int
@@ -121,9 +121,9 @@ class BatchKeys:
         self._time = SteadyTime(clock)
         self._keys_max = keys_max
         # Topic number and key → first offset, count, time and digest; both packed, the oldest first.
-        self._known: dict[bytes, bytes] = {}
+        self._contents: dict[bytes, bytes] = {}
         self._topics: set[int] = set()  # that have keys, or had
-        self._under_way: dict[bytes, tuple[bytes, KnownBatch]] = {}  # with the digest
+        self._under_way: dict[bytes, tuple[bytes, FoundBatch]] = {}  # with the digest
         self._unwritten: deque[tuple[int, int, bytes]] = deque()  # position and end of the record, topic and key
         self._writing: KeysWrite | None = None
         self._entries = 0  # of the file
@@ -132,7 +132,7 @@ class BatchKeys:
         self._damaged: bytes | None = None
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._contents)
 
     @property
     def is_in_file(self) -> bool:
@@ -141,30 +141,30 @@ class BatchKeys:
 
     # Keys.
 
-    def find(self, topic_number: int, key: bytes, digest: bytes, count: int) -> KnownBatch | None:
+    def find(self, topic_number: int, key: bytes, digest: bytes, count: int) -> FoundBatch | None:
         """The batch of this key, written or being written; None when it is new. Raises BatchKeyConflictError when it
         had another content."""
         place = _place.pack(topic_number, key)
         if place in self._under_way:
-            had, known = self._under_way[place]
-        elif place in self._known:
-            first, known_count, _, had = _content.unpack(self._known[place])
-            known = KnownBatch(first, known_count)
+            found_digest, found = self._under_way[place]
+        elif place in self._contents:
+            first, found_count, _, found_digest = _content.unpack(self._contents[place])
+            found = FoundBatch(first, found_count)
         else:
             return None
-        if had not in (digest, UNKNOWN_DIGEST) or known.count != count:
+        if found_digest not in (digest, UNKNOWN_DIGEST) or found.count != count:
             raise BatchKeyConflictError(
-                f"batch key {key.hex()} was used for other content: {known.count} messages from offset "
-                f"{known.first_offset} on"
+                f"batch key {key.hex()} was used for other content: {found.count} messages from offset "
+                f"{found.first_offset} on"
             )
-        return known
+        return found
 
     def has(self, record: KeyedRecord) -> bool:
         """Whether the key is known to be of this record."""
-        content = self._known.get(record.place)
+        content = self._contents.get(record.place)
         return content is not None and _content.unpack(content)[0] == record.first_offset
 
-    def begin(self, topic_number: int, key: bytes, digest: bytes, batch: KnownBatch) -> None:
+    def begin(self, topic_number: int, key: bytes, digest: bytes, batch: FoundBatch) -> None:
         """A batch is being written."""
         self._under_way[_place.pack(topic_number, key)] = digest, batch
 
@@ -176,16 +176,16 @@ class BatchKeys:
         """This record with a key is visible in the log."""
         place = record.place
         self._under_way.pop(place, None)
-        had = self._known.get(place)
-        if had is not None:
-            if _content.unpack(had)[0] >= record.first_offset:
+        found_digest = self._contents.get(place)
+        if found_digest is not None:
+            if _content.unpack(found_digest)[0] >= record.first_offset:
                 return  # the same, from the file, or one that took the key when this had been forgotten
-            del self._known[place]
-        self._known[place] = _content.pack(record.first_offset, record.count, record.time_ns, digest)
+            del self._contents[place]
+        self._contents[place] = _content.pack(record.first_offset, record.count, record.time_ns, digest)
         self._topics.add(record.topic_number)
         self._unwritten.append((record.position, record.position + record.size, place))
-        if len(self._known) > self._keys_max:
-            self._known = dict(islice(self._known.items(), len(self._known) - self._keys_max * 9 // 10, None))
+        if len(self._contents) > self._keys_max:
+            self._contents = dict(islice(self._contents.items(), len(self._contents) - self._keys_max * 9 // 10, None))
 
     def forget_topic(self, topic_number: int) -> None:
         """The topic was deleted."""
@@ -193,18 +193,18 @@ class BatchKeys:
             return
         self._topics.discard(topic_number)
         of_topic = topic_number.to_bytes(4, "big")
-        self._known = {place: one for place, one in self._known.items() if place[:4] != of_topic}
+        self._contents = {place: one for place, one in self._contents.items() if place[:4] != of_topic}
         self._under_way = {place: one for place, one in self._under_way.items() if place[:4] != of_topic}
 
     def _forget_old(self) -> None:
         until_ns = self._time.never_early_ns() - KEYS_AGE_NS
         old: list[bytes] = []
-        for place, content in self._known.items():
+        for place, content in self._contents.items():
             if _content.unpack(content)[2] >= until_ns:
                 break
             old.append(place)
         for place in old:
-            del self._known[place]
+            del self._contents[place]
 
     @property
     def first_unwritten_position(self) -> int | None:
@@ -226,8 +226,8 @@ class BatchKeys:
         for entry in entries if is_damaged else entries[: self._entries]:
             if entry is not None and int.from_bytes(entry[0][:4], "big") in topic_numbers:
                 place, content = entry
-                self._known.pop(place, None)  # the last one counts, and is the newest
-                self._known[place] = content
+                self._contents.pop(place, None)  # the last one counts, and is the newest
+                self._contents[place] = content
                 self._topics.add(int.from_bytes(place[:4], "big"))
         self._forget_old()
         if is_damaged:
@@ -243,15 +243,15 @@ class BatchKeys:
         Never fails: entries that can't be written now are written with the next checkpoint."""
         if self._unwritten:
             # Entries that were read from the log may be older than those of the file.
-            self._known = dict(sorted(self._known.items(), key=lambda one: _content.unpack(one[1])[2]))
+            self._contents = dict(sorted(self._contents.items(), key=lambda one: _content.unpack(one[1])[2]))
             self._forget_old()
         try:
             if self._damaged is not None:
                 self._files.replace(f"{self.path}.bad", self._damaged)
                 self._damaged = None
             if why:
-                self._files.replace(self.path, encode_batch_keys(self._known.items()))
-                self._entries, self._is_to_replace = len(self._known), False
+                self._files.replace(self.path, encode_batch_keys(self._contents.items()))
+                self._entries, self._is_to_replace = len(self._contents), False
                 self._unwritten.clear()
             elif not self._is_to_replace:
                 self._sync_file()
@@ -282,15 +282,15 @@ class BatchKeys:
             if end > synced_end:
                 break
             taken.append(place)
-        if not taken and (not self._is_to_replace or not self._known):
+        if not taken and (not self._is_to_replace or not self._contents):
             return None
-        useless_max = len(self._known) + _USELESS_MAX
-        if self._is_to_replace or self._entries + len(taken) - len(self._known) > useless_max:
+        useless_max = len(self._contents) + _USELESS_MAX
+        if self._is_to_replace or self._entries + len(taken) - len(self._contents) > useless_max:
             later = {place for _, _, place in islice(self._unwritten, len(taken), None)}
-            items = [(place, content) for place, content in self._known.items() if place not in later]
+            items = [(place, content) for place, content in self._contents.items() if place not in later]
             self._writing = KeysWrite(len(taken), len(items), lambda write: self._replace(write, items))
         else:
-            added = [(place, content) for place in taken if (content := self._known.get(place)) is not None]
+            added = [(place, content) for place in taken if (content := self._contents.get(place)) is not None]
             entries = self._entries + len(added)
             self._writing = KeysWrite(len(taken), entries, lambda write: self._append(write, added))
         return self._writing

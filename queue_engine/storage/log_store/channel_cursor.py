@@ -22,7 +22,7 @@ class ChannelCursor:
     """Belongs to the engine's thread. offset: of the next message that the cursor may hand out. aside_count: messages
     that are aside."""
 
-    __slots__ = ("_ends", "_firsts", "_later", "_later_count", "_passed", "_topic", "aside_count", "offset")
+    __slots__ = ("_ends", "_firsts", "_later", "_later_count", "_passed", "_topic", "offset", "skipped_count")
 
     def __init__(self, topic: LogTopic, offset: int) -> None:
         self._topic = topic
@@ -34,15 +34,15 @@ class ChannelCursor:
         self._passed = 0
         # Ranges that the topic releases again, ascending: after a start some of them were handed out, or quarantined.
         self._later: deque[Range] = deque()
-        self._later_count = 0  # of `aside_count`
-        self.aside_count = 0
+        self._later_count = 0  # of `skipped_count`
+        self.skipped_count = 0
 
     def start_at(self, offset: int) -> None:
         """Go to `offset`, with nothing aside."""
         self.offset = offset
         self._firsts, self._ends = [], []
         self._later.clear()
-        self._passed = self._later_count = self.aside_count = 0
+        self._passed = self._later_count = self.skipped_count = 0
 
     def pass_released(self) -> None:
         """Go behind all that the topic has released; what it releases again stays aside."""
@@ -50,27 +50,27 @@ class ChannelCursor:
         self.offset = max(self.offset, self._topic.released)
         self._firsts, self._ends = [], []
         self._passed = 0
-        self.aside_count = self._later_count
+        self.skipped_count = self._later_count
 
     @property
-    def ahead_count(self) -> int:
+    def pending_count(self) -> int:
         """Messages at or beyond the cursor that are not aside."""
         topic = self._topic
         if self.offset >= topic.released:
             return 0
         if self._later:
             self._note_released()
-        return max(0, topic.queue.count_between(self.offset, topic.released) - self.aside_count + self._later_count)
+        return max(0, topic.queue.count_between(self.offset, topic.released) - self.skipped_count + self._later_count)
 
-    def put_aside(self, first: int, count: int) -> None:
+    def skip(self, first: int, count: int) -> None:
         """Pass over these, which lie behind all that is aside already."""
         self._later.append((first, count))
         added = self._topic.queue.count_between(first, first + count)
-        self.aside_count += added
+        self.skipped_count += added
         self._later_count += added
         self._note_released()
 
-    def skip_to(self, offset: int) -> None:
+    def skip_unreleased(self, offset: int) -> None:
         """Pass over all that the topic has not released, up to `offset`."""
         later, count_between = self._later, self._topic.queue.count_between
         while later and later[0][0] < offset:
@@ -79,7 +79,7 @@ class ChannelCursor:
                 later.appendleft((offset, start + count - offset))
                 count = offset - start
             passed = count_between(start, start + count)
-            self.aside_count -= passed
+            self.skipped_count -= passed
             self._later_count -= passed
         released = self._topic.released
         if self.offset >= released:
@@ -87,7 +87,7 @@ class ChannelCursor:
             return
         later.appendleft((released, offset - released))
         added = count_between(released, offset)
-        self.aside_count += added
+        self.skipped_count += added
         self._later_count += added
 
     def _note_released(self) -> None:
@@ -102,7 +102,7 @@ class ChannelCursor:
             self._ends.append(first + count)
             self._later_count -= self._topic.queue.count_between(first, first + count)
 
-    def insert_aside(self, offset: int) -> None:
+    def skip_one(self, offset: int) -> None:
         """Pass over this one, which is released, unless the cursor has passed it."""
         if offset < self.offset:
             return
@@ -119,13 +119,13 @@ class ChannelCursor:
         else:
             firsts.insert(at, offset)
             ends.insert(at, offset + 1)
-        self.aside_count += 1
+        self.skipped_count += 1
 
-    def put_all_aside(self, offsets: Sequence[int]) -> None:
+    def skip_all(self, offsets: Sequence[int]) -> None:
         """Pass over these, ascending, which it would hand out."""
         if len(offsets) <= _SINGLE_MAX:
             for offset in offsets:
-                self.insert_aside(offset)
+                self.skip_one(offset)
             return
         if self._later:
             self._note_released()
@@ -137,21 +137,21 @@ class ChannelCursor:
         self._firsts = firsts[:1] + [first for first, end in zip(firsts[1:], ends, strict=False) if first != end]
         self._ends = [end for end, first in zip(ends, firsts[1:], strict=False) if end != first] + ends[-1:]
         self._passed = 0
-        self.aside_count += len(offsets)
+        self.skipped_count += len(offsets)
 
-    def those_ahead(self, wanted: Sequence[int]) -> set[int]:
+    def pending_of(self, wanted: Sequence[int]) -> set[int]:
         """Those of `wanted`, ascending, that it would hand out; each has a message."""
-        ahead = wanted[bisect_left(wanted, self.offset) : bisect_left(wanted, self._topic.released)]
-        return {offset for offset in ahead if not self._is_aside(offset)}
+        pending = wanted[bisect_left(wanted, self.offset) : bisect_left(wanted, self._topic.released)]
+        return {offset for offset in pending if not self._is_skipped(offset)}
 
-    def _is_aside(self, offset: int) -> bool:
+    def _is_skipped(self, offset: int) -> bool:
         """Whether a released offset is aside."""
         if self._later:
             self._note_released()
         at = bisect_right(self._firsts, offset, self._passed)
         return at > self._passed and offset < self._ends[at - 1]
 
-    def pass_aside(self) -> bool:
+    def pass_skipped(self) -> bool:
         """Go behind the range that is aside where the cursor is; False when none is."""
         if self._later:
             self._note_released()
@@ -159,7 +159,7 @@ class ChannelCursor:
         if at == len(firsts) or firsts[at] > self.offset:
             return False
         first, end = firsts[at], self._ends[at]
-        self.aside_count -= self._topic.queue.count_between(first, end)
+        self.skipped_count -= self._topic.queue.count_between(first, end)
         self.offset = max(self.offset, end)
         self._passed = at = at + 1
         if at == len(firsts) or (at >= _PASSED_MIN and 2 * at >= len(firsts)):
@@ -168,7 +168,7 @@ class ChannelCursor:
         return True
 
     def stop_before(self, offset: int) -> int:
-        """`offset`, or the first one aside where that comes before. Called behind `pass_aside`."""
+        """`offset`, or the first one aside where that comes before. Called behind `pass_skipped`."""
         at = self._passed
         return min(self._firsts[at], offset) if at < len(self._firsts) else offset
 

@@ -68,15 +68,23 @@ class ChannelPlaces:
         for first, count in topic.gaps_between(floor, passed_end):
             progress.settled(first, count)
         floor = progress.floor
-        aside = progress.quarantined = {offset: one for offset, one in progress.quarantined.items() if offset >= floor}
+        quarantined = progress.quarantined = {
+            offset: one for offset, one in progress.quarantined.items() if offset >= floor
+        }
         deferred_at_publish = dict(topic.deferred_between(floor, topic.released))
-        undelivered = [] if passed_end <= floor else without(progress.undelivered_between(floor, passed_end), aside)
+        undelivered = (
+            [] if passed_end <= floor else without(progress.undelivered_between(floor, passed_end), quarantined)
+        )
         cursor = self.cursor
         cursor.start_at(undelivered[0][0] if undelivered else passed_end)
         now_ns, moved = topic.time_ns(), progress.deferred
         waiting: list[tuple[int, int]] = []
         for first, count, made in progress.unsettled_between(floor, passed_end):
-            parts = without([(first, count)], offsets_between(aside, first, count)) if aside else [(first, count)]
+            parts = (
+                without([(first, count)], offsets_between(quarantined, first, count))
+                if quarantined
+                else [(first, count)]
+            )
             for start, length in parts:
                 self.journaled.attempts.note(start, made)
                 found = offsets_between(moved, start, length) if length > 1 else [start] if start in moved else ()
@@ -87,19 +95,19 @@ class ChannelPlaces:
         at = cursor.offset
         for first, count in undelivered:
             if first > at:
-                cursor.put_aside(at, first - at)
+                cursor.skip(at, first - at)
             at = first + count
         if undelivered and passed_end > at:
-            cursor.put_aside(at, passed_end - at)
-        for offset in sorted(aside):
+            cursor.skip(at, passed_end - at)
+        for offset in sorted(quarantined):
             if offset >= passed_end:
-                cursor.put_aside(offset, 1)
+                cursor.skip(offset, 1)
         never_delivered = [
             (offset, moved.get(offset, due_ns))
             for offset, due_ns in deferred_at_publish.items()
-            if progress.made_at(offset) == 0 and not progress.is_settled(offset) and offset not in aside
+            if progress.made_at(offset) == 0 and not progress.is_settled(offset) and offset not in quarantined
         ]
-        cursor.put_all_aside([offset for offset, _ in never_delivered if offset >= cursor.offset])
+        cursor.skip_all([offset for offset, _ in never_delivered if offset >= cursor.offset])
         self._wait_or_return(waiting + never_delivered)
         self.journaled.ages.begin(topic.time_ns())
 
@@ -128,18 +136,18 @@ class ChannelPlaces:
 
     def return_behind(self, first: int, count: int) -> None:
         """Return messages behind those that wait."""
-        self.order.came_back(count, self.cursor.ahead_count)
+        self.order.came_back(count, self.cursor.pending_count)
         self.returned.append(first, count)
 
     def note_deferred(self, offset: int, due_ns: int) -> None:
         """Defer an offset that was published with a due time (Unix ns), even one that is past: `release_due` counts
         it as released."""
-        self.cursor.insert_aside(offset)
+        self.cursor.skip_one(offset)
         self.due.put(offset, 1, self.topic.monotonic_of(due_ns))
 
     def note_all_deferred(self, dues: Sequence[tuple[int, int]]) -> None:
         """The same of many (offset, due Unix ns), ascending, that are not due and that the cursor would hand out."""
-        self.cursor.put_all_aside([offset for offset, _ in dues])
+        self.cursor.skip_all([offset for offset, _ in dues])
         self._wait_or_return(dues)
 
     def return_all(self, ranges: list[Range]) -> int:
@@ -158,13 +166,13 @@ class ChannelPlaces:
     def in_order(self) -> Iterator[int]:
         """All that waits, in the order in which `take` hands it out; nothing moves."""
         yield from self.unsent.offsets()
-        returned, ahead = self.returned.offsets(), self.cursor.offsets()
+        returned, pending = self.returned.offsets(), self.cursor.offsets()
         passed = 0
         for ahead_count, count in self.order.plan():
-            yield from islice(ahead, ahead_count - passed)
+            yield from islice(pending, ahead_count - passed)
             yield from islice(returned, count)
             passed = ahead_count
-        yield from ahead
+        yield from pending
 
     # Messages that come back from the trash.
 
@@ -200,9 +208,9 @@ class ChannelPlaces:
             for offset, due_ns in self.topic.deferred_between(first, end)
             if progress.made_at(offset) == 0
         } | {offset: progress.deferred[offset] for offset in offsets_between(progress.deferred, first, count)}
-        aside = set(offsets_between(progress.quarantined, first, count))
-        self._return_rest(first, count, sorted(dues.keys() | aside))
-        return sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in aside)
+        quarantined = set(offsets_between(progress.quarantined, first, count))
+        self._return_rest(first, count, sorted(dues.keys() | quarantined))
+        return sorted((offset, due_ns) for offset, due_ns in dues.items() if offset not in quarantined)
 
 
 def _parts(ranges: Iterable[Range]) -> Iterator[tuple[int, int]]:

@@ -34,9 +34,9 @@ class ChannelRestore:
         """Raises StorageError while the progress of one of the two can't be read."""
         trash, number = self._store.trash, self.living.number
         trash.read_unread(self._one)
-        for number, what in ((self._one.number, "in the trash"), (self.living.number, "of that name")):
+        for number, where in ((self._one.number, "in the trash"), (self.living.number, "of that name")):
             if (unread := trash.unread(number)) is not None:
-                raise StorageError(f"the progress of the channel {what} can't be read: {unread}; nothing was changed")
+                raise StorageError(f"the progress of the channel {where} can't be read: {unread}; nothing was changed")
 
     def compute(self) -> Generator[None, None, None]:
         """All that can fail, and all that takes long. Changes nothing but the tap. Raises StorageError."""
@@ -76,11 +76,11 @@ class ChannelRestore:
         self._store.trash.note_restored(self.living.number, joined, self._one, self._journal_number)
 
     @staticmethod
-    def prepare(store: LogTopicStore, all_of_them: Sequence["ChannelRestore"]) -> Ticket:
+    def prepare(store: LogTopicStore, restores: Sequence["ChannelRestore"]) -> Ticket:
         """Done when the journal, durably and at once, has what was computed."""
-        for one in all_of_them:
+        for one in restores:
             one._journal_number = store.trash.journal_number
         return store.trash.prepare_restore(
-            {one.living.number: (one.joined.progress, [*one._packed, *one._tap]) for one in all_of_them},
-            [one._one for one in all_of_them],
+            {one.living.number: (one.joined.progress, [*one._packed, *one._tap]) for one in restores},
+            [one._one for one in restores],
         )

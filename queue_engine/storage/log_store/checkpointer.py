@@ -48,7 +48,7 @@ class Checkpointer:
         self._at_ns = 0
         self._position = -1  # of the checkpoint on the disk
         self._is_writing = False
-        self._are_queues_known = True  # no sync of consume queues failed
+        self._are_queues_certain = True  # no sync of consume queues failed
 
     def soon(self) -> None:
         """Write the next checkpoint with the next tick: the last one is outdated."""
@@ -64,7 +64,7 @@ class Checkpointer:
     def close(self) -> None:
         """Write the last checkpoint, in this thread; the consume queues are written and synced. Without it the next
         start only takes longer."""
-        if self._log.error is not None or not self._are_queues_known:
+        if self._log.error is not None or not self._are_queues_certain:
             return
         self._batch_keys.finish_write()
         checkpoint = self._compose()
@@ -85,9 +85,9 @@ class Checkpointer:
         log, topics = self._log, self._topics
         position = log.synced_end
         for topic in topics.values():
-            for unknown in (topic.queue.first_unwritten_position, topic.first_unnoted_position):
-                if unknown is not None and unknown < position:
-                    position = unknown
+            for unwritten in (topic.queue.first_unwritten_position, topic.first_unnoted_position):
+                if unwritten is not None and unwritten < position:
+                    position = unwritten
         states = {number: topic.queue.state() for number, topic in topics.items()}
         return Checkpoint(position, log.synced_end, log.last_time_ns, states, first_position=log.first_position)
 
@@ -114,13 +114,13 @@ class Checkpointer:
             if error is None:
                 self._position = checkpoint.position
                 self.numbers = frozenset(checkpoint.queues)
-                self._tell_queues(checkpoint)
+                self._compact_queues(checkpoint)
                 return
             logger.warning("checkpoint not written path=%s error=%s", self._path, error)
             if not job.steps_done:
                 # The content of the files is unknown from here on: the next start makes them anew.
                 self.is_stopped = True
-                self._are_queues_known = False
+                self._are_queues_certain = False
 
         job = BackgroundJob(
             lambda: self._queue_files.sync(unsynced),
@@ -130,7 +130,7 @@ class Checkpointer:
         )
         job.start(self._worker)
 
-    def _tell_queues(self, checkpoint: Checkpoint) -> None:
+    def _compact_queues(self, checkpoint: Checkpoint) -> None:
         topics = self._topics
         for number, state in checkpoint.queues.items():
             topic = topics.get(number)

@@ -30,7 +30,7 @@ class ClockFile:
         self._path = os.path.join(directory, NAME)
         self._files = files
         self._worker = worker
-        self._kept = (0, 0)  # what the file says; (0, 0): there is none
+        self._written = (0, 0)  # what the file says; (0, 0): there is none
         self._is_writing = False
 
     def read(self) -> tuple[int, int]:
@@ -39,24 +39,24 @@ class ClockFile:
         data = self._files.read_whole(self._path, _FILE_BYTES_MAX)
         content = decode_line(data) if data is not None else None
         if content is not None and content.get("version") == VERSION:
-            self._kept = int(content["known_ms"]), int(content["leapt_ms"])
+            self._written = int(content["known_ms"]), int(content["leapt_ms"])
         elif data is not None:
             logger.warning("%s is not usable, and is removed", self._path)
-            self._kept = -1, -1
+            self._written = -1, -1
             return 0, 0
-        return self._kept
+        return self._written
 
     def keep(self, time: TrustedTime) -> None:
         """Have the file say whether the clock is believed, when it says something else."""
         wanted = (time.known_ms, time.leapt_ms) if time.leapt_ms else (0, 0)
-        if wanted == self._kept or self._is_writing:
+        if wanted == self._written or self._is_writing:
             return
         self._is_writing = True
 
         def done(error: Exception | None) -> None:
             self._is_writing = False
             if error is None:
-                self._kept = wanted
+                self._written = wanted
             else:
                 # The next call tries it again.
                 logger.warning("%s not written: %s", self._path, error)

@@ -32,7 +32,7 @@ from queue_engine.vocabulary.ticket import Ticket
 # While more messages than these were given back, the cursor hands out nothing. Each may cost an entry of its own.
 RETURNED_MAX = 65_536
 # A channel keeps the batch at its cursor when it is so small; a larger one is in the cache, which all channels share.
-KEPT_BATCH_BYTES_MAX = 16 << 10
+CURSOR_BATCH_BYTES_MAX = 16 << 10
 # For the sizes of messages in flight, records up to this size are read again.
 FIGURES_RECORD_BYTES_MAX = 256 << 10
 
@@ -111,7 +111,7 @@ class LogBacklog:
         self.detach()
         self._forget_all()
 
-    def came(self, deferred: Iterable[tuple[int, int]]) -> None:
+    def note_released(self, deferred: Iterable[tuple[int, int]]) -> None:
         """Take messages that the topic released; these (offset, due Unix ns) of them are deferred."""
         progress = self.progress
         try:
@@ -130,7 +130,7 @@ class LogBacklog:
     def depth(self) -> int:
         if self._journaled.journal is None:
             self._drop_surplus()
-        return self._cursor.ahead_count + self._unsent.count + self._returned.count
+        return self._cursor.pending_count + self._unsent.count + self._returned.count
 
     @property
     def backend_depth(self) -> int:
@@ -159,7 +159,7 @@ class LogBacklog:
             queue.oldest_offset,
             topic.released_count,
             self._cursor.offset,
-            self._cursor.aside_count,
+            self._cursor.skipped_count,
             self._unsent.count,
             self._returned.count,
             floor,  # with nothing deferred or quarantined the oldest message is the first behind it
@@ -177,7 +177,7 @@ class LogBacklog:
             or ages.has_due_times
         ):
             return None
-        topic, floor, cursor, quarantine, known = (
+        topic, floor, cursor, quarantine, cached = (
             self._topic,
             progress.floor,
             self._cursor,
@@ -188,13 +188,14 @@ class LogBacklog:
         # With nothing deferred or quarantined the oldest message is the first that is not settled.
         if floor >= released:
             oldest_ns = None
-        elif known is not None and known[0] == floor >= topic.queue.oldest_offset:
-            oldest_ns = known[1]
+        elif cached is not None and cached[0] == floor >= topic.queue.oldest_offset:
+            oldest_ns = cached[1]
         else:
             oldest_ns = self.oldest_ns()
         depth = self._unsent.count + self._returned.count
         if cursor.offset < released:
-            depth += cursor.ahead_count if cursor.aside_count else topic.queue.count_between(cursor.offset, released)
+            is_plain = not cursor.skipped_count
+            depth += topic.queue.count_between(cursor.offset, released) if is_plain else cursor.pending_count
         return (
             depth,
             depth,
@@ -250,7 +251,7 @@ class LogBacklog:
         order = self._order
         ahead_max = count_max
         if self._returned:
-            is_first = self._returned.count > RETURNED_MAX or not self._cursor.ahead_count
+            is_first = self._returned.count > RETURNED_MAX or not self._cursor.pending_count
             due_count = self._returned.count if is_first else order.due_count()
             if due_count:
                 run = self._take_returned(min(due_count, count_max), bytes_max)
@@ -258,7 +259,7 @@ class LogBacklog:
                     return run
             if self._returned:
                 ahead_max = min(max(order.ahead_count(), 1), count_max)
-        run = self._take_ahead(ahead_max, bytes_max)
+        run = self._take_pending(ahead_max, bytes_max)
         if run is not None:
             order.took_waiting(len(run))
         elif self._returned:
@@ -273,14 +274,14 @@ class LogBacklog:
             # Lost messages left the line, too.
             self._order.took_returned(before - self._returned.count)
 
-    def _take_ahead(self, count_max: int, bytes_max: int) -> Run | None:
+    def _take_pending(self, count_max: int, bytes_max: int) -> Run | None:
         topic, cursor = self._topic, self._cursor
         runs: list[Run] = []
         ranges: list[Range] = []
         count_left, bytes_left = count_max, bytes_max
         # A message that is larger than the budget comes alone; it leaves the budget below 0.
         while count_left > 0 and (bytes_left > 0 or not runs) and cursor.offset < topic.released:
-            if cursor.pass_aside():
+            if cursor.pass_skipped():
                 continue
             at = cursor.offset
             batch = self._batch
@@ -290,7 +291,7 @@ class LogBacklog:
                     self._batch = None
                     self._pass_missing(at)
                     continue
-                self._batch = batch if batch.cost_bytes <= KEPT_BATCH_BYTES_MAX else None
+                self._batch = batch if batch.cost_bytes <= CURSOR_BATCH_BYTES_MAX else None
             stop = cursor.stop_before(min(batch.end, topic.released, at + count_left))
             if batch.damaged:
                 if at in batch.damaged:
@@ -411,7 +412,7 @@ class LogBacklog:
         *,
         counted: bool,
         due_ns: int | None = None,
-        reason: ReturnReason = ReturnReason.UNTOLD,
+        reason: ReturnReason = ReturnReason.UNKNOWN,
         consumer: str = "",
     ) -> None:
         ranges = ranges_of(offsets_of(ids, self._topic.id_base))
@@ -464,7 +465,7 @@ class LogBacklog:
         topic, cursor = self._topic, self._cursor
         oldest = max(topic.oldest_offset, topic.offset_before_end(topic.memory_count_max))
         while cursor.offset < oldest:
-            if cursor.pass_aside():
+            if cursor.pass_skipped():
                 continue
             first, stop = cursor.offset, cursor.stop_before(oldest)
             self.dropped_count += topic.queue.count_between(first, stop)
@@ -537,7 +538,7 @@ class LogBacklog:
         """Settle what the topic drops before it releases it: all unreleased messages up to `offset`."""
         cursor = self._cursor
         first = max(self._topic.released, cursor.offset)
-        cursor.skip_to(offset)
+        cursor.skip_unreleased(offset)
         self._journaled.settled(first, offset - first)
         self._topic.next_turn.request_log_work()
 

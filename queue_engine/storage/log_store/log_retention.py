@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Mapping
 
-from queue_engine.storage.commit_log.checkpoint import CHECKPOINT_NAME, tell_first_position
+from queue_engine.storage.commit_log.checkpoint import CHECKPOINT_NAME, write_first_position
 from queue_engine.storage.commit_log.commit_log import CommitLog
 from queue_engine.storage.commit_log.segment import SegmentInfo
 from queue_engine.storage.disk.background_job import BackgroundJob
@@ -103,15 +103,15 @@ class LogRetention:
 
         def remove() -> None:
             # First: a start that finds them missing must know why.
-            untold = tell_first_position(self._files, directory, first_position, oldest_offsets)
+            refused = write_first_position(self._files, directory, first_position, oldest_offsets)
             for segment in removed:
                 # One after the other: a power cut leaves no gap between them, which would look like a loss.
                 self._files.unlink(segment.path)
                 self._files.sync_directory(self._segments.directory)
-            if untold is not None:
+            if refused is not None:
                 # Now there may be room. A start that finds no segment at all must know that none was lost.
                 with contextlib.suppress(OSError):
-                    self._files.replace(os.path.join(directory, CHECKPOINT_NAME), untold)
+                    self._files.replace(os.path.join(directory, CHECKPOINT_NAME), refused)
 
         def done(error: Exception | None) -> None:
             if error is not None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from queue_engine.storage.commit_log.commit_log import CommitLog
 from queue_engine.storage.commit_log.log_recovery import RecoveredLog
 from queue_engine.storage.commit_log.options import LogOptions
-from queue_engine.storage.commit_log.sync_place import SyncPlace
+from queue_engine.storage.commit_log.thread_choice import ThreadChoice
 from queue_engine.storage.disk.background import Backgrounds
+from queue_engine.storage.disk.descriptor_cache import IDLE_INTERVAL_NS
 from queue_engine.storage.disk.files import Files
-from queue_engine.storage.disk.kept_descriptors import IDLE_INTERVAL_NS
 from queue_engine.storage.log_stats import LeaseStats, LogStats
 from queue_engine.storage.log_store.checkpointer import Checkpointer
 from queue_engine.storage.log_store.cursor_retention import CursorRetention
@@ -32,9 +32,9 @@ from queue_engine.storage.log_store.shared_log import SharedLog
 from queue_engine.storage.progress.channel_progress import ChannelProgress
 from queue_engine.storage.progress.histories import Quarantines
 from queue_engine.storage.progress.journal import RESERVE_NAME, ProgressJournal
-from queue_engine.storage.progress.loss import ChannelPlace, progress_losses, waiting_below
+from queue_engine.storage.progress.loss import LossChannel, progress_losses, waiting_below
 from queue_engine.storage.progress.progress_recovery import RecoveredProgress, progress_or_error, recover_progress
-from queue_engine.storage.progress.queue_index import remove_unknown
+from queue_engine.storage.progress.queue_index import remove_other_channels
 from queue_engine.storage.recovery_report import ProgressLoss, RecoveryReport, lost_ranges
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, Clock
@@ -97,7 +97,7 @@ class LogStore:
         backgrounds: Backgrounds,
         next_turn: NextTurn | None = None,
         deferred_budget: ByteBudget | None = None,
-        sync_place: SyncPlace | None = None,
+        thread_choice: ThreadChoice | None = None,
     ) -> None:
         self._parts = parts = LogFiles(directory, settings, files=files, clock=clock, worker=backgrounds.disk)
         self.segments = parts.segments
@@ -112,7 +112,7 @@ class LogStore:
         )
         self._settings = settings
         self._backgrounds = backgrounds
-        self._sync_place = sync_place
+        self._thread_choice = thread_choice
         self._deferred_budget = deferred_budget or ByteBudget(1 << 62)
         self._directory = directory
         self._files = files
@@ -120,7 +120,7 @@ class LogStore:
         self._next_turn = next_turn or NextTurn()
         self._pending = PendingBatches(self._next_turn)
         self._topics: dict[int, LogTopicStore] = {}
-        self._known_channels: frozenset[int] = frozenset()
+        self._recovered_channels: frozenset[int] = frozenset()
         self._wanted: dict[int, tuple[int, int]] = {}  # channel of the start → its first offset, its topic's end
         self._remove_at_ns = 0
         self._close_idle_at_ns = 0
@@ -160,7 +160,7 @@ class LogStore:
             start.at("reading what the channels have done")
             progress = progress_or_error(self._parts.progress_directory, self._files, wanted)
             places = {
-                number: ChannelPlace(
+                number: LossChannel(
                     opening.name, opening.channel_names.get(number, str(number)), found.queues[opening.number]
                 )
                 for opening in topics
@@ -184,7 +184,7 @@ class LogStore:
                 lost=lost_ranges(found.log.damages, opening.number),
             )
         self._parts.key_indexes.start(lambda: self.log.synced_end)
-        self._known_channels = frozenset(progress.channels)
+        self._recovered_channels = frozenset(progress.channels)
         self._cursor_retention.note_lost()
         return LogOpening(
             dict(self._topics), progress.channels, found.log, progress, found.unknown_records, losses, *damaged
@@ -218,7 +218,7 @@ class LogStore:
             sync_background=backgrounds.sync,
             worker=backgrounds.disk,
             listener=self._pending,
-            sync_place=self._sync_place,
+            thread_choice=self._thread_choice,
         )
         self._shared = SharedLog(
             parts,
@@ -335,7 +335,7 @@ class LogStore:
         return [
             (number, topic.reservation.wanted_offset)
             for number, topic in self._topics.items()
-            if topic.reservation.is_asked
+            if topic.reservation.is_requested
         ]
 
     def reserved(self, reserving: Sequence[tuple[int, int]]) -> None:
@@ -350,16 +350,16 @@ class LogStore:
         """A position behind all messages that were published before this moment."""
         return self.log.visible_end + 2 * self._settings.segment_bytes
 
-    def holds_nothing_of(self, number: int, *, before: int) -> bool:
+    def has_no_records_of(self, number: int, *, before: int) -> bool:
         """Whether a start can't find records of a deleted topic, whose last one lies before `before`."""
         segments = self.segments.list
-        is_gone = bool(segments) and segments[0].position >= before
-        return is_gone and number not in self._checkpointer.numbers
+        is_removed = bool(segments) and segments[0].position >= before
+        return is_removed and number not in self._checkpointer.numbers
 
-    def remove_unknown(self) -> None:
+    def remove_deleted_progress(self) -> None:
         """Remove the progress of deleted channels. topology.json is durable as `open` got it."""
         try:
-            removed = remove_unknown(self._parts.progress_directory, self._known_channels, self._files)
+            removed = remove_other_channels(self._parts.progress_directory, self._recovered_channels, self._files)
         except OSError as exc:
             logger.warning("progress of deleted channels not removed error=%s", exc)
         else:
@@ -454,7 +454,7 @@ class LogStore:
 
     def _is_written_free(self) -> bool:
         """Whether the trash alone, or nothing, needs what the log has: the segment that is written to may go, too."""
-        if not self.readers.are_known:
+        if not self.readers.are_readable:
             return False
         try:
             return self.retention.needed_without_trash(self.log.visible_end) >= self.log.visible_end
@@ -483,7 +483,7 @@ class LogStore:
             self._remove_at_ns = now_ns + REMOVE_INTERVAL_NS
             self.readers.tick()
             self._cursor_retention.tick()
-            if not self.readers.are_known:
+            if not self.readers.are_readable:
                 return
             try:
                 if self.retention.tick(now_ns):

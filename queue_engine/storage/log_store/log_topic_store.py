@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from queue_engine.storage.commit_log.record import REPLAYED, message_ids
 from queue_engine.storage.consume_queue.consume_queue import ConsumeQueue
-from queue_engine.storage.log_store.batch_keys import KeyedRecord, KnownBatch
+from queue_engine.storage.log_store.batch_keys import FoundBatch, KeyedRecord
 from queue_engine.storage.log_store.log_backlog import LogBacklog
 from queue_engine.storage.log_store.log_topic import LogTopic, TopicOpening
 from queue_engine.storage.log_store.logged_batch import KeyedBatch, LoggedBatch
@@ -218,7 +218,7 @@ class LogTopicStore(LogTopic):
         """The same error, with the topic's name, for its publisher."""
         return NoRoomError(f"topic {self.name}: {error}") if isinstance(error, NoRoomError) else error
 
-    def known_batch(self, batch_key: bytes, digest: bytes, count: int) -> KnownBatch | None:
+    def find_batch(self, batch_key: bytes, digest: bytes, count: int) -> FoundBatch | None:
         """The batch that was written under this key, or is being written; None when it is new. Raises
         BatchKeyConflictError when it had another content."""
         return self._batch_keys.find(self.number, batch_key, digest, count)
@@ -232,7 +232,7 @@ class LogTopicStore(LogTopic):
         digest: bytes = b"",
         is_replayed: bool = False,
     ) -> Ticket:
-        """As `append`, with a key for each message or none, and under a key for all, which is new (`known_batch`);
+        """As `append`, with a key for each message or none, and under a key for all, which is new (`find_batch`);
         `digest` is that of `digest_of`."""
         number, first, count = self.number, self.next_offset, len(batch.ids)
         flags = REPLAYED if is_replayed else 0
@@ -243,7 +243,7 @@ class LogTopicStore(LogTopic):
             return failed(self.refused(exc))
         if batch_key:
             # The key is known while its batch is written, and forgotten if that fails.
-            self._batch_keys.begin(number, batch_key, digest, KnownBatch(first, count, ticket))
+            self._batch_keys.begin(number, batch_key, digest, FoundBatch(first, count, ticket))
 
         def settled(done: Ticket) -> None:
             if done.error is not None:
@@ -288,7 +288,7 @@ class LogTopicStore(LogTopic):
 
     def _reserve_for(self, count: int) -> None:
         """Reserve more offsets, since few are left. Raises StorageError when fewer than `count` are."""
-        if self.reservation.ask(self.next_offset, self._clock.monotonic_ns()):
+        if self.reservation.request(self.next_offset, self._clock.monotonic_ns()):
             self._shared.on_reserve()
         left = self.reservation.reserved_offset - self.next_offset
         if left < count:
@@ -349,7 +349,7 @@ class LogTopicStore(LogTopic):
         deferred = self.queue.deferred_between(before, offset)
         if deferred:
             for channel in self._channels.values():
-                channel.came(deferred)
+                channel.note_released(deferred)
 
     def set_flowing(self, is_flowing: bool) -> None:
         self._is_flowing = is_flowing

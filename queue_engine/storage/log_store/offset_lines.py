@@ -57,7 +57,7 @@ class OffsetLine:
         """All offsets, front to back."""
         return chain.from_iterable(range(first, first + count) for first, count in self._ranges)
 
-    def those_in(self, wanted: Sequence[int]) -> set[int]:
+    def found_in(self, wanted: Sequence[int]) -> set[int]:
         """Those of `wanted`, ascending, that stand here. Costs a look at each range."""
         found = set[int]()
         for _, first, count in self._ranges_with(wanted):
@@ -76,7 +76,7 @@ class OffsetLine:
         """Take out those of `wanted`, ascending, that stand here; returns their places in the line before that,
         ascending. Costs a look at each range."""
         places: list[int] = []
-        kept: list[Range] = []
+        rest: list[Range] = []
         ranges = list(self._ranges)
         at = copied = 0
         for place, first, count in self._ranges_with(wanted):
@@ -85,20 +85,20 @@ class OffsetLine:
             if not found:
                 continue
             passed = ranges[copied:place]
-            kept += passed
+            rest += passed
             at += sum([length for _, length in passed])
             copied = place + 1
             for offset in found:
                 places.append(at + count - (end - offset))
                 if offset > first:
-                    kept.append((first, offset - first))
+                    rest.append((first, offset - first))
                 first = offset + 1
             if first < end:
-                kept.append((first, end - first))
+                rest.append((first, end - first))
             at += count
         if places:
-            kept += ranges[copied:]
-            self._ranges = deque(kept)
+            rest += ranges[copied:]
+            self._ranges = deque(rest)
             self.count -= len(places)
         return places
 
@@ -171,12 +171,12 @@ class DueOffsets:
     def _left_of(self, first: int, count: int) -> list[Range]:
         """A range without what was taken out of it, which is forgotten."""
         withdrawn = self._withdrawn
-        gone = [offset for offset in range(first, first + count) if offset in withdrawn] if withdrawn else []
-        if not gone:
+        taken = [offset for offset in range(first, first + count) if offset in withdrawn] if withdrawn else []
+        if not taken:
             return [(first, count)]
-        withdrawn.difference_update(gone)
+        withdrawn.difference_update(taken)
         left: list[Range] = []
-        for offset in [*gone, first + count]:
+        for offset in [*taken, first + count]:
             if offset > first:
                 left.append((first, offset - first))
             first = offset + 1

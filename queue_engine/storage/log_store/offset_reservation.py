@@ -14,35 +14,35 @@ _AHEAD_S = 10
 
 class OffsetReservation:
     """The reservation of one topic. reserved_offset: offsets below it may be given. wanted_offset: reserved_offset once
-    topology.json is written. enough_upto: beyond this offset it is time to `ask`."""
+    topology.json is written. enough_upto: beyond this offset it is time to `request`."""
 
-    __slots__ = ("_asked_ns", "_asked_offset", "_low_count", "enough_upto", "reserved_offset", "wanted_offset")
+    __slots__ = ("_low_count", "_requested_ns", "_requested_offset", "enough_upto", "reserved_offset", "wanted_offset")
 
     def __init__(self, *, next_offset: int, reserved_offset: int, wanted_offset: int, now_ns: int) -> None:
         self.reserved_offset = reserved_offset
         self.wanted_offset = wanted_offset
         self._low_count = OFFSETS_MIN * 3 // 4
         self.enough_upto = reserved_offset - self._low_count
-        self._asked_offset = next_offset
-        self._asked_ns = now_ns
+        self._requested_offset = next_offset
+        self._requested_ns = now_ns
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether a reservation is on its way to the disk."""
         return self.wanted_offset > self.reserved_offset
 
-    def ask(self, next_offset: int, now_ns: int) -> bool:
+    def request(self, next_offset: int, now_ns: int) -> bool:
         """Reserve more, by how fast offsets were given since the last time. Returns whether topology.json has to be
         written."""
-        if self.is_asked:
+        if self.is_requested:
             return False
-        given, took_ns = next_offset - self._asked_offset, max(now_ns - self._asked_ns, 1)
-        count = min(max(given * _AHEAD_S * NS_PER_S // took_ns, OFFSETS_MIN), OFFSETS_MAX)
-        self._asked_offset, self._asked_ns = next_offset, now_ns
+        assigned, took_ns = next_offset - self._requested_offset, max(now_ns - self._requested_ns, 1)
+        count = min(max(assigned * _AHEAD_S * NS_PER_S // took_ns, OFFSETS_MIN), OFFSETS_MAX)
+        self._requested_offset, self._requested_ns = next_offset, now_ns
         self._low_count = count * 3 // 4
         self.enough_upto = self.reserved_offset - self._low_count
         self.wanted_offset = max(self.reserved_offset, next_offset + count)
-        return self.is_asked
+        return self.is_requested
 
     def promised(self, offset: int) -> None:
         """topology.json, durably, reserves all offsets below this one."""

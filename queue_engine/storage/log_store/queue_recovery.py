@@ -93,7 +93,7 @@ class QueueRecovery:
             found = None
         wanting = self._batch_keys.open(names, is_expected=found is not None and found.has_batch_keys)
         checkpoint: Checkpoint | None = None
-        known: dict[int, ConsumeQueue] = {}
+        old_queues: dict[int, ConsumeQueue] = {}
         if found is not None and not wanting:
             try:
                 is_trusted = self._is_trusted(found, names, queues)
@@ -109,7 +109,7 @@ class QueueRecovery:
             queues.clear()
             self._queue_files.close()
             if found is not None:
-                known = self._set_aside(found, names)
+                old_queues = self._keep_old_units(found, names)
             else:
                 self._queue_files.remove_tree(self._directory)
         began_at = checkpoint.position if checkpoint is not None else listed[0].position if listed else 0
@@ -124,37 +124,37 @@ class QueueRecovery:
             hole_end_at=self._holes.end_at,
             first_position=found.first_position if found is not None else None,
         )
-        losses = LogLosses(known, found.position if known and found is not None else 0, jumps, self._segments)
+        losses = LogLosses(old_queues, found.position if old_queues and found is not None else 0, jumps, self._segments)
         recovered.damages[:] = losses.with_messages(recovered.damages, names)
-        ends = {number: self._end_of_removed(queue) for number, queue in known.items() if number not in queues}
+        ends = {number: self._end_of_removed(queue) for number, queue in old_queues.items() if number not in queues}
         if damaged_holes:
-            recovered.damages.append(Damage(0, 0, f"{damaged_holes} is damaged", kept="it is set aside"))
+            recovered.damages.append(Damage(0, 0, f"{damaged_holes} is damaged", action="it is set aside"))
         if wanting:
-            kept = "batch keys come from its valid entries and the log's records"
-            recovered.damages.append(Damage(0, 0, wanting, kept=kept))
+            action = "batch keys come from its valid entries and the log's records"
+            recovered.damages.append(Damage(0, 0, wanting, action=action))
         self._batch_keys.opened(wanting)
         if checkpoint is not None:
             recovered.last_time_ns = max(recovered.last_time_ns, checkpoint.last_time_ns)
         elif found is not None:
             # The loss is reported now, and its positions may be given again.
             self._remove_checkpoint()
-            for number in reversed(known):
-                self._queue_files.remove_aside(self._directory_of(number))
+            for number in reversed(old_queues):
+                self._queue_files.remove_old(self._directory_of(number))
         for number in names:
             self._trim_to_holes(number, queues.setdefault(number, self._new_queue(number, ends.get(number, 0))))
         checkpointed = frozenset(found.queues) if found is not None else frozenset[int]()
         return RecoveredQueues(queues, recovered, counts["unknown"], checkpointed)
 
-    def _set_aside(self, checkpoint: Checkpoint, names: Mapping[int, str]) -> dict[int, ConsumeQueue]:
+    def _keep_old_units(self, checkpoint: Checkpoint, names: Mapping[int, str]) -> dict[int, ConsumeQueue]:
         """Set aside the consume queues that a checkpoint names, of topics that exist, before new ones are made.
         Raises OSError."""
-        known: dict[int, ConsumeQueue] = {}
+        old_queues: dict[int, ConsumeQueue] = {}
         for number, state in checkpoint.queues.items():
             if number in names:
-                self._queue_files.set_aside(self._directory_of(number))
-                known[number] = self._queue_of(number, state, is_aside=True)
-        self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, known)))
-        return known
+                self._queue_files.rename_to_old(self._directory_of(number))
+                old_queues[number] = self._queue_of(number, state, is_old=True)
+        self._queue_files.remove_tree(self._directory, keep=frozenset(map(str, old_queues)))
+        return old_queues
 
     def _end_of_removed(self, queue: ConsumeQueue) -> int:
         """Where a topic ends that has no record in the log: where it ended, if its records were removed and not lost.
@@ -171,14 +171,14 @@ class QueueRecovery:
         self._files.unlink(os.path.join(self._log_directory, CHECKPOINT_NAME))
         self._files.sync_directory(self._log_directory)
 
-    def _queue_of(self, number: int, state: QueueState, *, is_aside: bool = False) -> ConsumeQueue:
+    def _queue_of(self, number: int, state: QueueState, *, is_old: bool = False) -> ConsumeQueue:
         return ConsumeQueue(
             self._directory_of(number),
             self._queue_files,
             oldest_offset=state.oldest_offset,
             end_offset=state.end_offset,
             gaps=state.gaps,
-            is_aside=is_aside,
+            is_old=is_old,
         )
 
     def _recover_key(self, header: RecordHeader, position: int) -> None:
@@ -213,7 +213,7 @@ class QueueRecovery:
             return False
         used = (number for number, one in checkpoint.queues.items() if one.oldest_offset < one.end_offset)
         first = next((number for number in used if number in names), None)
-        if first is not None and self._queue_files.has_aside(self._directory_of(first)):
+        if first is not None and self._queue_files.has_old(self._directory_of(first)):
             return False  # a start was making all of them anew: it sets the first aside first, and brings it back last
         for place, (number, state) in enumerate(checkpoint.queues.items()):
             if number not in names:

@@ -67,7 +67,7 @@ class ChannelProgress:
             for offset in range(first, first + count):
                 self.deferred.pop(offset, None)
 
-    def set_aside(self, offset: int, made: int, quarantined: Quarantined) -> None:
+    def quarantine(self, offset: int, made: int, quarantined: Quarantined) -> None:
         """Quarantine an offset after `made` deliveries. It need not have been delivered: the cursor stays."""
         if made:
             self._mark(offset, 1, made)
@@ -88,13 +88,13 @@ class ChannelProgress:
     def settled(self, first: int, count: int) -> None:
         """Settle offsets: they are never delivered again."""
         end = first + count
-        known = len(self.deferred) + len(self.many) + len(self.quarantined)
-        if known and count <= known:
+        marked = len(self.deferred) + len(self.many) + len(self.quarantined)
+        if marked and count <= marked:
             for offset in range(first, end):
                 self.deferred.pop(offset, None)
                 self.many.pop(offset, None)
                 self.quarantined.pop(offset, None)
-        elif known:
+        elif marked:
             # A gap that is passed may be a million offsets long.
             self.many = {offset: made for offset, made in self.many.items() if not first <= offset < end}
             self.deferred = {offset: due for offset, due in self.deferred.items() if not first <= offset < end}
@@ -132,11 +132,11 @@ class ChannelProgress:
         if self.cursor <= end:
             return False
         for number in [number for number in self.pages if (number + 1) * PAGE_OFFSETS > end]:
-            kept = end - number * PAGE_OFFSETS
-            if kept <= 0:
+            stop = end - number * PAGE_OFFSETS
+            if stop <= 0:
                 del self.pages[number]
             else:
-                self.pages[number][kept:] = bytes(PAGE_OFFSETS - kept)
+                self.pages[number][stop:] = bytes(PAGE_OFFSETS - stop)
         self.many = {offset: made for offset, made in self.many.items() if offset < end}
         self.deferred = {offset: due_ns for offset, due_ns in self.deferred.items() if offset < end}
         self.cursor = end
@@ -218,8 +218,8 @@ class ChannelProgress:
 
     def is_all_below(self, upto: int) -> bool:
         """Whether nothing at or beyond `upto` was delivered, settled, deferred or quarantined."""
-        known = (self.many, self.deferred, self.quarantined)
-        return self.cursor <= upto and all(max(one, default=-1) < upto for one in known)
+        marked = (self.many, self.deferred, self.quarantined)
+        return self.cursor <= upto and all(max(one, default=-1) < upto for one in marked)
 
     def copy(self) -> "ChannelProgress":
         """The same progress, for another thread to read."""

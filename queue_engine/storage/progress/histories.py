@@ -140,7 +140,9 @@ class Quarantines:
         histories = self._put_away.pop(number, {})
         quarantine = self._channels.get(to)
         if quarantine is not None:
-            _keep(quarantine, {at: events for at, events in histories.items() if at not in quarantine.history.known})
+            _keep(
+                quarantine, {at: events for at, events in histories.items() if at not in quarantine.history.by_offset}
+            )
 
     def drop(self, number: int) -> None:
         """A channel in the trash is gone for good."""

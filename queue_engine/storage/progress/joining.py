@@ -164,12 +164,12 @@ def spans(first: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + step, end)
 
 
-def offsets_between(known: Collection[int], first: int, count: int) -> list[int]:
-    """Those of `known`, where a look costs nothing, in a range of `count` offsets; ascending. A channel may have many
+def offsets_between(offsets: Collection[int], first: int, count: int) -> list[int]:
+    """Those of `offsets`, where a look costs nothing, in a range of `count` offsets; ascending. A channel may have many
     ranges and many of them: it takes the shorter way."""
-    if count < len(known):
-        return [offset for offset in range(first, first + count) if offset in known]
-    return sorted(offset for offset in known if first <= offset < first + count)
+    if count < len(offsets):
+        return [offset for offset in range(first, first + count) if offset in offsets]
+    return sorted(offset for offset in offsets if first <= offset < first + count)
 
 
 def _without(

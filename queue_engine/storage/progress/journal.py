@@ -215,9 +215,9 @@ class ProgressJournal:
         """Whether `error` is for want of room, and there is some now that was in reserve."""
         return isinstance(error, OSError) and error.errno in _FULL and self.reserve.give_up()
 
-    def _begin_file(self, known: Mapping[int, int]) -> None:
+    def _begin_file(self, durable: Mapping[int, int]) -> None:
         """known: journal → the byte up to which it is on the disk. Raises OSError."""
-        holding = [(number, upto) for number, upto in known.items() if upto]
+        holding = [(number, upto) for number, upto in durable.items() if upto]
         self._file = JournalFile.begin(self._directory, self._next_number, holding, self._files)
         self._next_number += 1
 
@@ -258,7 +258,7 @@ class ProgressJournal:
             else:
                 if self.error is None:
                     self._write_stop(file, waiting or {})
-                self._let_go()
+                self._leave_file()
         self._settle_awaiting(self.error)
         if self.error is not None:
             raise self.error
@@ -388,7 +388,7 @@ class ProgressJournal:
                 return
             self.error = self._failure(exc)
             if len(entries) > ENTRIES_MAX:
-                self._let_go()
+                self._leave_file()
             return
         self.entry_count += len(entries)
         entries.clear()
@@ -581,11 +581,11 @@ class ProgressJournal:
         """After an error of the disk the bytes of the journal there are unknown: nothing more is written to it."""
         logger.error("progress journal failed, a new one is begun directory=%s error=%s", self._directory, error)
         self.faults.note(error, self._clock.time_ns())
-        self._let_go()
+        self._leave_file()
         self.error = self._failure(error)
         self._settle_awaiting(self.error)
 
-    def _let_go(self) -> None:
+    def _leave_file(self) -> None:
         """Write to this journal no more; the next one begins from memory."""
         file, self._file = self._file, None
         if not self._is_renewing:

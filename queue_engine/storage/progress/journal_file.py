@@ -9,7 +9,7 @@ from queue_engine.storage.progress.journal_format import (
     HEADER_BYTES,
     encode_block,
     encode_header,
-    pack_known,
+    pack_durable,
     pack_snapshot,
 )
 
@@ -39,13 +39,13 @@ class JournalFile:
         self._files = files
 
     @classmethod
-    def begin(cls, directory: str, number: int, known: Iterable[tuple[int, int]], files: Files) -> "JournalFile":
+    def begin(cls, directory: str, number: int, durable: Iterable[tuple[int, int]], files: Files) -> "JournalFile":
         """A new journal. known: (number, byte) up to which others are on the disk. Raises OSError; then there is
         none."""
         path = journal_path(directory, number)
         salt = int.from_bytes(os.urandom(8), "big")
         content = encode_header(number, salt)
-        entries = [pack_known(*one) for one in known]
+        entries = [pack_durable(*one) for one in durable]
         if entries:
             content += encode_block(entries, number=number, salt=salt, at=HEADER_BYTES)
         fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -83,7 +83,7 @@ class JournalFile:
     def write(self, entries: list[bytes]) -> None:
         """Append a block. Raises OSError; then nothing of it counts."""
         if self.synced_upto > self._marked_upto:
-            entries = [pack_known(self.number, self.synced_upto), *entries]
+            entries = [pack_durable(self.number, self.synced_upto), *entries]
         block = encode_block(entries, number=self.number, salt=self._salt, at=self.at)
         self._files.write_all(self.fd, block, self.at)
         self.at += len(block)

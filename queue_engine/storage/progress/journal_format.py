@@ -24,7 +24,7 @@
 7 and 8 have channel 0; all but 9 have reason 0. Version 1 has neither 9 nor 10. Big-endian. The header's CRC-32C covers
 all before it, a block's covers the journal's number and salt, the block's place in the file (u64 each) and its entries.
 So each block is trusted or not by itself, and those behind a damaged one are found: a block begins at a multiple of 8.
-An invalid block is damage where a `known`, or the floors of a clean stop, states that its place was on the disk;
+An invalid block is damage where a `durable`, or the floors of a clean stop, states that its place was on the disk;
 elsewhere it is a write that was not finished.
 
 To change the format: the next version number, with magic, version and CRC at the same places of the header; read every
@@ -56,7 +56,7 @@ REQUEUE = 3
 DEFER = 4
 EMPTY = 5
 SEEK = 6
-KNOWN = 7
+DURABLE = 7
 SNAPSHOT = 8
 QUARANTINE = 9
 REDRIVE = 10
@@ -160,17 +160,17 @@ def _next_block(data: bytes, at: int, number: int, salt: int) -> int | None:
     return None
 
 
-def known_upto(entries: Iterable[Entry]) -> dict[int, int]:
+def durable_upto(entries: Iterable[Entry]) -> dict[int, int]:
     """Journal number → the byte up to which it was on the disk, by these entries."""
-    known: dict[int, int] = {}
+    durable: dict[int, int] = {}
     for entry in entries:
-        if entry.op == KNOWN:
-            known[entry.first] = max(known.get(entry.first, 0), entry.amount)
-    return known
+        if entry.op == DURABLE:
+            durable[entry.first] = max(durable.get(entry.first, 0), entry.amount)
+    return durable
 
 
-def pack_known(number: int, upto: int) -> bytes:
-    return pack_entry(KNOWN, 0, 0, number, upto, 0)
+def pack_durable(number: int, upto: int) -> bytes:
+    return pack_entry(DURABLE, 0, 0, number, upto, 0)
 
 
 def pack_quarantine(channel: int, offset: int, made: int, quarantined: Quarantined) -> bytes:
@@ -241,6 +241,6 @@ def apply(entry: Entry, progress: ChannelProgress) -> None:
     elif op == SEEK:
         progress.sought(first, value)
     elif op == QUARANTINE:
-        progress.set_aside(first, made, Quarantined(value, reason, count))
+        progress.quarantine(first, made, Quarantined(value, reason, count))
     elif op == REDRIVE:
         progress.redriven(first, made)

@@ -64,7 +64,7 @@ class JournaledProgress:
             self.ages.forget(first, count)
         if self.attempts.made:
             self.attempts.forget_range(first, first + count)
-        if self.history is not None and self.history.known:
+        if self.history is not None and self.history.by_offset:
             self.history.forget(first, count)
         if self.journal is not None:
             self.journal.entries.ack(self.number, first, count)
@@ -95,10 +95,10 @@ class JournaledProgress:
         if self.journal is not None:
             self.journal.entries.defer(self.number, first, count, made, due_ns)
 
-    def set_aside(self, offset: int, quarantined: Quarantined) -> None:
+    def quarantine(self, offset: int, quarantined: Quarantined) -> None:
         """Quarantine a message."""
         made = self.progress.made_at(offset)
-        self.progress.set_aside(offset, made, quarantined)
+        self.progress.quarantine(offset, made, quarantined)
         self.attempts.forget([offset])
         if self.ages.since:
             self.ages.forget(offset, 1)

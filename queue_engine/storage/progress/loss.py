@@ -15,7 +15,7 @@ from queue_engine.storage.recovery_report import ProgressLoss
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelPlace:
+class LossChannel:
     """A channel by its names, and the consume queue of its topic."""
 
     topic: str
@@ -36,7 +36,7 @@ def waiting_below(end: int, progress: ChannelProgress, queue: ConsumeQueue) -> i
     return total
 
 
-def progress_losses(found: RecoveredProgress, places: Mapping[int, ChannelPlace]) -> list[ProgressLoss]:
+def progress_losses(found: RecoveredProgress, places: Mapping[int, LossChannel]) -> list[ProgressLoss]:
     """The channels that deliver finished messages again, most first. places: by channel number."""
     losses: list[ProgressLoss] = []
     if found.error is not None:

@@ -128,13 +128,13 @@ class ProgressMerge:
 
     def _write_segments(self, written: list[tuple[int, int, IndexContent]]) -> None:
         directory, files = self._progress_files.directory, self._files
-        known: set[int] = set()
+        channels: set[int] = set()
         for channel, index, content in written:
-            if channel not in known:
-                known.add(channel)
+            if channel not in channels:
+                channels.add(channel)
                 files.make_directory(index_directory(directory, channel))
             files.replace(index_path(directory, channel, index), encode_index(channel, index, content))
-        if known:
+        if channels:
             files.sync_directory(directory)
 
     def _unlink(self, path: str) -> None:

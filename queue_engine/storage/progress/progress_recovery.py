@@ -1,6 +1,6 @@
 """Progress after a start: read from floors, index segments and the journals that were not merged; and its damage.
 
-The floors of a clean stop (every journal's length), the `known` entries of journals, and the floors' list of segments
+The floors of a clean stop (every journal's length), the `durable` entries of journals, and the floors' list of segments
 state which bytes were on the disk. Invalid bytes at such a place are damage; anywhere else they are a write that was
 not finished when the process or the machine ended.
 """
@@ -16,12 +16,12 @@ from queue_engine.storage.progress.channel_progress import ChannelProgress
 from queue_engine.storage.progress.floors import FLOORS_NAME, CleanStop, Floors, decode_floors
 from queue_engine.storage.progress.journal_file import JOURNAL_SUFFIX, journal_path
 from queue_engine.storage.progress.journal_format import (
-    KNOWN,
+    DURABLE,
     SEEK,
     SNAPSHOT,
     JournalContent,
     apply,
-    known_upto,
+    durable_upto,
     read_journal,
 )
 from queue_engine.storage.progress.queue_index import (
@@ -33,7 +33,7 @@ from queue_engine.storage.progress.queue_index import (
     names_in,
     read_file,
 )
-from queue_engine.storage.progress.unread_index import Unread, add_missing, is_aside, read_unread, unread_on_disk
+from queue_engine.storage.progress.unread_index import Unread, add_missing, is_unread_name, read_unread, unread_on_disk
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 
 logger = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ class RecoveredProgress:
 
     def forget_unread(self, channel: int) -> None:
         """Drop what could not be read of a channel: it is void."""
-        aside = [path for path in self.unread.pop(channel, {}) if is_aside(path)]
+        unread_paths = [path for path in self.unread.pop(channel, {}) if is_unread_name(path)]
         self.unread_reasons.pop(channel, None)
-        self.reread += aside
+        self.reread += unread_paths
 
     @property
     def floors_journal(self) -> int | None:
@@ -160,7 +160,7 @@ def _read_segments(
     """One channel's index segments; damage to them costs that channel alone."""
     indexes = indexes_on_disk(directory, number, files)
     found.on_disk[number] = set(indexes)
-    aside = unread_on_disk(directory, number, files)
+    unread_paths = unread_on_disk(directory, number, files)
     for index in sorted({*indexes, *listed}):
         path = index_path(directory, number, index)
         content: IndexContent | Literal[False] | None = None
@@ -173,11 +173,11 @@ def _read_segments(
             if index in listed:
                 found.listed[number, index] = content.settled_count
             continue
-        if index not in found.on_disk[number] and index in aside.values():
+        if index not in found.on_disk[number] and index in unread_paths.values():
             continue
         reason = "it does not agree with its checksum" if index in found.on_disk[number] else "it is missing"
         found.damages.append(ProgressDamage(path, reason, number, listed.get(index)))
-    for path, index in aside.items():
+    for path, index in unread_paths.items():
         content = _read_or_note(path, number, index, found, lambda path: read_unread(path, files))
         if content is False:
             continue
@@ -206,7 +206,7 @@ def _read_or_note(
 def _read_journals(directory: str, files: Files, floors: Floors | None, found: RecoveredProgress) -> None:
     numbers = _journals(directory, files)
     contents: dict[int, JournalContent] = {}
-    known: dict[int, int] = {}
+    durable: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for number in numbers:
         path = journal_path(directory, number)
@@ -215,16 +215,16 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
         sizes[number] = len(data)
         found.old_journals[number] = journal.first_hole
         found.next_journal = max(found.next_journal, number + 1)
-        for one, upto in known_upto(journal.entries).items():
-            known[one] = max(known.get(one, 0), upto)
+        for one, upto in durable_upto(journal.entries).items():
+            durable[one] = max(durable.get(one, 0), upto)
     if floors is not None:
         stop = floors.stop
         if stop is not None and (not numbers or numbers[-1] <= max([0, *stop.journals])):
             # Otherwise it is of an earlier stop, and a journal was begun since.
             found.stop = stop
-            known.update(stop.journals)
+            durable.update(stop.journals)
         if floors.lists_segments:
-            known.setdefault(floors.journal, 0)
+            durable.setdefault(floors.journal, 0)
     first = 0 if floors is None else floors.journal
     # A snapshot makes void all before it, damage included.
     snapshots = [number for number in numbers if contents[number].is_snapshot]
@@ -234,11 +234,11 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
         for void in list(found.unread):
             found.forget_unread(void)
         first = last_snapshot
-    for number in sorted({*numbers, *known}):
+    for number in sorted({*numbers, *durable}):
         if number < first:
             continue
         content = contents.get(number)
-        reason = _damage_of(content, known.get(number), sizes.get(number, 0))
+        reason = _damage_of(content, durable.get(number), sizes.get(number, 0))
         if reason:
             found.damages.append(ProgressDamage(journal_path(directory, number), reason))
         for entry in content.entries if content is not None else ():
@@ -248,22 +248,22 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
                 if entry.op == SEEK:
                     # The channel was rewound: its segments are void, and its progress since is in the journals.
                     found.forget_unread(entry.channel)
-            elif entry.op not in (KNOWN, SNAPSHOT):
+            elif entry.op not in (DURABLE, SNAPSHOT):
                 found.dropped += 1
 
 
-def _damage_of(content: JournalContent | None, known: int | None, size: int) -> str:
-    """The damage to a journal that was on the disk up to byte `known`; "" for none."""
+def _damage_of(content: JournalContent | None, durable: int | None, size: int) -> str:
+    """The damage to a journal that was on the disk up to byte `durable`; "" for none."""
     if content is None:
         return "it is missing"
-    if known is None:
-        known = 0
-    if not content.is_header_whole and (content.entries or known):
+    if durable is None:
+        durable = 0
+    if not content.is_header_whole and (content.entries or durable):
         return "its header is damaged"
-    if content.end < known:
-        what = "cut short" if size < known else "damaged"
-        return f"it was on the disk up to byte {known}, and is {what} from byte {content.first_hole} on"
-    if content.first_hole < known and content.hole_bytes:
+    if content.end < durable:
+        state = "cut short" if size < durable else "damaged"
+        return f"it was on the disk up to byte {durable}, and is {state} from byte {content.first_hole} on"
+    if content.first_hole < durable and content.hole_bytes:
         return f"{content.hole_bytes} bytes from byte {content.first_hole} on are damaged, and what follows them holds"
     return ""
 

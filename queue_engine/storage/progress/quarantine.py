@@ -63,16 +63,16 @@ class ChannelQuarantine:
     def stats(self) -> QuarantineStats:
         if not self.count and not self.max_attempts:
             return NO_QUARANTINE
-        known = self._stats
+        cached = self._stats
         key = self._totals.changes, self.count, self.max_attempts
-        if known is None or known[0] != key:
+        if cached is None or cached[0] != key:
             held = self._journaled.progress.quarantined
             oldest_ns = min((one.since_ns for one in held.values()), default=None)
             counts = Counter(one.reason for one in held.values()).most_common()
             reasons = tuple((reason_text(reason), count) for reason, count in counts)
             made = QuarantineStats(self.max_attempts, self.count, self.bytes, oldest_ns, self.full_reason(), reasons)
-            known = self._stats = (self._totals.changes, self.count, self.max_attempts), made
-        return known[1]
+            cached = self._stats = (self._totals.changes, self.count, self.max_attempts), made
+        return cached[1]
 
     def _recount(self) -> None:
         """Messages also leave when they are finished or dropped: then the sum is made anew."""
@@ -111,7 +111,7 @@ class ChannelQuarantine:
     def histories(self) -> dict[int, list[ReturnEvent]]:
         """By offset, of those that are quarantined."""
         held = self._journaled.progress.quarantined
-        return {offset: list(events) for offset, events in self.history.known.items() if offset in held}
+        return {offset: list(events) for offset, events in self.history.by_offset.items() if offset in held}
 
     # Changes.
 
@@ -158,7 +158,7 @@ class ChannelQuarantine:
             self._has_refused = True
             self._totals.changes += 1
             return False
-        self._journaled.set_aside(offset, Quarantined(event.time_ns, event.reason, min(body_bytes, 0xFFFF_FFFF)))
+        self._journaled.quarantine(offset, Quarantined(event.time_ns, event.reason, min(body_bytes, 0xFFFF_FFFF)))
         self._bytes += body_bytes
         self._note_count(self._count + 1)
         return True
@@ -193,7 +193,7 @@ class ChannelQuarantine:
 
 def without(ranges: Iterable[Range], left_out: Iterable[int]) -> list[Range]:
     """The ranges, ascending, without these offsets."""
-    kept: list[Range] = []
+    parts: list[Range] = []
     out = iter(sorted(left_out))
     next_out = next(out, None)
     for first, count in ranges:
@@ -201,12 +201,12 @@ def without(ranges: Iterable[Range], left_out: Iterable[int]) -> list[Range]:
         while next_out is not None and next_out < end:
             if next_out >= first:
                 if next_out > first:
-                    kept.append((first, next_out - first))
+                    parts.append((first, next_out - first))
                 first = next_out + 1
             next_out = next(out, None)
         if first < end:
-            kept.append((first, end - first))
-    return kept
+            parts.append((first, end - first))
+    return parts
 
 
 def operator_event(now_ns: int) -> ReturnEvent:

@@ -77,15 +77,15 @@ def index_contents(progress: ChannelProgress, indexes: Collection[int] | None = 
             found = contents[index] = IndexContent({}, {}, {})
         return found
 
-    def of_these(known: dict[int, Noted]) -> Iterable[tuple[int, Noted]]:
-        if indexes is None or len(known) <= len(indexes) * INDEX_OFFSETS:
+    def of_these(entries: dict[int, Noted]) -> Iterable[tuple[int, Noted]]:
+        if indexes is None or len(entries) <= len(indexes) * INDEX_OFFSETS:
             return (
-                known.items()
+                entries.items()
                 if indexes is None
-                else [one for one in known.items() if one[0] // INDEX_OFFSETS in indexes]
+                else [one for one in entries.items() if one[0] // INDEX_OFFSETS in indexes]
             )
         offsets = chain.from_iterable(range(index * INDEX_OFFSETS, (index + 1) * INDEX_OFFSETS) for index in indexes)
-        return [(offset, known[offset]) for offset in offsets if offset in known]
+        return [(offset, entries[offset]) for offset in offsets if offset in entries]
 
     pages = progress.pages
     numbers = (
@@ -109,10 +109,10 @@ def index_contents(progress: ChannelProgress, indexes: Collection[int] | None = 
 
 def possible_indexes(progress: ChannelProgress) -> range:
     """All index numbers that `index_contents` may have, without a look at each message."""
-    known = [one for one in (progress.many, progress.deferred, progress.quarantined) if one]
-    if not (known or progress.pages):
+    entries = [one for one in (progress.many, progress.deferred, progress.quarantined) if one]
+    if not (entries or progress.pages):
         return range(0)
-    last = max([progress.cursor, *map(max, known)])
+    last = max([progress.cursor, *map(max, entries)])
     return range(progress.floor // INDEX_OFFSETS, last // INDEX_OFFSETS + 1)
 
 
@@ -212,12 +212,12 @@ def names_in(directory: str, files: Files) -> list[str]:
         raise StorageError(f"{directory} can't be read: {exc}") from exc
 
 
-def remove_unknown(directory: str, known: Container[int], files: Files) -> int:
-    """Remove the index segments of channels that are not in `known`, deleted before a crash could finish it; returns
+def remove_other_channels(directory: str, entries: Container[int], files: Files) -> int:
+    """Remove the index segments of channels that are not in `entries`, deleted before a crash could finish it; returns
     of how many channels. Raises OSError."""
     removed = 0
     for name in files.listdir(directory):
-        if name.isascii() and name.isdigit() and int(name) not in known:
+        if name.isascii() and name.isdigit() and int(name) not in entries:
             remove_directory(index_directory(directory, int(name)), files)
             removed += 1
     return removed

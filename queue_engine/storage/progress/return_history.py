@@ -30,23 +30,23 @@ class ReturnEvent(NamedTuple):
 class ReturnHistory:
     """Of one channel, by offset. known: offset → events, oldest first. budget: of all channels."""
 
-    __slots__ = ("_budget", "known")
+    __slots__ = ("_budget", "by_offset")
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget
-        self.known: dict[int, list[ReturnEvent]] = {}  # public, so that callers can skip an empty one
+        self.by_offset: dict[int, list[ReturnEvent]] = {}  # public, so that callers can skip an empty one
 
     def note(self, offset: int, event: ReturnEvent) -> None:
         """A message came back. Where there is no room, the message that came back longest ago is forgotten."""
-        events = self.known.pop(offset, [])  # to the end: the first of the dict is the one noted longest ago
+        events = self.by_offset.pop(offset, [])  # to the end: the first of the dict is the one noted longest ago
         if len(events) == EVENTS_MAX:
             del events[0]
         else:
             self._budget.add(EVENT_COST_BYTES)
         events.append(event)
-        self.known[offset] = events
-        while len(self.known) > MESSAGES_MAX or (self._budget.is_exceeded and self.known):
-            self._drop(next(iter(self.known)))
+        self.by_offset[offset] = events
+        while len(self.by_offset) > MESSAGES_MAX or (self._budget.is_exceeded and self.by_offset):
+            self._drop(next(iter(self.by_offset)))
 
     def keep(self, offset: int, events: list[ReturnEvent]) -> None:
         """Take over what a file has of a message."""
@@ -55,20 +55,20 @@ class ReturnHistory:
 
     def of(self, offset: int) -> tuple[ReturnEvent, ...]:
         """What is known of a message, oldest first."""
-        return tuple(self.known.get(offset, ()))
+        return tuple(self.by_offset.get(offset, ()))
 
     def forget(self, first: int, count: int) -> None:
         """These are finished."""
-        if count <= len(self.known):
-            found = [offset for offset in range(first, first + count) if offset in self.known]
+        if count <= len(self.by_offset):
+            found = [offset for offset in range(first, first + count) if offset in self.by_offset]
         else:
-            found = [offset for offset in self.known if first <= offset < first + count]
+            found = [offset for offset in self.by_offset if first <= offset < first + count]
         for offset in found:
             self._drop(offset)
 
     def forget_all(self) -> None:
-        for offset in list(self.known):
+        for offset in list(self.by_offset):
             self._drop(offset)
 
     def _drop(self, offset: int) -> None:
-        self._budget.free(EVENT_COST_BYTES * len(self.known.pop(offset)))
+        self._budget.free(EVENT_COST_BYTES * len(self.by_offset.pop(offset)))

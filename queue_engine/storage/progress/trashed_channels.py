@@ -87,7 +87,7 @@ class TrashedChannels:
     def named(self, name: str) -> list[TrashedChannel]:
         return [one for one in self.all.values() if one.name == name]
 
-    def given_way(self, name: str, first: int) -> dict[int, tuple[int, int]]:
+    def ceded_ranges(self, name: str, first: int) -> dict[int, tuple[int, int]]:
         """Number → the range (first, count) that it settles when the living channel of this name is rewound to `first`:
         what lies from there on is that one's own again."""
         found: dict[int, tuple[int, int]] = {}
@@ -97,9 +97,9 @@ class TrashedChannels:
                 found[one.number] = first, end - first
         return found
 
-    def give_way(self, name: str, first: int) -> None:
-        """The living channel of this name was rewound to `first`, and the journal has it with `given_way`."""
-        for number, (start, count) in self.given_way(name, first).items():
+    def cede(self, name: str, first: int) -> None:
+        """The living channel of this name was rewound to `first`, and the journal has it with `ceded_ranges`."""
+        for number, (start, count) in self.ceded_ranges(name, first).items():
             self.all[number].progress.settled(start, count)
             self._journal.entries.ack(number, start, count)
 
@@ -228,13 +228,13 @@ def counting_unsettled(
         return TrashedCounts(0, 0)
     total = _unsettled_count(progress, queue, first, end)
     yield
-    aside = progress.quarantined
+    quarantined = progress.quarantined
     deferred = 0
     moved = progress.deferred
     for start, stop in spans(first, end):
         dues = queue.deferred_between(start, stop)
         deferred += sum(
-            due_ns > now_ns and offset not in moved and offset not in aside and progress.made_at(offset) == 0
+            due_ns > now_ns and offset not in moved and offset not in quarantined and progress.made_at(offset) == 0
             for offset, due_ns in dues
             if not progress.is_settled(offset)
         )
@@ -242,13 +242,13 @@ def counting_unsettled(
     offsets = list(moved)
     for start, stop in spans(0, len(offsets)):
         deferred += sum(
-            first <= offset < end and moved[offset] > now_ns and offset not in aside
+            first <= offset < end and moved[offset] > now_ns and offset not in quarantined
             for offset in offsets[start:stop]
             if not progress.is_settled(offset)
         )
         yield
-    quarantined = len([offset for offset in aside if first <= offset < end])
-    return TrashedCounts(total - deferred - quarantined, deferred, quarantined)
+    quarantined_count = len([offset for offset in quarantined if first <= offset < end])
+    return TrashedCounts(total - deferred - quarantined_count, deferred, quarantined_count)
 
 
 def _unsettled_count(progress: ChannelProgress, queue: ConsumeQueue, first: int, end: int) -> int:

@@ -31,7 +31,7 @@ def unread_on_disk(directory: str, channel: int, files: Files) -> Unread:
     return found
 
 
-def is_aside(path: str) -> bool:
+def is_unread_name(path: str) -> bool:
     """Whether this is the name of an index segment that was set aside."""
     return _UNREAD in os.path.basename(path)
 
@@ -39,11 +39,11 @@ def is_aside(path: str) -> bool:
 def _renamed(path: str, files: Files) -> str:
     """Give an index segment another name, durably; returns it. Raises OSError."""
     number = 0
-    while files.size_of(aside := f"{path}.unread{number}") is not None:
+    while files.size_of(unread_path := f"{path}.unread{number}") is not None:
         number += 1
-    files.rename(path, aside)
+    files.rename(path, unread_path)
     files.sync_directory(os.path.dirname(path))
-    return aside
+    return unread_path
 
 
 def read_unread(path: str, files: Files) -> bytes:
@@ -80,7 +80,7 @@ def add_missing(progress: ChannelProgress, content: IndexContent) -> None:
         is_newer = offset < progress.floor or progress.is_settled(offset) or offset in progress.quarantined
         # What was redriven since is deferred until 0.
         if not is_newer and offset not in progress.deferred and progress.made_at(offset) <= _made(content, offset):
-            progress.set_aside(offset, 0, quarantined)
+            progress.quarantine(offset, 0, quarantined)
 
 
 def _made(content: IndexContent, offset: int) -> int:

@@ -236,14 +236,14 @@ class Cursors(ReaderRegistry[Cursor]):
     def _encoded(self) -> bytes:
         return encode_cursors(self.all(), self.ended)
 
-    def _restore(self, data: bytes, known: frozenset[int]) -> bool:
+    def _restore(self, data: bytes, topic_numbers: frozenset[int]) -> bool:
         found = decode_cursors(data, self._file.path)
         if found is None:
             return False
         cursors, ended = found
-        gone = [one for one in cursors if one.topic_number not in known]
-        back = [one for one in ended if one.reason == TOPIC_DELETED and one.cursor.topic_number in known]
-        for cursor in [*(one for one in cursors if one.topic_number in known), *(one.cursor for one in back)]:
+        gone = [one for one in cursors if one.topic_number not in topic_numbers]
+        back = [one for one in ended if one.reason == TOPIC_DELETED and one.cursor.topic_number in topic_numbers]
+        for cursor in [*(one for one in cursors if one.topic_number in topic_numbers), *(one.cursor for one in back)]:
             self._put(cursor)
         self.ended = [one for one in ended if one not in back]
         self._end([EndedCursor(one, None, TOPIC_DELETED, self._now_ms()) for one in gone])

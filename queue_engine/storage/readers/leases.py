@@ -97,12 +97,12 @@ class Leases(ReaderRegistry[Reader]):
     def _encoded(self) -> bytes:
         return encode_leases(self.all())
 
-    def _restore(self, data: bytes, known: frozenset[int]) -> bool:
+    def _restore(self, data: bytes, topic_numbers: frozenset[int]) -> bool:
         leases = decode_leases(data, self._file.path)
         if leases is None:
             return False
         for lease in leases:
-            if lease.topic_number in known:
+            if lease.topic_number in topic_numbers:
                 self._put(lease)
             else:
                 self._file.note_changed()

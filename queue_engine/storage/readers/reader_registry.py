@@ -53,13 +53,13 @@ class Maker:
     name: str = ""
     is_limited: bool = False
 
-    def check_owns(self, reader: Reader, what: str) -> None:
+    def check_owns(self, reader: Reader, subject: str) -> None:
         """Raises NotOwnReaderError for a reader that another made. what: the reader's kind and name."""
         if self.is_limited and reader.maker != self.name:
-            whose = f"was made by {reader.maker}" if reader.maker else "was not made with a token to consume"
+            origin = f"was made by {reader.maker}" if reader.maker else "was not made with a token to consume"
             raise NotOwnReaderError(
-                f"{what} {whose}, and {self.name} may only consume: that changes its own readers alone. Nothing was "
-                "changed. A token that may administer the topic can do this"
+                f"{subject} {origin}, and {self.name} may only consume: that changes its own readers alone. Nothing "
+                "was changed. A token that may administer the topic can do this"
             )
 
 
@@ -84,9 +84,9 @@ class ReaderRegistry(ABC, Generic[R]):
         self._undos: list[Undo] = []
         self.unread: StorageError | None = None
         """Why the file could not be read; None when it was."""
-        self._known_topics: frozenset[int] = frozenset()  # at the start
+        self._start_topics: frozenset[int] = frozenset()  # at the start
         self._read_again_at_ns = 0
-        self._gone: set[int] = set()  # topics that were deleted since the start
+        self._deleted_topics: set[int] = set()  # topics that were deleted since the start
         self._current: ByTopic[R] = {}
         # What the file on the disk may list: the last complete write, joined with those begun since.
         self._on_disk: ByTopic[R] = {}
@@ -95,7 +95,7 @@ class ReaderRegistry(ABC, Generic[R]):
     def open(self, topic_numbers: Iterable[int]) -> str:
         """Read the file. Returns its path when it was damaged and is set aside, else "". Raises OSError when that
         fails."""
-        self._known_topics = frozenset(topic_numbers)
+        self._start_topics = frozenset(topic_numbers)
         return self._read()
 
     def _read(self) -> str:
@@ -118,7 +118,7 @@ class ReaderRegistry(ABC, Generic[R]):
         self.unread = None
         if data is None:
             return ""
-        if not self._restore(data, self._known_topics - self._gone):
+        if not self._restore(data, self._start_topics - self._deleted_topics):
             self._files.rename(path, f"{path}.bad")
             return path
         self._became_durable(self._copied())
@@ -192,7 +192,7 @@ class ReaderRegistry(ABC, Generic[R]):
         """The file's content."""
 
     @abstractmethod
-    def _restore(self, data: bytes, known: frozenset[int]) -> bool:
+    def _restore(self, data: bytes, topic_numbers: frozenset[int]) -> bool:
         """Put the readers of the file's content whose topic exists; False when it is damaged."""
 
     def _expiry_clock_ms(self) -> int:
@@ -229,7 +229,7 @@ class ReaderRegistry(ABC, Generic[R]):
 
     def _remove_topic(self, topic_number: int) -> list[R]:
         """Returns the readers that this ends."""
-        self._gone.add(topic_number)
+        self._deleted_topics.add(topic_number)
         removed = self.of_topic(topic_number)
         for reader in removed:
             self._remove(reader)
@@ -256,7 +256,7 @@ class ReaderRegistry(ABC, Generic[R]):
     def _undo_remove(self, removed: R) -> None:
         """Put it back, unless another has its name by now or its topic is gone."""
         topic_number = removed.topic_number
-        if topic_number not in self._gone and removed.name not in self._current.get(topic_number, {}):
+        if topic_number not in self._deleted_topics and removed.name not in self._current.get(topic_number, {}):
             self._put(removed)
 
     def _copied(self) -> ByTopic[R]:

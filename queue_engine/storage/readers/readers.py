@@ -29,7 +29,7 @@ class Readers:
         return len(self.leases) + len(self.cursors)
 
     @property
-    def are_known(self) -> bool:
+    def are_readable(self) -> bool:
         """Whether all files could be read."""
         return all(kind.unread is None for kind in self._kinds)
 

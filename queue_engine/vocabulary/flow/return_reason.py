@@ -8,7 +8,7 @@ class ReturnReason(IntEnum):
     """How a message came back from its consumer. UNTOLD: the server stopped, or it was never sent; that says nothing
     about the message."""
 
-    UNTOLD = 0
+    UNKNOWN = 0
     REQUEUED = 1
     TIMED_OUT = 2
     DISCONNECTED = 3
@@ -21,7 +21,7 @@ class ReturnReason(IntEnum):
 
 
 _TEXTS = {
-    ReturnReason.UNTOLD: "unknown",
+    ReturnReason.UNKNOWN: "unknown",
     ReturnReason.REQUEUED: "requeued",
     ReturnReason.TIMED_OUT: "timed out",
     ReturnReason.DISCONNECTED: "disconnected",
@@ -33,4 +33,4 @@ COUNTS_AGAINST = frozenset({ReturnReason.REQUEUED, ReturnReason.TIMED_OUT, Retur
 
 def reason_text(number: int) -> str:
     """The words of a reason as it is on the disk; a number that a newer version wrote is unknown."""
-    return _TEXTS[ReturnReason(number)] if number in _TEXTS else _TEXTS[ReturnReason.UNTOLD]
+    return _TEXTS[ReturnReason(number)] if number in _TEXTS else _TEXTS[ReturnReason.UNKNOWN]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_engine.storage.commit_log import commit_log, log_recovery, open_segment, record, refusal, work_ahead
+from queue_engine.storage.commit_log import commit_log, log_recovery, open_segment, preallocation, record, refusal
 from queue_engine.storage.commit_log import group as log_group
 from queue_engine.storage.commit_log.commit_log import CommitLog
 from queue_engine.storage.commit_log.open_segment import OpenSegment
@@ -64,7 +64,7 @@ def _no_checksum_of_messages(patch: Patch) -> None:
 
 
 def _failed_sync_tried_again(patch: Patch) -> None:
-    for module in (commit_log, log_group, open_segment, refusal, work_ahead):
+    for module in (commit_log, log_group, open_segment, refusal, preallocation):
         patch.setattr(module, "is_passing", lambda error: True)
     sync = OpenSegment.sync
 

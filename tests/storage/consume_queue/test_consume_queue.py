@@ -439,7 +439,7 @@ def test_a_power_cut_while_a_queue_is_set_aside_leaves_its_due_times_or_shows_wh
     units, deferred = "/queues/1/00000000000000000000.queue", "/queues/1/deferred"
     for seed in range(60):
         disk = SimulatedFiles.holding({units: bytes(UNIT_BYTES), deferred: bytes(16)})
-        QueueFiles(disk).set_aside("/queues/1")
+        QueueFiles(disk).rename_to_old("/queues/1")
         left = disk.after_power_cut(Random(seed)).contents()
         assert units not in left or deferred in left
         assert units in left or f"{units}.old" in left

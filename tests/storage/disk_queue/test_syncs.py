@@ -263,6 +263,6 @@ def test_what_comes_after_many_files_were_emptied_stays(held: QueueFolder) -> No
     worker_of(held).finish()
     queue.start_sync()
     worker_of(held).finish()
-    queue.let_go()
+    queue.abandon()
     again = held.open()
     assert (again.depth, again.take(9, 1_000)) == (1, [b"new"])

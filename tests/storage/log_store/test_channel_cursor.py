@@ -24,18 +24,18 @@ def ahead(cursor: ChannelCursor, released: int, aside: set[int]) -> list[int]:
 
 def check(cursor: ChannelCursor, released: int, aside: set[int]) -> None:
     wanted = ahead(cursor, released, aside)
-    assert cursor.ahead_count == len(wanted)
+    assert cursor.pending_count == len(wanted)
     assert list(cursor.offsets()) == wanted
     assert list(cursor.offsets(released // 2)) == [offset for offset in wanted if offset >= released // 2]
-    assert cursor.those_ahead(range(COUNT)) == set(wanted)
-    assert cursor.aside_count == len([offset for offset in aside if offset >= cursor.offset])
+    assert cursor.pending_of(range(COUNT)) == set(wanted)
+    assert cursor.skipped_count == len([offset for offset in aside if offset >= cursor.offset])
 
 
 def handed_out(cursor: ChannelCursor, released: int, count: int) -> list[int]:
     """Move it over so many offsets, as a delivery does."""
     taken: list[int] = []
     while len(taken) < count and cursor.offset < released:
-        if cursor.pass_aside():
+        if cursor.pass_skipped():
             continue
         stop = cursor.stop_before(min(released, cursor.offset + count - len(taken)))
         taken += range(cursor.offset, stop)
@@ -58,7 +58,7 @@ def _insert_in_any_order(bench: Bench, seed: int) -> None:
     while at < COUNT - 4:
         # As after a start: ranges that follow each other, some of which the topic has not released again.
         count = rng.randrange(1, 4)
-        cursor.put_aside(at, count)
+        cursor.skip(at, count)
         aside.update(range(at, at + count))
         at += count + rng.randrange(12)
     check(cursor, released, aside)
@@ -67,18 +67,18 @@ def _insert_in_any_order(bench: Bench, seed: int) -> None:
         what = rng.randrange(5)
         if what == 0 and choices:
             one = rng.choice(choices)
-            cursor.insert_aside(one)
-            cursor.insert_aside(one)
+            cursor.skip_one(one)
+            cursor.skip_one(one)
             aside.add(one)
         elif what == 1:
             some = sorted(rng.sample(choices, rng.randrange(len(choices) + 1)))
-            cursor.put_all_aside(some)
+            cursor.skip_all(some)
             aside.update(some)
         elif what == 2:
             topic.released = released = min(COUNT, released + rng.randrange(9))
         elif what == 3 and rng.random() < 0.1:
             end = rng.randrange(released, COUNT + 1)
-            cursor.skip_to(end)
+            cursor.skip_unreleased(end)
             aside.update(range(released, end))
             topic.released = released = end
         else:
@@ -94,8 +94,8 @@ def test_an_empty_leaves_aside_what_the_topic_releases_again(bench: Bench) -> No
     cursor = ChannelCursor(bench.topic, 0)
     bench.topic.released = 20
     for first in (5, 18, 30):
-        cursor.put_aside(first, 4)
+        cursor.skip(first, 4)
     cursor.pass_released()
-    assert (cursor.offset, cursor.ahead_count, cursor.aside_count) == (20, 0, 6)
+    assert (cursor.offset, cursor.pending_count, cursor.skipped_count) == (20, 0, 6)
     bench.topic.released = COUNT
     assert list(cursor.offsets()) == [*range(22, 30), *range(34, COUNT)]

@@ -32,7 +32,7 @@ def _remove_from_a_line(seed: int) -> None:
     while model:
         wanted = sorted({*rng.sample(model, rng.randrange(len(model) + 1)), rng.randrange(200)})
         here = [offset for offset in wanted if offset in model]
-        assert line.those_in(wanted) == set(here)
+        assert line.found_in(wanted) == set(here)
         assert line.remove(wanted) == sorted(model.index(offset) for offset in here)
         model = [offset for offset in model if offset not in here]
         assert (list(line.offsets()), line.count) == (model, len(model))

@@ -17,11 +17,11 @@ def test_a_quiet_topic_asks_for_the_least_when_a_quarter_is_gone() -> None:
     quarter = OFFSETS_MIN // 4
     assert quarter <= reservation.enough_upto
     assert quarter + 1 > reservation.enough_upto
-    assert reservation.ask(quarter + 1, 3600 * NS_PER_S)
+    assert reservation.request(quarter + 1, 3600 * NS_PER_S)
     assert reservation.wanted_offset == quarter + 1 + OFFSETS_MIN
-    assert not reservation.ask(quarter + 2, 3601 * NS_PER_S), "one promise is on its way"
+    assert not reservation.request(quarter + 2, 3601 * NS_PER_S), "one promise is on its way"
     reservation.promised(reservation.wanted_offset)
-    assert not reservation.is_asked
+    assert not reservation.is_requested
     assert quarter + 2 <= reservation.enough_upto
 
 
@@ -36,7 +36,7 @@ def test_a_topic_that_publishes_fast_has_enough_for_seconds_of_a_stalled_disk(ra
         if due_ms is not None and now_ms >= due_ms:
             reservation.promised(reservation.wanted_offset)
             due_ms = None
-        if next_offset > reservation.enough_upto and reservation.ask(next_offset, now_ms * NS_PER_MS):
+        if next_offset > reservation.enough_upto and reservation.request(next_offset, now_ms * NS_PER_MS):
             asked.append(now_ms)
             due_ms = now_ms + (50 if len(asked) <= 2 else STALL_S * 1000)
         assert next_offset <= reservation.reserved_offset, f"nothing is left after {now_ms} ms"
@@ -46,14 +46,14 @@ def test_a_topic_that_publishes_fast_has_enough_for_seconds_of_a_stalled_disk(ra
 
 def test_a_topic_that_became_quiet_asks_for_less_again() -> None:
     reservation = new_topic()
-    assert reservation.ask(1_000_000, NS_PER_S)
+    assert reservation.request(1_000_000, NS_PER_S)
     reservation.promised(reservation.wanted_offset)
     assert reservation.reserved_offset == 11_000_000
-    assert not reservation.ask(4_000_000, 3600 * NS_PER_S), "there is more than it would ask for"
+    assert not reservation.request(4_000_000, 3600 * NS_PER_S), "there is more than it would ask for"
     assert reservation.enough_upto >= 4_000_001
     next_offset = 11_000_000 - OFFSETS_MIN * 3 // 4 + 1
     assert next_offset > reservation.enough_upto
-    assert reservation.ask(next_offset, 7200 * NS_PER_S)
+    assert reservation.request(next_offset, 7200 * NS_PER_S)
     assert reservation.wanted_offset == next_offset + OFFSETS_MIN
 
 

@@ -77,7 +77,7 @@ def test_a_deferred_requeue_at_the_limit_is_set_aside_at_once(bench: Bench) -> N
     assert figures(backlog) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("reason", [ReturnReason.UNTOLD, ReturnReason.BY_OPERATOR])
+@pytest.mark.parametrize("reason", [ReturnReason.UNKNOWN, ReturnReason.BY_OPERATOR])
 def test_a_stop_and_an_operator_set_nothing_aside(bench: Bench, reason: ReturnReason) -> None:
     backlog = opened(bench, max_attempts=1)
     bench.publish(b"a")
@@ -157,7 +157,7 @@ def test_a_message_never_delivered_can_be_set_aside_beyond_the_cursor(bench: Ben
     bench.publish(b"a", b"b", b"c")
     quarantine = quarantine_of(backlog)
     backlog.progress.cursor = 0
-    backlog._cursor.insert_aside(1)
+    backlog._cursor.skip_one(1)
     assert quarantine.set_aside(1, operator_event(7), 1)
     bench.log.end_turn()
     assert figures(backlog) == (2, 0, 1)
@@ -249,9 +249,9 @@ def test_histories_take_a_bounded_part_of_memory(bench: Bench) -> None:
     for _ in range(3):
         fail(bench, backlog, 5_000)
     history = quarantine_of(backlog).history
-    assert (len(history.known), min(history.known)) == (MESSAGES_MAX, 50)
+    assert (len(history.by_offset), min(history.by_offset)) == (MESSAGES_MAX, 50)
     assert list(everything(backlog)) == [b"x"] * (MESSAGES_MAX + 50)
-    assert history.known == {}
+    assert history.by_offset == {}
     assert history._budget.used == 0
 
 

@@ -105,9 +105,9 @@ class ProgressMachine(RuleBasedStateMachine):
         self._settle(range(first, end))
 
     @rule(offset=places, since=st.integers(0, 9))
-    def set_aside(self, offset: int, since: int) -> None:
+    def quarantine(self, offset: int, since: int) -> None:
         if offset not in self.settled:
-            self.progress.set_aside(offset, self.progress.made_at(offset), Quarantined(since, 1, 7))
+            self.progress.quarantine(offset, self.progress.made_at(offset), Quarantined(since, 1, 7))
             self.aside[offset] = since
             self.due.pop(offset, None)
 

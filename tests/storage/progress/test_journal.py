@@ -449,8 +449,8 @@ FLOORS = Floors(3, {4: (10, 20, 1), 7: (0, 0, 0)}, {(4, 0): 2}, CleanStop({3: 12
 
 def test_an_index_segment_of_version_2_is_read_and_written_for_ever() -> None:
     progress = _indexed()
-    progress.set_aside(13, 2, Quarantined(1_750_000_000_000_000_000, 2, 0xFFFF_FFFF))
-    progress.set_aside(40, 0, Quarantined(1, 4, 0))
+    progress.quarantine(13, 2, Quarantined(1_750_000_000_000_000_000, 2, 0xFFFF_FFFF))
+    progress.quarantine(40, 0, Quarantined(1, 4, 0))
     path = FIXTURES / "index_v2.bin"
     assert encode_index(4, 0, index_contents(progress)[0]) == path.read_bytes()
     assert decode_index(path.read_bytes(), 4, 0) == index_contents(progress)[0]
@@ -533,11 +533,11 @@ class JournalMachine(RuleBasedStateMachine):
             self.bench.journal.flush()
 
     @rule(channel=channels, offset=places, since=st.integers(0, 3))
-    def set_aside(self, channel: int, offset: int, since: int) -> None:
+    def quarantine(self, channel: int, offset: int, since: int) -> None:
         progress = self.bench.channels[channel]
         if not progress.is_settled(offset):
             made, one = progress.made_at(offset), Quarantined(since, 1, 7)
-            progress.set_aside(offset, made, one)
+            progress.quarantine(offset, made, one)
             self.bench.journal.entries.quarantine(channel, offset, made, one)
             self.bench.journal.flush()
 

@@ -68,8 +68,8 @@ def test_the_second_version_is_read_and_written_for_ever() -> None:
 def test_a_quarantined_offset_is_as_it_was_after_a_snapshot() -> None:
     progress = ChannelProgress(3)
     progress.delivered(3, 2, 300)
-    progress.set_aside(4, 300, QUARANTINED)
-    progress.set_aside(90, 0, QUARANTINED)
+    progress.quarantine(4, 300, QUARANTINED)
+    progress.quarantine(90, 0, QUARANTINED)
     restored = ChannelProgress()
     restored.delivered(0, 10, 1)
     data = b"".join(pack_snapshot([(7, progress)]))

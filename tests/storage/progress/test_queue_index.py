@@ -24,7 +24,7 @@ def some_progress(seed: int) -> ChannelProgress:
         elif what == 1:
             progress.deferred_until(first, count, 1, 10**18)
         elif what == 2:
-            progress.set_aside(first, 1, Quarantined(1, 2, 3))
+            progress.quarantine(first, 1, Quarantined(1, 2, 3))
     progress.settled(0, rng.choice([0, 1, 20_000, 40_000]))
     return progress
 

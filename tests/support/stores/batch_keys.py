@@ -70,7 +70,7 @@ class KeysBench:
         """As the engine does."""
         store = self.topics[topic]
         digest = digest_of(bodies, None)
-        known = store.known_batch(key_of(key), digest, len(bodies))
+        known = store.find_batch(key_of(key), digest, len(bodies))
         if known is not None:
             return known.ticket
         return store.append_keyed(store.make_batch(bodies), keys=None, batch_key=key_of(key), digest=digest)
@@ -87,7 +87,7 @@ class KeysBench:
 
     def offset(self, key: int, *bodies: bytes, topic: int = 1) -> int | None:
         """The first offset known of a key with this content."""
-        known = self.topics[topic].known_batch(key_of(key), digest_of(bodies, None), len(bodies))
+        known = self.topics[topic].find_batch(key_of(key), digest_of(bodies, None), len(bodies))
         return None if known is None else known.first_offset
 
     def in_log(self, topic: int = 1) -> dict[bytes, int]:

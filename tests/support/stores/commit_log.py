@@ -13,7 +13,7 @@ from queue_engine.storage.commit_log.log_recovery import RecoveredLog
 from queue_engine.storage.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.storage.commit_log.record import RecordHeader, parse_header
 from queue_engine.storage.commit_log.segment import LogSegments, SegmentInfo, head_bytes_of
-from queue_engine.storage.commit_log.sync_place import SyncPlace
+from queue_engine.storage.commit_log.thread_choice import ThreadChoice
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.run import Batch
 from tests.support.clock import ManualClock
@@ -52,7 +52,7 @@ class LogBench:
         recovered: RecoveredLog | None = None,
         sync: Any = None,
         worker: Any = None,
-        sync_place: SyncPlace | None = None,
+        thread_choice: ThreadChoice | None = None,
         is_open: bool = True,
         **options: Any,
     ) -> None:
@@ -86,7 +86,7 @@ class LogBench:
             sync_background=self.sync,
             worker=self.worker,
             listener=self,
-            sync_place=sync_place,
+            thread_choice=thread_choice,
         )
         if is_open:
             self.log.open()

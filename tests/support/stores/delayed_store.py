@@ -80,7 +80,7 @@ class ListBacklog:
         *,
         counted: bool,
         due_ns: int | None = None,
-        reason: ReturnReason = ReturnReason.UNTOLD,
+        reason: ReturnReason = ReturnReason.UNKNOWN,
         consumer: str = "",
     ) -> None:
         wanted = set(ids)

@@ -34,9 +34,9 @@ class FileCounts:
     def take(self, count: int) -> None:
         """`count` messages were taken from the front."""
         if self._counts:
-            known = min(count, self._counts[0][1])
-            self._counts[0][1] -= known
-            self.depth -= known
+            counted = min(count, self._counts[0][1])
+            self._counts[0][1] -= counted
+            self.depth -= counted
 
     def correct(self, number: int, left: int) -> None:
         """The rest of file `number`, the first one, was searched and has `left` messages. Without effect when the file

@@ -462,9 +462,9 @@ class DiskQueue:
         numbers = range(reader.file, writer.file + 1) if self.is_readable else self._own.numbers()
         names = [*reader.passed, *(data_file_name(self.name, number) for number in numbers)]
         writer.restart()
-        kept = set(reader.set_aside)
-        left = [name for name in dict.fromkeys(names) if name not in kept]
-        left += [name for name in reader.set_aside if not self._remove(name, is_kept=True)]
+        bad_names = set(reader.set_aside)
+        left = [name for name in dict.fromkeys(names) if name not in bad_names]
+        left += [name for name in reader.set_aside if not self._remove(name, is_bad=True)]
         reader.restart()
         reader.set_aside = []
         self._counts.clear()
@@ -489,11 +489,11 @@ class DiskQueue:
         removal = self._removal = Ticket()
         BackgroundJob(remove, then=lambda error: follow(self._names_synced(), removal)).start(self._background)
 
-    def _remove(self, name: str, *, is_kept: bool = False) -> bool:
+    def _remove(self, name: str, *, is_bad: bool = False) -> bool:
         """Remove a file, or rename it to .bad; whether the name is free now."""
         path = os.path.join(self._directory, name)
         try:
-            remove_file(self._files, path, is_kept=is_kept)
+            remove_file(self._files, path, is_bad=is_bad)
         except OSError as exc:
             logger.error("disk queue file not removed path=%s error=%s", path, exc)
             return False
@@ -520,12 +520,12 @@ class DiskQueue:
         self._directory_syncs.sync().when_done(synced)
         return result
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """Close, and change nothing on the disk: the files stay as after a kill, for another object to open."""
         self._generation.begin_next()
         self._closed = True
         self._change_count, self._is_sync_wanted = 0, False
-        for file in self._writer.let_go():
+        for file in self._writer.hand_over():
             if file.fd is not None:
                 self._files.close_quietly(file.fd)
         self._reader.forget()
@@ -539,7 +539,7 @@ class DiskQueue:
         running, is_dirty = self._job, self.is_dirty
         self._generation.begin_next()
         self._closed = True
-        written = self._writer.let_go()
+        written = self._writer.hand_over()
         if running is not None:
             # Files that the worker is syncing may not be on the disk yet.
             written += [WrittenFile(file.number, None) for file in running.written]

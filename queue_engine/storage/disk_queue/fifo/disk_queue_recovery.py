@@ -87,7 +87,7 @@ class DiskQueueRecovery:
         self._sizes: dict[int, int] = {}
 
     def run(self) -> RecoveredDiskQueue:
-        meta, is_meta_there = self._read_meta()
+        meta, has_meta = self._read_meta()
         names = self._files.names_starting_with(self._directory, f"{self._name}.diskqueue.")
         numbers, temporary, bad = names_of_queue(self._name, names)
         for number in numbers:
@@ -97,7 +97,7 @@ class DiskQueueRecovery:
         else:
             state = _without_files(meta, bad)
         state.leftover += temporary
-        state.has_files = bool(numbers) or is_meta_there or bool(temporary)
+        state.has_files = bool(numbers) or has_meta or bool(temporary)
         state.is_dirty = state.is_dirty or bool(state.leftover)
         if state.lost_count or state.found_count:
             logger.warning(

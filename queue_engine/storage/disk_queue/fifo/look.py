@@ -51,4 +51,4 @@ class QueueLook:
         return self._queue.damaged_files
 
     def close(self) -> None:
-        self._queue.let_go()
+        self._queue.abandon()

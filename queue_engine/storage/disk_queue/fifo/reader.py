@@ -65,7 +65,7 @@ class DiskQueueReader:
         return self.file == self._writer.file and self.position >= self._writer.position
 
     def take_from_chunk(self, taken: list[bytes], count_max: int, bytes_left: int, size: int) -> int:
-        """Slice messages out of the chunk, the first of `size` bytes being certain; returns what `bytes_left` is
+        """Slice messages out of the chunk, the first of `size` bytes being certain; returns reason `bytes_left` is
         then. Each is only taken when the length behind it is plausible too: a damaged length shows there. They are
         added to `taken` when they are removed, all of them at once."""
         chunk, base = self._chunk, self._chunk_at
@@ -170,7 +170,7 @@ class DiskQueueReader:
         self._damaged("file ends within a record")
         return False
 
-    def _damaged(self, what: str) -> None:
+    def _damaged(self, reason: str) -> None:
         """The record at the read position is in doubt: find out which of the file's rest is readable."""
         position, number = self.position, self.file
         self._gap = None
@@ -190,7 +190,7 @@ class DiskQueueReader:
         self.is_damaged = True
         logger.error(
             "disk queue damaged path=%s position=%d lost_bytes=%d reason=%s",
-            *(self._own.path(number), self._gap[0], self._gap[1] - self._gap[0], what),
+            *(self._own.path(number), self._gap[0], self._gap[1] - self._gap[0], reason),
         )
         if judged.next_doubt is None:
             self._counts.correct(number, int(judged.is_first_intact) + judged.count_after)

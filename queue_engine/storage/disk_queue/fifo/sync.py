@@ -95,7 +95,7 @@ class SyncJob:
         self.written = written
         self._passed = passed
         self._set_aside = set_aside
-        self._is_meta_kept = False
+        self._is_meta_fixed = False
         self.is_durable = False
         self.unsynced: list[WrittenFile] = []
         self.removed: set[str] = set()
@@ -105,9 +105,9 @@ class SyncJob:
         """Whether the queue was emptied, deleted or closed since the job was made."""
         return self._generation.number != self._number
 
-    def keep_meta(self) -> None:
+    def leave_meta(self) -> None:
         """Sync the data, and change no name, because the meta file could not be read."""
-        self._is_meta_kept = True
+        self._is_meta_fixed = True
         self._passed, self._set_aside = [], []
 
     def run(self) -> None:
@@ -121,7 +121,7 @@ class SyncJob:
         """The first part: the data and the meta file, all but the directory, which many jobs may have synced together;
         then comes `remove`. Returns whether the directory is to be synced. Raises OSError."""
         self._sync_data()
-        return self._is_meta_kept or self._write_meta()
+        return self._is_meta_fixed or self._write_meta()
 
     def _sync_data(self) -> None:
         error: OSError | None = None
@@ -229,7 +229,7 @@ class SyncJob:
                 if self.is_outdated:
                     return
                 try:
-                    remove_file(self._files, path, is_kept=name in self._set_aside)
+                    remove_file(self._files, path, is_bad=name in self._set_aside)
                 except OSError as exc:
                     error = error or exc
                     continue
@@ -238,10 +238,10 @@ class SyncJob:
             raise error
 
 
-def remove_file(files: Files, path: str, *, is_kept: bool) -> None:
+def remove_file(files: Files, path: str, *, is_bad: bool) -> None:
     """Remove a file, or rename it to .bad; nothing when there is none. Raises OSError."""
     try:
-        if is_kept:
+        if is_bad:
             files.rename(path, f"{path}.bad")
         else:
             files.unlink(path)

@@ -47,7 +47,7 @@ class UnreadDiskQueue(DiskQueue):
     def _sync_job(self, written: list[WrittenFile]) -> SyncJob:
         job = super()._sync_job(written)
         if not self.is_readable:
-            job.keep_meta()
+            job.leave_meta()
         return job
 
     def _remove_files(self) -> None:

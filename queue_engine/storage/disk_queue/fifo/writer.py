@@ -216,7 +216,7 @@ class DiskQueueWriter:
             self.fd = None
         return self.fd is None and all(file.fd is None for file in self.written)
 
-    def let_go(self) -> list[WrittenFile]:
+    def hand_over(self) -> list[WrittenFile]:
         """Hand over everything that needs a sync, descriptors included, and close the rest: the queue closes."""
         written, self.written = self.written, []
         if self.fd is not None:

@@ -26,7 +26,7 @@ LONG_HOLD_NS = 60 * NS_PER_S
 INLINE_BYTES_MAX = 1 << 20
 
 
-class SyncPlace:
+class ThreadChoice:
     """Chooses by how long the latest syncs took. Belongs to the engine's thread, but for `note_on_thread`, which
     the sync thread calls, one job at a time."""
 

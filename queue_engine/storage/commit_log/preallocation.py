@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 RETRY_NS = NS_PER_S
 
 
-class WorkAhead:
+class Preallocation:
     """Makes segments for one commit log, and fills them. Belongs to the engine's thread.
 
     is_stopped: the log has failed, and nothing more is begun.
@@ -112,7 +112,7 @@ class WorkAhead:
 
     # Zeros, and what is begun ahead.
 
-    def keep(self, current: OpenSegment, end: int) -> None:
+    def advance(self, current: OpenSegment, end: int) -> None:
         """Have the next segment made, and zeros written, where they will be wanted soon. end: where the next record
         goes, in `current`."""
         is_last = self._opened[-1] is current

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_engine.storage.commit_log.sync_place import INLINE_BYTES_MAX, SyncPlace
+from queue_engine.storage.commit_log.thread_choice import INLINE_BYTES_MAX, ThreadChoice
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.errors import StorageError
 from tests.support.stores.commit_log import LogBench
@@ -21,7 +21,7 @@ class Disk:
     def __init__(self, sync_ns: int) -> None:
         self.sync_ns = sync_ns
         self.now_ns = NS_PER_S
-        self.place = SyncPlace()
+        self.place = ThreadChoice()
         self.inline_at_ns: list[int] = []
 
     def sync(self) -> bool:
@@ -112,7 +112,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
             tmp_path / f"log{len(benches)}",
             segment_bytes=segment_bytes,
             fill_ahead_bytes=fill_ahead_bytes,
-            sync_place=SyncPlace(),
+            thread_choice=ThreadChoice(),
         )
         benches.append(bench)
         bench.settle()  # zeros are ahead now
