@@ -1,1 +1,1 @@
-"""What delivery asks of storage, and what both kinds of storage share."""
+"""The protocols through which delivery uses storage, and the code that both storage kinds share."""

@@ -1,15 +1,15 @@
-"""The stats of the files that were set aside."""
+"""The stats of damaged files that were set aside."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class AsideStats:
-    """What the newest scan found.
+    """The result of the newest scan.
 
-    count, bytes: of the files and directories that are there. oldest_kept_ms: how long the oldest of those that will be
-    removed has been kept. retention_ms: how long each is kept, 0 for ever. removed_count, removed_bytes: since the
-    start. error: why one could not be removed or looked at, as a sentence; "" when nothing failed.
+    count, bytes: of the files and directories that are there. oldest_kept_ms: the age of the oldest file that the
+    server will remove. retention_ms: the age at which it removes one, 0 for never. removed_count, removed_bytes: since
+    the start. error: a sentence on a file that could not be removed or read; "" when nothing failed.
     """
 
     count: int = 0

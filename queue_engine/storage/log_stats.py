@@ -18,15 +18,14 @@ class LeaseStats:
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """sync: the policy. bytes: of what the segments hold. hole_bytes: freed inside them. end, synced_end:
-    positions. oldest_unsynced_ms: how long the oldest byte that is not known to be on the disk has waited, 0 when all
-    are. damaged_count: messages passed over because their bodies are lost. Counts are since the start; syncs are
-    counted by what began them under `interval`. inline_sync_count: those made on the engine's thread.
-    sync_times: how long each sync took, of one file or of those that a group filled.
-    is_progress_out_of_room: whether the disk is too full for what channels did, so that finished messages come again
-    after a kill. progress_fault_count: errors of the disk that the progress journal met; progress_fault,
-    progress_fault_ms: the newest and its time, Unix ms, "" and 0 for none. key_index_missing: messages that are not in
-    the key index yet; key_index_error: why it can't be written now, "" when it can."""
+    """sync: the policy. bytes: of records in the segments. hole_bytes: freed inside them. end, synced_end: positions.
+    oldest_unsynced_ms: how long the oldest unsynced byte has waited, 0 when all are synced. damaged_count: messages
+    passed over because their bodies are lost. Counts are since the start; syncs under `interval` are counted by their
+    cause. inline_sync_count: those made on the engine's thread. sync_times: how long each sync took, of one file or of
+    those that a group filled. is_progress_out_of_room: whether the disk is too full for the progress of channels, so
+    that finished messages come again after a kill. progress_fault_count: errors of the disk that the progress journal
+    met; progress_fault, progress_fault_ms: the newest and its time, Unix ms, "" and 0 for none. key_index_missing:
+    messages that are not in the key index yet; key_index_error: why it can't be written now, "" when it can."""
 
     sync: str
     segment_count: int

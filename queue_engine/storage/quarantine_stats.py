@@ -1,4 +1,4 @@
-"""What a channel may set aside, and what it has, for pages, `/stats` and metrics."""
+"""The limits of a channel's quarantine, and its content, for pages, `/stats` and metrics."""
 
 from dataclasses import dataclass
 

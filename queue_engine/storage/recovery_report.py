@@ -1,4 +1,4 @@
-"""What a start found in the log and did about it, for the server's log and the console."""
+"""The report of a start: what it found in the log and did about it, for the server's log and the console."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ SHOWN_MAX = 10
 @dataclass(frozen=True, slots=True)
 class LostMessages:
     """`count` messages of one topic that are gone, among the offsets from `first_offset` up to but not including
-    `next_offset`. topic: its name, "" where only the number is known."""
+    `next_offset`. topic: its name, "" where only the number exists."""
 
     topic_number: int
     first_offset: int
@@ -29,9 +29,9 @@ class LostMessages:
 class Damage:
     """Bytes below the durable mark that changed or are missing.
 
-    losses: the messages that are gone, by topic; empty when all of them could be saved. is_exact: whether `losses`
-    are all; otherwise there may be more. kept: where the bytes are now, as a part of a sentence,
-    "" for nowhere. is_absent: there is no file that should have them.
+    losses: the messages that are gone, by topic; empty when all of them could be saved. is_exact: whether `losses` are
+    all; otherwise there may be more. action: where the start put the bytes, as a part of a sentence, "" for nowhere.
+    is_absent: there is no file that should have them.
     """
 
     position: int
@@ -50,7 +50,7 @@ class Damage:
 
     def sentence(self) -> str:
         if self.lost is None:
-            loss = "it can't be told how many messages are lost"
+            loss = "the number of lost messages is unknown"
         elif self.lost:
             sentences = [one.phrase() for one in self.losses[:SHOWN_MAX]]
             if len(self.losses) > SHOWN_MAX:
@@ -88,10 +88,10 @@ class ProgressLoss:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """scanned: what was read of the log. cut_bytes: of a tail that was being written when the process or the machine
-    ended; nothing acknowledged is in it. lost_count: messages that are gone with damage, as far as they could be
-    counted. unknown_records: of topics that were deleted. dropped_entries: progress that went beyond what is there.
-    progress_damages: files of channels' progress, each with what is wrong. progress_losses: what that costs.
+    """scanned: the part of the log that was read. cut_bytes: of a tail that was being written when the process or the
+    machine ended; nothing acknowledged is in it. lost_count: messages that are gone with damage, as far as they could
+    be counted. unknown_records: of topics that were deleted. dropped_entries: progress beyond a topic's end.
+    progress_damages: files of channels' progress, each with its fault. progress_losses: the cost.
     damaged_leases: the file of leases, set aside: they are lost. damaged_cursors: the same of pipeline cursors."""
 
     finished_at_ns: int
@@ -145,7 +145,7 @@ class RecoveryReport:
         return sentences
 
     def sentences(self) -> Sequence[str]:
-        """One sentence for each thing worth telling."""
+        """The report as sentences."""
         start = "Clean start" if self.was_clean else "Start after an unclean stop"
         if self.has_damage:
             start = "Start after a clean stop, with damage" if self.was_clean else f"{start}, with damage"
@@ -163,7 +163,7 @@ class RecoveryReport:
             )
         if self.damaged_cursors:
             sentences.append(
-                "Damaged list of pipeline cursors, set aside; nothing is kept for them, and no topic is archived until "
-                f"that is switched on again: {self.damaged_cursors}."
+                "Damaged list of pipeline cursors, set aside; the log keeps nothing for them, and no topic is archived "
+                f"until its archive is switched on again: {self.damaged_cursors}."
             )
         return sentences

@@ -7,18 +7,18 @@ from itertools import accumulate
 
 
 class ReturnOrder:
-    """The order of two lines of one channel: what waits for its first delivery, and what came back.
+    """The order of two lines of one channel: messages that wait for their first delivery, and messages that came back.
 
-    A message that comes back stands behind what waits at that moment, at most `ahead_max` of it, and behind what came
-    back before it. So messages that come back again and again leave room for those that wait, and however deep a
-    backlog is, they come again. Costs an entry for each different place in the line of those that wait.
+    A message that comes back stands behind the waiting messages of that moment, at most `ahead_max` of them, and behind
+    those that came back before it. So messages that come back again and again leave room for those that wait, and
+    however deep a backlog is, they come again. Costs an entry for each different place in the line of those that wait.
     """
 
     def __init__(self, ahead_max: int) -> None:
         # Never 0: consumers that give everything back at once would get nothing else.
         self._ahead_max = max(ahead_max, 1)
         self._taken = 0  # messages that were taken from those that wait
-        self._due_count = 0  # of what came back, so many have their turn
+        self._due_count = 0  # returned messages whose turn it is
         self._turns: deque[tuple[int, int]] = deque()  # (value of `_taken` from which on they do, how many), ascending
 
     def came_back(self, count: int, waiting_count: int) -> None:
@@ -71,7 +71,7 @@ class ReturnOrder:
         self._turns = deque((turn, count - gone) for (turn, count), gone in turns if count > gone)
 
     def plan(self) -> Iterator[tuple[int, int]]:
-        """What came back, front to back: (how many of those that wait now go before, how many have this place)."""
+        """The returned messages, front to back: (how many waiting ones go before, how many have this place)."""
         if self.due_count():
             yield 0, self._due_count
         for turn, count in self._turns:

@@ -1,6 +1,6 @@
 """The two protocols through which delivery uses storage; they say nothing about files.
 
-`TopicStore` takes what is published; `Backlog` is one channel's view of it. A store may keep one copy per
+`TopicStore` takes published messages; `Backlog` is one channel's view of it. A store may keep one copy per
 channel (storage kind `diskqueue`) or one copy for all (`log`). Delivery sees one difference: an append to the log may
 complete later, when its `Ticket` is done.
 """
@@ -18,7 +18,7 @@ from queue_engine.vocabulary.ticket import Ticket
 
 @dataclass(frozen=True, slots=True)
 class EmptyResult:
-    """What emptying dropped."""
+    """The result of emptying."""
 
     depth: int
     deferred: int
@@ -27,9 +27,9 @@ class EmptyResult:
 
 @dataclass(frozen=True, slots=True)
 class StorePositions:
-    """What topology.json stores of a topic's store; all zero for a kind that needs nothing stored.
+    """The values of a topic's store in topology.json; all zero for a kind that needs nothing stored.
 
-    id_base: what is added to an offset to make a message's id. reserved_offset: all offsets below it may have been
+    id_base: a message's id is its offset plus this. reserved_offset: all offsets below it may have been
     given. released: how far its messages went on to its channels, None while they flow. channel_starts: the offset
     each channel began at.
     """
@@ -49,7 +49,7 @@ on disk, quarantine."""
 
 
 class Backlog(Protocol):
-    """What waits for one channel.
+    """The messages that wait for one channel.
 
     A message is in one of five states, and every move is one call: waiting (counted in `depth`), taken
     (handed out by `take`, not yet sent), in flight (after `sent`), deferred, quarantined. `settle` ends it.
@@ -79,7 +79,7 @@ class Backlog(Protocol):
         ...
 
     def quarantine_stats(self) -> QuarantineStats:
-        """What is set aside until an operator redrives it; NO_QUARANTINE for a kind without a quarantine."""
+        """The messages set aside until an operator redrives them; NO_QUARANTINE for a kind without a quarantine."""
         ...
 
     def set_max_attempts(self, max_attempts: int) -> None:
@@ -130,12 +130,11 @@ class Backlog(Protocol):
     ) -> None:
         """Take messages of `run` back.
 
-        counted: the delivery was made, so the next one has one attempt more, and they stand behind what waits, at most
-        --mem-queue-size of it, and behind what was given back before; otherwise they were never sent, go to the very
-        front, and keep their attempts.
-        due_ns: monotonic time before which they must not be taken (deferred until then); None means at once.
-        reason, consumer: how their delivery ended, and whose it was; a kind with a quarantine may set them aside.
-        Never fails for want of disk: what can't be written stays in memory.
+        counted: the delivery was made, so the next one has one attempt more, and they stand behind waiting messages, at
+        most --mem-queue-size of them, and behind those given back before; otherwise they were never sent, go to the
+        very front, and keep their attempts. due_ns: monotonic time before which they must not be taken (deferred until
+        then); None means at once. reason, consumer: how their delivery ended, and whose it was; a kind with a
+        quarantine may set them aside. Never fails for want of disk: messages that can't be written stay in memory.
         """
         ...
 
@@ -186,17 +185,17 @@ class Backlog(Protocol):
         ...
 
     def empty(self) -> EmptyResult:
-        """Drop what waits and what is deferred. What is in flight is settled by the caller."""
+        """Drop waiting and deferred messages. The caller settles those in flight."""
         ...
 
     def watch(self, on_fault: Callable[[str, Exception], object]) -> None:
-        """Report unexpected errors outside of the calls above, while messages arrive or at a start, as `on_fault(what
-        was done, error)`; at once if one has happened already. No message is lost by such an error."""
+        """Report unexpected errors outside of the calls above, while messages arrive or at a start, as `on_fault(doing,
+        error)`; at once if one has happened already. No message is lost by such an error."""
         ...
 
     def start_over(self) -> bool:
-        """A call failed unexpectedly, and the channel is tried again: rebuild what waits from the durable state, as a
-        start does.
+        """A call failed unexpectedly, and the channel is tried again: rebuild the waiting messages from the durable
+        state, as a start does.
 
         True: all messages that are not settled wait or are deferred now, those taken or in flight included. False: the
         caller gives back those in flight itself. Raises an error that happens now.
@@ -205,7 +204,7 @@ class Backlog(Protocol):
 
 
 class TopicStore(Protocol):
-    """Stores what is published to one topic, and makes the backlogs of its channels."""
+    """Stores the messages of one topic, and makes the backlogs of its channels."""
 
     @property
     def kind(self) -> str:
@@ -214,7 +213,7 @@ class TopicStore(Protocol):
 
     @property
     def depth(self) -> int:
-        """What waits at the topic: not yet given to channels, because it is paused or has none."""
+        """Messages that wait at the topic: it is paused or has no channel."""
         ...
 
     @property
@@ -247,12 +246,12 @@ class TopicStore(Protocol):
         ...
 
     def set_flowing(self, is_flowing: bool) -> None:
-        """Whether messages are passed on to the channels (not while paused or starting). What waits at the topic is
-        passed on by `pump`."""
+        """Whether messages are passed on to the channels (not while paused or starting). `pump` passes on the messages
+        that wait at the topic."""
         ...
 
     def pump(self, count_max: int) -> int:
-        """Pass what waits at the topic on to its channels, oldest first; returns how many, at most `count_max`.
+        """Pass waiting messages of the topic on to its channels, oldest first; returns how many, at most `count_max`.
 
         One call moves about a mebibyte at most. 0 when nothing waits, the flow is stopped, or there is no channel.
         Raises StorageError when the disk refuses; nothing is lost, and part of it may have been moved.
@@ -271,8 +270,8 @@ class TopicStore(Protocol):
 
     def open_channel(self, name: str, number: int = 0, start: int | None = None) -> Backlog:
         """The backlog of a channel: its messages from before a restart, otherwise empty; the first channel of a topic
-        gets what waits at the topic, through `pump`. number: the channel's own. start: from `plan_channel`; None for
-        where the topic is now."""
+        gets the messages that wait at the topic, through `pump`. number: the channel's own. start: from `plan_channel`;
+        None for where the topic is now."""
         ...
 
     def delete_channel(self, name: str) -> None:
@@ -290,12 +289,12 @@ class TopicStore(Protocol):
         ...
 
     def positions(self) -> StorePositions:
-        """What topology.json stores of this store, as of now."""
+        """This store's values for topology.json, as of now."""
         ...
 
     def disk_bytes(self) -> int:
-        """Bytes on disk that are there for the topic: the files of what waits at it, or the part of a shared log
-        that it, its channels and its readers need."""
+        """Bytes on disk that are there for the topic: the files of messages that wait at it, or the part of a shared
+        log that it, its channels and its readers need."""
         ...
 
     def oldest_ns(self) -> int | None:
@@ -303,8 +302,8 @@ class TopicStore(Protocol):
         ...
 
     def empty(self, upto: int | None = None) -> EmptyResult:
-        """Drop what waits at the topic itself; its channels keep theirs. upto: on the log, the offset from which on
-        messages stay."""
+        """Drop the messages that wait at the topic itself; its channels keep theirs. upto: on the log, the offset from
+        which on messages stay."""
         ...
 
     def delete(self) -> None:
@@ -326,5 +325,5 @@ class TopicStore(Protocol):
 
     def close(self) -> None:
         """Close one topic alone: write everything that must outlive the process to the disk, and sync it. In-flight
-        messages were given back before. Raises StorageError naming what could not be written."""
+        messages were given back before. Raises StorageError naming the queues that could not be written."""
         ...

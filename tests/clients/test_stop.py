@@ -112,7 +112,7 @@ def test_a_stop_that_gives_up_names_what_is_lost(server: ServerProcess) -> None:
     assert server.signalled(signal.SIGTERM) == 1
     assert time.monotonic() - began >= 2, "it tries on for --stop-timeout"
     for number in range(3):
-        assert re.search(rf"20 messages of t{number} could not be kept: cannot write .*File too large", server.log)
+        assert re.search(rf"20 messages of t{number} could not be stored: cannot write .*File too large", server.log)
     assert "Traceback" not in server.log
 
 

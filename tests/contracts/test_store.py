@@ -468,7 +468,7 @@ def test_a_disk_that_refuses_at_close_is_named_with_the_number_and_the_rest_is_k
     shelf.append(b"a", b"b", b"c")
     # All of it is refused, then its first message alone: the other five find room.
     shelf.files.fail("write", errno.ENOSPC, count=2)
-    with pytest.raises(StorageError, match=r"1 messages of t:first could not be kept: .*No space left"):
+    with pytest.raises(StorageError, match=r"1 messages of t:first could not be stored: .*No space left"):
         shelf.store.close()
     shelf.files.heal()
     store = shelf.open()

@@ -212,7 +212,7 @@ def test_a_start_says_which_step_it_is_at(tmp_path: Path) -> None:
             "channel orders/mail, 33 %",
             "channel orders/billing, 66 %",
         ]
-        assert "reading what the channels have done" in progress.sentences
+        assert "reading the progress of channels" in progress.sentences
         if name == "checkpoint":
             assert "consume queue of topic orders, 0 %" in progress.sentences
             (tmp_path / "data" / "log" / "checkpoint").unlink()

@@ -13,7 +13,7 @@ def test_damage_tells_which_messages_are_lost_as_far_as_that_is_known() -> None:
         "Damage, no message lost; the bytes are in quarantine. 30 bytes at position 100: damaged beside the bodies."
     )
     assert Damage(10, 30, "segments are missing at the end", is_exact=False, action="").sentence() == (
-        "Damage, it can't be told how many messages are lost. 30 bytes at position 10: segments are missing at the end."
+        "Damage, the number of lost messages is unknown. 30 bytes at position 10: segments are missing at the end."
     )
     assert Damage(10, 30, "segments are missing", lost[1:], is_exact=False, action="").sentence() == (
         "Damage, at least 1 message lost: 1 of topic number 9 (offset 4). "

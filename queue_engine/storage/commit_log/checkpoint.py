@@ -1,4 +1,4 @@
-"""The checkpoint: the position from which a start reads the log, and what the consume queues hold below it.
+"""The checkpoint: the position from which a start reads the log, and the state of the consume queues below it.
 
     log/checkpoint
 
@@ -23,8 +23,8 @@ segment that is missing behind it as a loss. When it can't be written, the check
 are. Version 1 ends its header before it, with the CRC at 36.
 
 To change the format: the next version number, go on reading the old ones, keep their files in
-`tests/storage/fixtures/`; magic, version and CRC stay where they are. A version that is not known stops the start,
-though all of this is derived: the rest of the directory was written by that version, too.
+`tests/storage/fixtures/`; magic, version and CRC stay where they are. An unknown version stops the start, though all of
+this is derived: the rest of the directory was written by that version, too.
 """
 
 import os
@@ -47,7 +47,7 @@ _FILE_BYTES_MAX = 1 << 30
 _topic = struct.Struct(">IIQQ")
 _gap = struct.Struct(">QQ")
 _CRC_BYTES = 4
-_UNKNOWN = (1 << 64) - 1  # a first position that is not known
+_UNKNOWN = (1 << 64) - 1  # an unknown first position
 _HAS_BATCH_KEYS = 1
 
 
@@ -94,7 +94,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint | None:
-    """None when the bytes are not what was written. Raises NewerFormatError."""
+    """Returns None when a checksum does not match. Raises NewerFormatError."""
     if data[:4] != _MAGIC:
         return None
     layout = _header_v1 if data[4:5] == b"\x01" else _header
@@ -127,7 +127,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint | None:
 
 
 def read_checkpoint(files: Files, directory: str) -> Checkpoint | None:
-    """The checkpoint that the last process left; None when there is none, or it is damaged. Raises OSError and
+    """The checkpoint that the last process wrote; None when it is missing or damaged. Raises OSError and
     NewerFormatError."""
     path = os.path.join(directory, CHECKPOINT_NAME)
     try:
@@ -139,9 +139,9 @@ def read_checkpoint(files: Files, directory: str) -> Checkpoint | None:
 def write_first_position(
     files: Files, directory: str, first_position: int, oldest_offsets: Mapping[int, int]
 ) -> bytes | None:
-    """Write a checkpoint whose log begins at `first_position`, before what lies below is removed. Runs on the worker,
-    as every write of the checkpoint. When the disk refuses, the old checkpoint is removed, and the content is returned,
-    to be written when there is room. Raises OSError.
+    """Write a checkpoint whose log begins at `first_position`, before the segments below are removed. Runs on the
+    worker thread, as every write of the checkpoint. When the disk refuses, the old checkpoint is removed, and the
+    content is returned, to be written when there is room. Raises OSError.
 
     oldest_offsets: of the topics' consume queues, by topic number, after the removal.
     """

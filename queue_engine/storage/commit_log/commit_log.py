@@ -1,14 +1,14 @@
 """The commit log: one log that all topics share, written in the order of publishing.
 
-Appended records gather until the turn's `commit` makes one group of them: one write and, under the policy `always`,
-one sync. Both happen on the engine's thread while syncs are short (sync_place.py), else on the sync thread, while the
+Appended records gather until the turn's `commit` makes one group of them: one write and, under the policy `always`, one
+sync. Both happen on the engine's thread while syncs are short (thread_choice.py), else on the sync thread, while the
 next group gathers. Four positions state how far the log has come:
 
     synced_end <= written_end <= end        visible_end: synced_end under `always`, else written_end
 
 `end` is where the next record goes. Every append moves it forward. When a group fails, it goes back to `visible_end`:
-nothing behind a failed group can be kept, since a position has one place in one file, and offsets must have no holes.
-The positions are used again only after zeros over them are synced. So no crash brings back a record whose offset
+all records behind a failed group are dropped, since a position has one place in one file, and offsets must have no
+holes. The positions are used again only after zeros over them are synced. So no crash brings back a record whose offset
 another record has now.
 
 Three kinds of trouble:
@@ -16,7 +16,7 @@ Three kinds of trouble:
 - No room (ENOSPC, EDQUOT, a short write, no descriptor left for the next segment): the group is rejected, the log
   `is_full`, refuses publishes, tries the disk once a second, and goes on by itself (refusal.py, room_probe.py).
 - A fault (EIO anywhere, any error of a sync or a close, anything unknown): `error` is set for good. Nothing more is
-  written or synced; what was visible stays visible. Only a restart, which reads the files again, goes on.
+  written or synced; visible records stay visible. Only a restart, which reads the files again, goes on.
 - A record larger than a segment: refused, nothing else changes.
 """
 
@@ -72,7 +72,7 @@ class CommitLog:
         `next_position`.
 
         sync_background: a thread for the log's syncs alone. listener: called on the engine's thread, also from within
-        `commit` and `close`. thread_choice: chooses which thread syncs a group under `always`; None: always the sync
+        `commit` and `close`. thread_choice: chooses the thread that syncs a group under `always`; None: always the sync
         thread.
         """
         self._segments = segments
@@ -81,7 +81,7 @@ class CommitLog:
         self.policy = options.policy
         self._is_synced_always = options.policy is SyncPolicy.ALWAYS  # a member of an enum takes 0.2 µs to look up
         self.has_readers = False  # beside the channels: pipeline cursors, leases
-        self.wants_early_seal = False  # while it is full: only the trash, or nothing, needs what is written
+        self.wants_early_seal = False  # while it is full: no channel or reader needs the records, the trash apart
         self._sync_background = sync_background
         self._thread_choice = thread_choice
         self._listener = listener
@@ -98,7 +98,7 @@ class CommitLog:
         self._salt = 0  # of the segment that is written to
         self._limit = 0  # where records must end, so that the seal fits
 
-        # What gathers for the next group.
+        # The records of the next group.
         self._pieces: list[LogPiece] = []
         self._parts: list[bytes] = []
         self._piece_start = 0
@@ -122,7 +122,7 @@ class CommitLog:
             on_fault=self.fail,
         )
 
-        self._to_clean: list[OpenSegment] = []  # what a refused group may have written to
+        self._to_clean: list[OpenSegment] = []  # segments that a refused group may have written to
         self._is_closing = False
         self.next_position = recovered.next_position
 
@@ -246,8 +246,8 @@ class CommitLog:
         """End the turn: the appended records become one group.
 
         Under `always` the group is written and synced: here while syncs are short (`ThreadChoice`), else by the sync
-        thread, together with what gathers until that thread is free. Under the other policies it is written here, and
-        synced later. `LogListener.log_failed` reports a failure.
+        thread, together with the records that gather until that thread is free. Under the other policies it is written
+        here, and synced later. `LogListener.log_failed` reports a failure.
         """
         if self._gathered_since_ns is None:
             return
@@ -259,12 +259,12 @@ class CommitLog:
                 self._start_group()
 
     def leave_room(self) -> None:
-        """Refuse publishes as on a full disk: the room that is left is for others."""
+        """Refuse publishes as on a full disk, so that the remaining room is free for other writes."""
         if self._refusal.text is None:
             self._fill_up(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 0)
 
     def tick(self, now_ns: int) -> None:
-        """Begin what is due: a sync, a probe of a full disk, work ahead. now_ns: monotonic."""
+        """Begin the jobs that are due: a sync, a probe of a full disk, preallocation. now_ns: monotonic."""
         if self.error is not None or self._is_closing:
             return
         if self._job is None:
@@ -438,7 +438,7 @@ class CommitLog:
         self._listener.log_failed(failed)
 
     def _start_probe(self) -> None:
-        """Try whether what was refused would have room now: the first segment, or what comes behind `visible_end`."""
+        """Try whether the refused write would have room now: the first segment, or the group behind `visible_end`."""
         is_first = not self._open
         good_end = self._recovered.next_position if is_first else self.visible_end
         target: OpenSegment | NextSegment
@@ -528,7 +528,7 @@ class CommitLog:
     # Syncs of `interval` and `os`.
 
     def _start_sync(self) -> None:
-        """Sync what is written: full segments alone under `os` without readers, else all of it."""
+        """Sync the written records: full segments alone under `os` without readers, else all of them."""
         is_all = self._schedule.take()
         current_at = self._current_at(self.written_end)
         current = self._open[current_at]
@@ -595,7 +595,7 @@ class CommitLog:
             done(error)
         except Exception as exc:
             # A bug, which leaves the log in an unknown state: it takes nothing more, and rejects all that waits.
-            logger.exception("commit log: what follows a write failed position=%d", self.visible_end)
+            logger.exception("commit log: handling the end of a write failed position=%d", self.visible_end)
             self.fail(exc)
         if self._schedule.is_wanted and self._job is None and self.error is None:
             self._start_sync()

@@ -1,7 +1,7 @@
-"""Ends, on the sync thread, the segment that is written to before it is full: of a full log it may be removed then.
+"""Completes the current segment of a full log before it is full, on the sync thread, so that it can be removed.
 
-Only complete segments are removed or punched. On a full disk nothing comes that would complete the last one, so what
-was emptied or finished in it would take its room until there is room from elsewhere.
+Only complete segments are removed or punched. On a full disk no record completes the last one. So its emptied and
+finished messages would hold their room until another program frees some.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,9 @@
 
 The durable mark is the greatest `durable upto` of a valid record or the checkpoint: all below it was synced once. So
 the first record that does not hold is one of two things. Above the mark it is a torn tail: the log ends there, and
-nothing behind it is kept. Below the mark it is damage: its good messages are kept, its bytes are copied aside, and the
-lost messages are counted. A later valid record whose `durable upto` lies behind the place proves that it is damage.
+recovery drops all behind it. Below the mark it is damage: recovery keeps its good messages, copies its bytes to
+quarantine and counts the lost messages. A later valid record whose `durable upto` lies behind the place proves that it
+is damage.
 
 Reading comes first and changes nothing. Then, in this order: the accepted segments are synced, the bytes behind the cut
 are filled with zeros and synced, segments behind it are removed, and a seal is written at the cut. A recovery that is
@@ -44,7 +45,7 @@ READ_BYTES = 4 << 20
 _ZERO_STEP_BYTES = 1 << 20
 _ZEROS = bytes(_ZERO_STEP_BYTES)
 QUARANTINE_NAME = "quarantine"
-_UNUSABLE_RENAMED = "the file is kept as .log.bad"
+_UNUSABLE_RENAMED = "the file is renamed to .log.bad"
 
 OnRecord = Callable[[RecordHeader, int, Sequence[int] | None], None]
 """Called for each record in order: header, position, due times (Unix ns) or None."""
@@ -169,7 +170,7 @@ class _Recovery:
 
     def _note_missing(self, position: int, following: SegmentInfo) -> None:
         """Note a loss when durable bytes lay between `position` and the next segment: there is no file for them."""
-        # Without a later record that says so, they were not durable, and no message in them was acknowledged.
+        # Unless a later record states it, these bytes were not durable, and no message in them was acknowledged.
         end = following.position
         is_durable = self.found.durable_mark > position or any(
             header.durable_upto > position
@@ -265,7 +266,7 @@ class _Recovery:
         return decode_record(data, position=position, salt=segment.salt).dues()
 
     def _save(self, segment: SegmentInfo, position: int, header: RecordHeader) -> None:
-        """Accept a durable record that is damaged and whose header is known; its good messages stay in their place."""
+        """Accept a durable record that is damaged and has a valid header; its good messages stay in their place."""
         data = self._bytes_at(segment, position, header.size).ljust(header.size, b"\0")
         try:
             record = decode_record(data, position=position, salt=segment.salt)
@@ -306,7 +307,7 @@ class _Recovery:
         logger.error("log damaged position=%d size=%d lost=%s reason=%s", position, size, damage.lost, reason)
 
     def _note_lost(self, position: int, end: int, reason: str) -> None:
-        """Note a damaged range without a header: the log itself does not say which messages were in it."""
+        """Note a damaged range without a header: the log itself does not list its messages."""
         self.found.damages.append(Damage(position, end - position, reason, is_exact=False))
         self._quarantined.append((position, self._segments.read(position, end - position)))
         logger.error("log damaged position=%d size=%d reason=%s", position, end - position, reason)

@@ -15,7 +15,7 @@ class LogSize:
         self._log = log
         self._segments = segments
         self._holes = holes
-        # A sum over the complete segments: of this list, up to this position, and the bytes from each segment on.
+        # Sums over the complete segments: the list they are of, its end position, and the bytes from each segment on.
         self._counted: list[SegmentInfo] | None = None
         self._counted_upto = 0
         self._starts: list[int] = []

@@ -11,7 +11,7 @@ _STEP_BYTES = 64 << 10
 
 def missing_ranges(segments: LogSegments, checkpoint: Checkpoint, files: Files) -> list[tuple[int, int]]:
     """Ranges between the log's beginning and the checkpoint that no file holds, or that are cut off at a file's end.
-    The consume queues know which messages were in them. Raises OSError and StorageError."""
+    The consume queues list the messages in them. Raises OSError and StorageError."""
     ranges: list[tuple[int, int]] = []
     at = checkpoint.first_position
     for segment in segments.list:

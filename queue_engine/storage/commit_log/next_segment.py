@@ -26,7 +26,7 @@ class NextSegment:
         self.made = OpenSegment(self.info, self._segments.files)
 
     def wait(self) -> OpenSegment:
-        """Make it in this thread, or wait until another one has. Raises what went wrong."""
+        """Make the segment in this thread, or wait until another thread has. Raises the error of the attempt."""
         self.job.run()
         assert self.made is not None
         return self.made

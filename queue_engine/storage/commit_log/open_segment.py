@@ -34,7 +34,7 @@ class UnsyncedError(StorageError):
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether what failed with `error` may be tried again later."""
+    """Whether an operation that failed with `error` may be tried again later."""
     if isinstance(error, UnsyncedError):
         return False
     cause = error if isinstance(error, OSError) else error.__cause__

@@ -1,6 +1,6 @@
-"""Work ahead of the commit log: the worker makes the next segment, and writes zeros ahead of the records.
+"""Preallocation: the worker makes the commit log's next segment, and writes zeros ahead of the records.
 
-The log waits for it only when it needs a segment at once. Want of room does no harm yet: the worker tries again after a
+The log waits only when it needs a segment at once. Want of room does no harm yet: the worker tries again after a
 second, and an append that needs the segment before that gets the error.
 """
 
@@ -110,11 +110,11 @@ class Preallocation:
         self._failed = None
         return maker
 
-    # Zeros, and what is begun ahead.
+    # Zeros, and when to begin.
 
     def advance(self, current: OpenSegment, end: int) -> None:
-        """Have the next segment made, and zeros written, where they will be wanted soon. end: where the next record
-        goes, in `current`."""
+        """Have the worker make the next segment and write zeros, when the log will need them soon. end: where the next
+        record goes, in `current`."""
         is_last = self._opened[-1] is current
         is_quarter_full = end - current.info.position > self._options.segment_bytes // 4
         wants_segment = is_last and self._making is None and is_quarter_full

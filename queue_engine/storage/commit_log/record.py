@@ -55,8 +55,7 @@ class RecordLostError(Exception):
 
 class RecordHeader(NamedTuple):
     """The fields of a record's header. `time_ns` is the publish time (Unix); `durable_upto` the position up to which
-    the log was known to be synced when the record was written; `batch_key` 16 bytes, zero for none. `version` is the
-    format's."""
+    the log was synced when the record was encoded; `batch_key` 16 bytes, zero for none. `version` is the format's."""
 
     kind: int
     flags: int
@@ -98,7 +97,7 @@ def encode_record(
 ) -> list[bytes]:
     """The record of `batch` at `position`, in parts that are to be joined.
 
-    dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED or 0; the others follow from what is given. keys: as
+    dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED or 0; the others follow from the arguments. keys: as
     `vocabulary/key_column.py` makes them.
     """
     run = batch.run()
@@ -300,7 +299,7 @@ def decode_record(data: bytes, *, position: int, salt: int) -> Record:
     if not table_holds:
         if frames_hold:
             return Record(header, position, frames, _frame_ends(frames, count), dues=None, keys=None)
-        # Without a table, good messages can't be told from damaged ones.
+        # Without a table nothing separates good messages from damaged ones.
         empty = b"".join([frame(header.time_ns, 1, bytes(16), b"")] * count)
         ends = range(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES * (count + 1), FRAME_HEADER_BYTES)
         all_indexes = frozenset(range(count))

@@ -19,7 +19,8 @@ class Refusal:
     """Whether and why one log refuses records. Belongs to the engine's thread, but for `check_room`.
 
     text: the reason that a publish gets; None while records are taken. is_full: the disk has no room, for now.
-    refused_bytes: the size of the record or group that it had no room for. error: what stopped the log for good.
+    refused_bytes: the size of the record or group that found no room. error: the error that stopped the log for
+    good.
     """
 
     __slots__ = (
@@ -61,8 +62,8 @@ class Refusal:
         self.text = self.text or "commit log: closed"
 
     def fail(self, error: Exception, position: int) -> StorageError:
-        """Refuse for good, because of `error`; the log keeps what lies before `position`. Returns the error that every
-        later publish gets."""
+        """Refuse for good, because of `error`; the log keeps its records before `position`. Returns the error that
+        every later publish gets."""
         logger.error("commit log failed position=%d error=%s", position, error)
         self.text = f"commit log: takes nothing more until the next start: {error}"
         self.error = StorageError(self.text)

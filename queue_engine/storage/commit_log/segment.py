@@ -34,7 +34,7 @@ _SMALL_BYTES = 64 << 10
 # At most so many bytes stand before the first record.
 HEAD_BYTES_MAX = _COPY_AT + SEGMENT_HEADER_BYTES
 _SUFFIX = ".log"
-# Descriptors kept open for reading; the rest of `ulimit -n 256` is for queues and sockets.
+# Descriptors cached for reading; the rest of `ulimit -n 256` is for queues and sockets.
 _READ_DESCRIPTORS_MAX = 8
 
 
@@ -148,8 +148,8 @@ class LogSegments:
         self._descriptors = DescriptorCache(files, _READ_DESCRIPTORS_MAX)
 
     def load(self) -> None:
-        """Find the segments in the directory. Raises StorageError when the directory or a file can't be read, or a
-        file's version is not known."""
+        """Find the segments in the directory. Raises StorageError when the directory or a file can't be read, or a file
+        has an unknown version."""
         try:
             self.files.make_directory(self.directory)
             names = sorted(name for name in self.files.listdir(self.directory) if name.endswith(_SUFFIX))

@@ -108,7 +108,7 @@ IsListed = Callable[[int], bool]
 
 
 def unlisted_topics(segments: LogSegments, checkpoint: Checkpoint | None, is_listed: IsListed) -> list[SurveyedTopic]:
-    """The topics in the log whose numbers are not known, by number. Raises as `survey_log`."""
+    """The topics in the log whose number is not listed, by number. Raises as `survey_log`."""
     unlisted = [topic for topic in survey_log(segments, checkpoint).values() if not is_listed(topic.number)]
     if unlisted and checkpoint is not None:
         # The whole log is read for their sizes: the checkpoint has none.

@@ -1,11 +1,11 @@
-"""When the commit log syncs what it wrote under `interval` and `os`: by bytes, by time, and when a segment is full."""
+"""When the commit log syncs under `interval` and `os`: by bytes, by time, and when a segment is full."""
 
 from queue_engine.storage.commit_log.options import LogOptions, SyncPolicy
 from queue_engine.storage.commit_log.sync_counts import SyncCounts
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 
-# Under `os` nothing waits for a sync. Readers beside the channels get only what is synced: while there are some, a sync
-# is made this often.
+# Under `os` nothing waits for a sync. Readers beside the channels get synced records alone: while there are readers,
+# the log syncs this often.
 READERS_SYNC_INTERVAL_NS = 2 * NS_PER_S
 
 
@@ -13,7 +13,7 @@ class SyncSchedule:
     """Decides when the log syncs. Belongs to the engine's thread. Under `always` every group has its own sync, and this
     decides nothing.
 
-    unsynced_since_ns: when the oldest written byte came that no sync covers yet, monotonic; None when there is none.
+    unsynced_since_ns: when the oldest byte was written that no sync covers yet, monotonic; None when there is none.
     is_wanted: a sync is to begin as soon as none is under way.
     """
 

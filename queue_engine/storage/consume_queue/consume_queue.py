@@ -34,7 +34,7 @@ BLOCK_UNITS = 3_000
 CUT_CHECK_UNITS = 100
 # A tail this long is written out without waiting for a flush.
 TAIL_BYTES_MAX = 64 << 10
-# What a record in the tail costs, about, besides its due times.
+# Memory of a record in the tail, about, besides its due times.
 _REFERENCE_BYTES = 150
 
 _pack_unit = struct.Struct(">QIQ").pack
@@ -64,7 +64,7 @@ class ConsumeQueue:
         gaps: Iterable[tuple[int, int]] = (),
         is_old: bool = False,
     ) -> None:
-        """is_aside: open the files that `QueueFiles.set_aside` set aside, to look up."""
+        """is_old: open the files that `QueueFiles.rename_to_old` renamed, for look-ups alone."""
         self.directory = directory
         self.oldest_offset = oldest_offset
         self.end_offset = end_offset
@@ -204,8 +204,8 @@ class ConsumeQueue:
     _block_bytes = BLOCK_UNITS * UNIT_BYTES
 
     def _rebuilt(self, file_first: int, error: StorageError) -> bytes:
-        """The content of a file that can't be read at one place: its units come from the log, and the file is written
-        anew. Raises StorageError; `error` where the log can't be read yet."""
+        """The content of a file that can't be read at one place: rebuilds its units from the log, and replaces the
+        file. Raises StorageError; `error` where the log can't be read yet."""
         if self.read_again is None:
             raise error
         path = self._path(file_first)

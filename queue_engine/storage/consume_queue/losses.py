@@ -1,9 +1,9 @@
 """Names the messages of places that left no trace in the log: a segment that is missing, an end that is cut off,
 records whose header and trailer are damaged.
 
-The consume queues of the last checkpoint list them: they are set aside while new ones are made from the log. Messages
-newer than the checkpoint leave a jump in their topic's offsets over such a place; where the topic has nothing behind
-the place, they leave no trace.
+The consume queues of the last checkpoint list them: a start renames these while it rebuilds new ones from the log.
+Messages newer than the checkpoint leave a jump in their topic's offsets over such a place; where the topic has nothing
+behind the place, they leave no trace.
 """
 
 import logging
@@ -35,7 +35,7 @@ class OffsetJump:
 
 @dataclass(frozen=True, slots=True)
 class LogLosses:
-    """known: consume queues by topic number, with all records below `queues_upto` of the log. jumps: those in the part
+    """queues: consume queues by topic number, with all records below `queues_upto` of the log. jumps: those in the part
     of the log that was read."""
 
     queues: Mapping[int, ConsumeQueue]

@@ -18,7 +18,7 @@ OLD_SUFFIX = ".old"
 
 
 class QueueFiles:
-    """Belongs to the engine's thread, but for `sync`. Descriptors and blocks used last are kept."""
+    """Belongs to the engine's thread, but for `sync`. Caches the descriptors and blocks used last."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -115,8 +115,8 @@ class QueueFiles:
                 self.remove_all(os.path.join(directory, name))
 
     def rename_to_old(self, directory: str) -> None:
-        """Keep the files of units in a queue's directory under other names, and remove the rest of it. Doing it again
-        after a crash gives the same: a file that was set aside is not replaced by one that was made since."""
+        """Rename the files of units in a queue's directory to `.old`, and remove the rest of it. Repeating this after a
+        crash gives the same: a newer file never replaces an `.old` one."""
         names = self._names(directory)
         rest: list[str] = []
         for name in names:
@@ -130,17 +130,17 @@ class QueueFiles:
             else:
                 rest.append(path)
         if rest:
-            # A power cut must not bring the units back without the due times: nothing would notice that they lack.
+            # A power cut must not bring the units back without the due times: a start would not notice the loss.
             self._files.sync_directory(directory)
         for path in rest:
             self.remove(path)
 
     def has_old(self, directory: str) -> bool:
-        """Whether something was set aside in a queue's directory. Raises OSError."""
+        """Whether a queue's directory has `.old` files. Raises OSError."""
         return any(name.endswith(OLD_SUFFIX) for name in self._names(directory))
 
     def remove_old(self, directory: str) -> None:
-        """Remove what was set aside in a queue's directory."""
+        """Remove the `.old` files in a queue's directory."""
         for name in self._names(directory):
             if name.endswith(OLD_SUFFIX):
                 self.remove(os.path.join(directory, name))

@@ -1,4 +1,4 @@
-"""Sets an unreadable segment of the log aside, after reporting which messages that loses.
+"""Sets an unreadable segment of the log aside, after reporting the messages that this loses.
 
     --set-aside-segment NAME            reports the loss, and changes nothing
     --set-aside-segment NAME:COUNT      sets it aside, when COUNT is the reported number of messages
@@ -26,7 +26,7 @@ _SEGMENT_SUFFIX = ".log"
 
 @dataclass(frozen=True, slots=True)
 class SegmentLoss:
-    """What one topic has in a segment: `count` messages with offsets from `first` up to `end`."""
+    """One topic's share of a segment: `count` messages with offsets from `first` up to `end`."""
 
     topic: str
     first: int
@@ -56,13 +56,13 @@ def set_aside(directory: str, files: Files, wanted: str, names: Mapping[int, str
         raise StorageError(f"--set-aside-segment {name}: {segments} has no such file; there is {_some(present)}")
     losses, unknown = _losses(directory, files, name, present, names)
     count = sum(loss.count for loss in losses)
-    report = "; ".join([*(loss.sentence() for loss in losses), *unknown]) or "no known message"
+    report = "; ".join([*(loss.sentence() for loss in losses), *unknown]) or "no message that a consume queue lists"
     path = os.path.join(segments, name)
     if confirmed != str(count):
         mismatch = f"{confirmed} is not the number of messages; " if confirmed else ""
         raise StorageError(
             f"{mismatch}without {path} these are lost: {report}. Nothing was changed. To lose them and start, give "
-            f"--set-aside-segment {name}:{count}; the file is then kept as {name}{SUFFIX}"
+            f"--set-aside-segment {name}:{count}; the file is then renamed to {name}{SUFFIX}"
         )
     try:
         files.rename(path, path + SUFFIX)
@@ -75,7 +75,7 @@ def set_aside(directory: str, files: Files, wanted: str, names: Mapping[int, str
 def _losses(
     directory: str, files: Files, name: str, present: list[str], names: Mapping[int, str]
 ) -> tuple[list[SegmentLoss], list[str]]:
-    """The known messages of a segment, and sentences on what is unknown."""
+    """The messages of a segment by topic, and sentences on those that can't be counted."""
     position = _position_of(name)
     behind = [_position_of(one) for one in present if one.endswith(_SEGMENT_SUFFIX) and _position_of(one) > position]
     end = min(behind, default=1 << 62)
@@ -110,7 +110,7 @@ def _losses(
     finally:
         queue_files.close()
     if end > checkpoint.position:
-        unknown.append("what was published behind the last checkpoint, which can't be counted")
+        unknown.append("messages published behind the last checkpoint, which can't be counted")
     return losses, unknown
 
 

@@ -1,4 +1,4 @@
-"""Copies files into a backup, syncs them, and reads back what was written."""
+"""Copies files into a backup, syncs them, and reads the copies back."""
 
 import os
 import threading
@@ -85,7 +85,7 @@ def check_files(target: str, files: Sequence[CopiedFile], advanced: Callable[[in
         except OSError as exc:
             raise StorageError(f"{file.path} of the backup can't be read: {exc.strerror}") from exc
         if (size, crc) != (file.length, file.crc):
-            raise StorageError(f"{file.path} of the backup is not what was written: {target} can't be relied on")
+            raise StorageError(f"Length or checksum mismatch in {file.path} of the backup: {target} can't be relied on")
 
 
 def sync_directories(target: str) -> None:

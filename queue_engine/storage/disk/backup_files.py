@@ -1,4 +1,4 @@
-"""The files of a data directory at one moment: which of them a backup needs, and how they are kept until it ends.
+"""The files of a data directory at one moment: which of them a backup needs, and how they stay until it ends.
 
 A file that only grows, or is only replaced as a whole, gets a second name (a hard link) in the staging directory, and
 its length is noted: bytes appended later are not copied. The few files that are written in their midst are small, and
@@ -10,7 +10,7 @@ have rules of their own (backup_tables.py).
     DATA/backup-staging/ID/files/…            the files, by their paths in the data directory
     DATA/backup-staging/ID/files.json         written last: {"version": 1, "files": [[path, length], …]}
 
-To change files.json: the next version number; a version that is not known is refused.
+To change files.json: the next version number; an unknown version is refused.
 """
 
 import json
@@ -61,7 +61,7 @@ _QUEUE_FILE = re.compile(r"[^/]*\.diskqueue\.[^/]*")
 
 
 def remove_staged(directory: str) -> None:
-    """Remove what an earlier process staged; other files stay."""
+    """Remove the files that an earlier process staged; other files stay."""
     try:
         names = os.listdir(os.path.join(directory, DIRECTORY))
     except OSError:
@@ -129,8 +129,8 @@ class Staging:
         self._take_pipeline()
 
     def take_tables(self, is_over: Callable[[], bool]) -> None:
-        """Take the pipeline's tables as they were at `take`. The engine may go on. is_over: nobody needs them any more.
-        Raises OSError."""
+        """Take the pipeline's tables as they were at `take`. The engine may go on. is_over: whether the backup has
+        ended. Raises OSError."""
         for table in self._tables:
             self._take_log(table)
             for path in data_files(self._data_path, table.path):

@@ -53,7 +53,8 @@ def hinted_version(log: str) -> int | None:
 
 
 def log_names(log: str, version: int | None) -> list[str]:
-    """The names of a log up to a version; all of them for None. What another process has not finished is left out."""
+    """The names of a log up to a version; all of them for None. Files that another process has not finished are left
+    out."""
     names = []
     for name in os.listdir(log):
         match = _VERSIONED.fullmatch(name)

@@ -23,7 +23,7 @@ def encode_line(content: Mapping[str, Any]) -> bytes:
 
 def decode_versioned(data: bytes, path: str, version: int) -> dict[str, Any] | None:
     """The line of the file at `path`; None when it is damaged or has no version. Raises NewerFormatError when its
-    version is beyond `version`, the newest that is known."""
+    version is beyond `version`."""
     content = decode_line(data)
     if content is None or not isinstance(found := content.get("version"), int):
         return None

@@ -1,4 +1,4 @@
-"""A cache of open descriptors: a few, by path, closed when unused for half a minute."""
+"""A cache of a few open descriptors, by path; closes those unused for half a minute."""
 
 from collections import OrderedDict
 

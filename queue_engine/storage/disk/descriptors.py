@@ -34,7 +34,7 @@ class DescriptorBudget:
         """`holder` is about to open a file: make room for it."""
         self._holders.pop(holder, None)
         while len(self._holders) >= self.holder_max:
-            # The four oldest are asked first: one of them may have no unsynced file. Else the oldest is forced.
+            # The four oldest first: one of them may have no unsynced file. Else the oldest is forced.
             for candidate in list(self._holders)[:4]:
                 if candidate.release_descriptors():
                     del self._holders[candidate]

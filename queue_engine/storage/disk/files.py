@@ -46,7 +46,7 @@ class NameNotSyncedError(OSError):
 class Files:
     """File operations by descriptor and by path. Descriptors are never inherited by child processes.
 
-    One instance serves the engine's thread and its backgrounds. `budget` and the kept listings belong to the engine's
+    One instance serves the engine's thread and its backgrounds. `budget` and the cached listings belong to the engine's
     thread.
     """
 
@@ -92,7 +92,7 @@ class Files:
         return found.f_blocks * found.f_frsize
 
     def status(self, path: str) -> os.stat_result | None:
-        """Of what is at `path` itself, be it a file, a directory or a symbolic link; None when nothing is there."""
+        """The status of `path` itself, be it a file, a directory or a symbolic link; None when it does not exist."""
         try:
             return os.lstat(path)
         except FileNotFoundError:
@@ -164,8 +164,7 @@ class Files:
         return os.fstat(fd).st_size
 
     def is_regular(self, fd: int) -> bool:
-        """Whether it is no FIFO or device. A directory counts as regular: the system says what it is when it is
-        read."""
+        """Whether it is no FIFO or device. A directory counts as regular: reading it raises the system's error."""
         return stat.S_ISREG(mode := os.fstat(fd).st_mode) or stat.S_ISDIR(mode)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -196,7 +195,7 @@ class Files:
     def names_starting_with(self, directory: str, prefix: str) -> list[str]:
         """The names in `directory` that start with `prefix`, sorted.
 
-        The listing is kept until the directory changes (through this object, or by its modification time), since a
+        The listing is cached until the directory changes (through this object, or by its modification time), since a
         start opens thousands of queues of one directory.
         """
         stamp, modified_ns = self._stamp, os.stat(directory).st_mtime_ns
@@ -211,7 +210,7 @@ class Files:
 
     def read_whole(self, path: str, size_max: int) -> bytes | None:
         """The bytes of a small file, at most `size_max` of them; None when there is no such file. Raises OSError, also
-        for what is no regular file: reading a FIFO would wait for ever."""
+        when it is no regular file: reading a FIFO would wait for ever."""
         try:
             fd = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -222,7 +221,7 @@ class Files:
             # Not size_max at once: the system would have to find memory for it.
             return self.read_at(fd, min(size_max, self.size(fd)), 0)
         except OSError as exc:
-            exc.filename = exc.filename or path  # the system knows only the descriptor
+            exc.filename = exc.filename or path  # the system's error names only the descriptor
             raise
         finally:
             self.close(fd)
@@ -276,7 +275,7 @@ class Files:
             pass
 
     def unlink_quietly(self, path: str) -> None:
-        """Remove what a failed write left; the caller raises the write's error, not one of this."""
+        """Remove the file of a failed write; the caller raises the write's error, not one of this."""
         try:
             self.unlink(path)
         except OSError:

@@ -1,7 +1,7 @@
 """Reserved room on the disk: a file of zeros, removed when the disk is full, for writes that help to make room.
 
-A start finds the file of an earlier process and does not write it again: on a full disk that would fail, and the room
-would be lost.
+A start finds the file of an earlier process and does not write it again: on a full disk that would fail, and lose the
+room.
 """
 
 import errno

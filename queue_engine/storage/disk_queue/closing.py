@@ -1,4 +1,4 @@
-"""Closes all disk queues at a stop: writes what is in memory and syncs it, many queues at a time.
+"""Closes all disk queues at a stop: writes and syncs their messages in memory, many queues at a time.
 
 If the disk refuses, every queue is tried again as long as any queue advances, and for a while after; the error then
 names the queues that were given up. A queue that fails does not keep the others from being written.
@@ -150,11 +150,11 @@ def _given_up(queues: Sequence[_Open]) -> list[str]:
             one.error = one.error or exc
         name = one.disk.name
         if refused:
-            sentence = f"{refused} messages of {name} could not be kept: {one.error}"
+            sentence = f"{refused} messages of {name} could not be stored: {one.error}"
         elif one.disk.is_failed:
             sentence = f"{one.disk.depth} messages of {name} may not be on the disk: {one.error}"
         else:
-            sentence = f"the end of {name} is not known to be on the disk: {one.error}"
+            sentence = f"the end of {name} may not be on the disk: {one.error}"
         logger.error("%s", sentence)
         sentences.append(sentence)
     if len(sentences) > NAMED_MAX:

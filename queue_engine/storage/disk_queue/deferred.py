@@ -39,7 +39,7 @@ class DeferredMessages:
         return self._latest_ns if self._heap else None
 
     def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, Run]]:
-        """Remove and return what is due, earliest first, at most `count_max`: (due_ns, message). O(k log n)."""
+        """Remove and return due messages, earliest first, at most `count_max`: (due_ns, message). O(k log n)."""
         due: list[tuple[int, Run]] = []
         while self._heap and len(due) < count_max and self._heap[0][0] <= now_ns:
             due_ns, _, run = heappop(self._heap)

@@ -33,7 +33,7 @@ RELEASED_RUN_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class MemoryMessages:
-    """Where a channel's unfinished messages stand that are in memory and that no consumer holds."""
+    """A channel's unfinished messages that are in memory and that no consumer holds."""
 
     unsent: RunLine
     returned: RunLine
@@ -46,7 +46,7 @@ class MemoryMessages:
 class DiskQueueBacklog:
     """One channel's copies. Implements `Backlog`."""
 
-    can_reread = False  # what is taken has left the files
+    can_reread = False  # taken messages have left the files
 
     def __init__(
         self, queue: OverflowQueue, folder: DiskQueueFolder, note_dropped: Callable[[OverflowQueue], None]
@@ -109,8 +109,8 @@ class DiskQueueBacklog:
         self.message_count += len(messages)
 
     def accept_somehow(self, messages: Batch | Run, due_ns: int | None) -> None:
-        """As `accept`, but an unexpected error is reported and stops this channel only, since other channels get the
-        messages, too. They stay in memory, in their order."""
+        """As `accept`, but reports an unexpected error, which stops this channel alone: other channels get the
+        messages, too. The messages stay in memory, in their order."""
         if not self._stranded:
             try:
                 self.accept(messages, due_ns)
@@ -119,7 +119,7 @@ class DiskQueueBacklog:
                 raise
             except Exception as exc:
                 self._stranded.append((messages, due_ns))
-                self._on_fault("taking what was published", exc)
+                self._on_fault("taking published messages", exc)
                 return
         self._stranded.append((messages, due_ns))
 
@@ -144,7 +144,7 @@ class DiskQueueBacklog:
             due_count = self._order.due_count()
             if due_count:
                 return self._take_returned(min(due_count, count_max), bytes_max)
-            # Some that wait go before what came back.
+            # Some waiting messages go before the returned ones.
             count_max = min(self._order.ahead_count(), count_max)
         run = self._queue.take(count_max, bytes_max)
         if run is not None:
@@ -167,7 +167,7 @@ class DiskQueueBacklog:
             raise
 
     def sent(self, run: Run) -> None:
-        """Nothing to note: the files know no deliveries but the attempts of what is written back."""
+        """Nothing to note: the files have no deliveries but the attempts of messages that are written back."""
 
     def attempts_and_sizes(self, run: Run, ids: Sequence[bytes]) -> list[tuple[int, int | None]]:
         index_of = run.index()
@@ -228,7 +228,7 @@ class DiskQueueBacklog:
         oldest_ns = self._due_times.oldest_of_others(run)
         if not self._returned.has_room_for(run):
             try:
-                # To disk; what is ephemeral is dropped and counted there when it fits in memory nowhere.
+                # To disk; an ephemeral queue drops and counts messages that do not fit in memory.
                 self._queue.put(run, oldest_ns)
                 return
             except StorageError:

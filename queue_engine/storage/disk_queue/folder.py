@@ -101,7 +101,7 @@ class DiskQueueFolder:
                 make = partial(UnreadDiskQueue, reason_of(name, exc))
                 disk = self._disk_queue(name, self._directory, self._files, self, make)
             if disk.is_dirty:
-                self._note_used(disk)  # what was recovered, or is to be removed, is not on the disk yet
+                self._note_used(disk)  # the recovered state is not on the disk yet, nor are removals
         return OverflowQueue(self.limits, disk, self._note_used)
 
     def set_aside_former(self, name: str) -> Ticket:
@@ -151,7 +151,7 @@ class DiskQueueFolder:
             raise unread.reason from exc
         if unread.is_failed:
             disk.abandon()
-            raise StorageError(f"{unread.sync_error}: what came since the start may not be on the disk")
+            raise StorageError(f"{unread.sync_error}: messages published since the start may not be on the disk")
         unread.abandon()
         queue.replace_disk(disk)
 
@@ -182,7 +182,7 @@ class DiskQueueFolder:
         )
 
     def copy(self, queue: OverflowQueue, runs: Sequence[Run]) -> QueueCopy | None:
-        """A queue for a backup, with what it has in memory; None for one that has no disk."""
+        """A queue for a backup, with its messages in memory; None for one that has no disk."""
 
         def open_queue(name: str, directory: str) -> DiskQueue:
             return self._disk_queue(name, directory, UnsyncedFiles(), InlineBackground())
@@ -200,7 +200,8 @@ class DiskQueueFolder:
         return close_queues(queues, self._directory, self._files, self.clock, how)
 
     def close_only(self, queues: Sequence[OverflowQueue]) -> None:
-        """Write and close some of them, in one try. Raises StorageError, naming what could not be written."""
+        """Write and close some of them, in one try. Raises StorageError, naming the queues that could not be
+        written."""
         self._ending = [queue for queue in self._ending if queue not in queues]
         for _ in close_queues(queues, self._directory, self._files, self.clock, AT_ONCE):
             pass

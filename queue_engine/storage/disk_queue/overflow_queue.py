@@ -1,7 +1,7 @@
 """NSQ's queue: up to a number of messages in memory, the rest on disk; first in, first out.
 
-nsqd picks between memory and disk at random. Here the order is kept: once something is on disk, what comes
-later goes behind it, until the disk has been read empty. So the disk can't starve, and memory is always older.
+nsqd picks between memory and disk at random. Here the order stays: once messages are on disk, later ones go behind
+them, until the disk has been read empty. So the disk can't starve, and memory is always older.
 """
 
 from collections.abc import Callable, Container
@@ -23,7 +23,7 @@ REFUSED_IN_A_ROW_MAX = 16
 class OverflowQueue:
     """A FIFO of messages for one topic or channel.
 
-    disk: None for an ephemeral name: what does not fit in memory is dropped and counted in `dropped_count`.
+    disk: None for an ephemeral name: messages that do not fit in memory are dropped and counted in `dropped_count`.
     on_disk_use: called at every write and read of the disk, so that the owner can sync it in time.
     """
 
@@ -33,7 +33,7 @@ class OverflowQueue:
         self._on_disk_use = on_disk_use
         self._in_hand: list[bytes] = []  # taken from the disk, in its format, by a call that failed then
         self.dropped_count = 0
-        self._written_count = 0  # messages that were put on disk here; what was there before has places below 0
+        self._written_count = 0  # messages that were put on disk here; earlier ones have places below 0
         self._oldest_on_disk = OldestInLine()
 
     @property
@@ -51,7 +51,7 @@ class OverflowQueue:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the messages on disk can be read, as far as is known."""
+        """Whether the messages on disk can be read; True until a read fails."""
         return self._disk is None or self._disk.is_readable
 
     def figures(self) -> tuple[int, int, int]:
@@ -134,7 +134,7 @@ class OverflowQueue:
         """The earliest time from which the age of a message runs; None when none counts. Raises StorageError when
         the disk can't be read.
 
-        What was on disk before the start is taken to be in the order of age.
+        Messages on disk before the start count as ordered by age.
         """
         times = (self._memory.oldest_ns(), self._oldest_on_disk_ns())
         return min((time_ns for time_ns in times if time_ns is not None), default=None)
@@ -170,7 +170,7 @@ class OverflowQueue:
         return dropped
 
     def durable(self) -> Ticket:
-        """Done when the files say durably what was taken and dropped so far; as `DiskQueue.durable`."""
+        """Done when all that was taken and dropped so far is durable; as `DiskQueue.durable`."""
         return DONE if self._disk is None else self._disk.durable()
 
     def delete(self) -> None:

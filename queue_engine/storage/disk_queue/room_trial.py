@@ -1,6 +1,6 @@
 """Why disk queues refuse publishes while the disk is full, and the trial that finds out when it has room again.
 
-The next publish would find out, too, but there may be none: who asks the health before it publishes waits for this one.
+The next publish would find out, too, but a publisher that reads the health first waits for this trial.
 """
 
 import logging
@@ -53,7 +53,7 @@ class RoomTrial:
         def ended(error: Exception | None) -> None:
             self._job = None
             self._trial_at_ns = self._clock.monotonic_ns() + TRIAL_INTERVAL_NS
-            # What was refused meanwhile is tried anew.
+            # A publish was refused meanwhile: try again.
             if error is None and self.refusal is refusal:
                 self.refusal = None
                 logger.info("disk queues go on: there is room again in %s", self._directory)

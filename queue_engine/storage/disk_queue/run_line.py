@@ -19,7 +19,7 @@ def cost_of(messages: Batch | Run) -> int:
     return messages.body_bytes + (FRAME_HEADER_BYTES + MESSAGE_COST_BYTES) * count
 
 
-# As `oldest_ns` of what joins a line: the age of each message runs from its publication.
+# As `oldest_ns` of a run that joins a line: the age of each message runs from its publication.
 AS_PUBLISHED = -1
 
 
@@ -32,7 +32,7 @@ def oldest_of(messages: Batch | Run) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """What one line may hold: so many messages and bytes, and what `budget` has left for all lines together."""
+    """The limits of one line: messages, bytes, and the rest of `budget`, which all lines share."""
 
     count_max: int
     bytes_max: int
@@ -56,7 +56,7 @@ class RunLine:
         return self.count > 0
 
     def __iter__(self) -> Iterator[Run]:
-        """The runs, front to back; the first without what was taken of it."""
+        """The runs, front to back; the first without its taken messages."""
         runs = iter(self._runs)
         if self._head_at:
             head = next(runs)
@@ -186,7 +186,7 @@ class RunLine:
         return self._joined(taken)
 
     def _joined(self, taken: list[Run]) -> Run:
-        """One run of what was taken; where that fails, it stands at the front again."""
+        """The taken runs joined into one; where that fails, they stand at the front again."""
         try:
             return join_runs(taken)
         except Exception:
@@ -195,7 +195,7 @@ class RunLine:
             raise
 
     def pop_run(self) -> Run | None:
-        """Remove the first run, or what is left of it; None when there is none."""
+        """Remove the first run, or the rest of it; None when the line is empty."""
         if not self._runs:
             return None
         run = self._runs.popleft()
@@ -209,7 +209,7 @@ class RunLine:
 
     def remove(self, ids: Container[bytes], oldest_of: Callable[[Run], int | None]) -> list[int]:
         """Take out these messages, as far as they are here; returns their places in the line before that, ascending.
-        oldest_of: `oldest_ns` of `append` for what is left of a run. Costs a look at all messages."""
+        oldest_of: `oldest_ns` of `append` for the rest of a run. Costs a look at all messages."""
         places: list[int] = []
         at = 0
         for run in self.drain():

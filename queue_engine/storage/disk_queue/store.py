@@ -2,7 +2,7 @@
 beyond it, in files that nsqd reads and writes too.
 
 The promise is nsqd's: after OK a message is in memory, or written to a file that is synced later. A clean stop writes
-everything to disk; kill -9 loses what was in memory, in flight or deferred.
+everything to disk; kill -9 loses messages in memory, in flight or deferred.
 """
 
 import logging
@@ -132,9 +132,9 @@ class DiskQueueStore:
         return moved
 
     def _pass_on_in_memory(self, taken: Run) -> int:
-        """The disk is full: give every channel what its memory has room for, and put the rest back; returns how many
-        were passed on. Else a channel with hungry consumers and nothing to deliver would wait for room that only its
-        own deliveries can make."""
+        """The disk is full: give every channel as many messages as fit in its memory, and put the rest back; returns
+        how many were passed on. Else a channel with hungry consumers and nothing to deliver would wait for room that
+        only its own deliveries can make."""
         count = min(backlog.count_that_fits(taken) for backlog in self._channels.values())
         try:
             if count:
@@ -236,7 +236,7 @@ class DiskQueueStore:
             except Exception as exc:
                 # The other channels must be written nevertheless.
                 logger.exception("channel not closed topic=%s channel=%s", self._topic_name, name)
-                errors.append(f"not all of channel {self._topic_name}/{name} is kept: {describe(exc)}")
+                errors.append(f"not all of channel {self._topic_name}/{name} is stored: {describe(exc)}")
         self._folder.close_with_others(self._closing)
         if errors:
             raise StorageError("; ".join(errors))

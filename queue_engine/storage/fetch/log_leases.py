@@ -1,7 +1,7 @@
-"""Leases: whole segments for a reader on this machine, kept until its lease expires.
+"""Leases: whole segments for a reader on this machine; the log keeps them until the lease expires.
 
 The reader opens the files itself, reads records of the topic's number (`record.py` checks them), and renews or moves
-its lease. What is not in a complete segment yet is read by `LogReader.frames`.
+its lease. `LogReader.frames` reads the messages that are not in a complete segment yet.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ from queue_engine.wire.lease import SegmentFile
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What is held, of which topic (its identity: number and id base), and where it is. next_offset: behind the last
-    segment; equal to first_offset when nothing is in a complete segment yet. message_count: of the messages between."""
+    """The leased segments, their topic (its identity: number and id base), and where they are. next_offset: behind the
+    last segment; equal to first_offset when nothing is in a complete segment yet. message_count: of the messages
+    between."""
 
     reader: Reader
     topic: str

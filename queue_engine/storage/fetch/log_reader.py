@@ -40,8 +40,8 @@ class MessagePage:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Messages in wire form, one frame behind the other. next_offset: where to go on; synced_offset: where the part
-    ends that is known to be on the disk, beyond which nothing is handed out."""
+    """Messages in wire form, one frame behind the other. next_offset: where to go on; synced_offset: the end of the
+    synced part, beyond which nothing is handed out."""
 
     topic_number: int
     id_base: int

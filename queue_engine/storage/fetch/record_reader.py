@@ -26,8 +26,8 @@ _READ_COST_BYTES = 16 << 10
 @dataclass(frozen=True, slots=True)
 class Records:
     """Whole records of a topic, see above. first_offset: where was read from; the first record may begin before it.
-    next_offset: where to go on. message_count: of the messages between the two. synced_offset: where the part ends that
-    is known to be on the disk, beyond which nothing is handed out. count: of the records."""
+    next_offset: where to go on. message_count: of the messages between the two. synced_offset: the end of the synced
+    part, beyond which nothing is handed out. count: of the records."""
 
     topic_number: int
     id_base: int

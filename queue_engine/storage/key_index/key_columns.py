@@ -63,7 +63,7 @@ def _crcs_of_rows(rows: npt.NDArray[np.uint8], data: bytes) -> Crcs:
 
 @cache
 def _tables() -> list[Crcs]:
-    """What a byte adds to a CRC: by its distance from the end, then by its value."""
+    """The number that a byte adds to a CRC: by its distance from the end, then by its value."""
     tables = [np.array([crc32c(bytes([value])) ^ crc32c(b"\0") for value in range(256)], np.uint32)]
     for _ in range(_LENGTH_MAX - 1):
         tables.append((tables[-1] >> np.uint32(8)) ^ tables[0][tables[-1] & np.uint32(0xFF)])

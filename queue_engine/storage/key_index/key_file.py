@@ -50,7 +50,7 @@ _bind = struct.Struct(">III").pack
 
 
 class KeyFileDamagedError(Exception):
-    """What was read of a file of keys can't be trusted."""
+    """The bytes read from a file of keys can't be trusted."""
 
 
 class KeyFileHead(NamedTuple):
@@ -118,7 +118,7 @@ def _slot_crc(header_crc: int, slot: int, start: int, stop: int, entries: bytes 
 
 
 def decode_head(data: bytes) -> KeyFileHead:
-    """The header. Raises KeyFileDamagedError when it can't be trusted, or is of a version that is not known."""
+    """The header. Raises KeyFileDamagedError when it can't be trusted, or has an unknown version."""
     if len(data) < HEADER_BYTES or crc32c(data[: HEADER_BYTES - 4]).to_bytes(4, "big") != data[60:HEADER_BYTES]:
         raise KeyFileDamagedError("its header is damaged")
     magic, version, slot_bits, number, count, first, end, base = _header.unpack(data[: HEADER_BYTES - 4])
@@ -128,7 +128,8 @@ def decode_head(data: bytes) -> KeyFileHead:
 
 
 def read_slot(head: KeyFileHead, slot: int, read: Callable[[int, int], bytes]) -> "array[int]":
-    """The entries of a slot. read: (at, size) → bytes of the file. Raises KeyFileDamagedError, and what `read` does."""
+    """The entries of a slot. read: (at, size) → bytes of the file. Raises KeyFileDamagedError, and the errors of
+    `read`."""
     pair = read(HEADER_BYTES + SLOT_BYTES * slot, 2 * SLOT_BYTES)
     if len(pair) < 2 * SLOT_BYTES:
         raise KeyFileDamagedError("its slots are cut off")

@@ -1,4 +1,4 @@
-"""Reads the files of all topics' keys through few descriptors, and writes and removes them away from the engine."""
+"""Reads the files of all topics' keys through few descriptors, and writes and removes them on the worker thread."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from queue_engine.storage.disk.descriptor_cache import DescriptorCache
 from queue_engine.storage.disk.files import Files
 
 DESCRIPTORS_MAX = 16
-# A derived file is not written while the disk has less room: the log and the journal need what is left.
+# A derived file is not written while the disk has less room: the log and the journal need the rest.
 ROOM_BYTES_MIN = 16 << 20
 
 

@@ -1,7 +1,7 @@
 """The key indexes of all topics of one log: written, merged, checked and made anew, a little with each tick.
 
-The log has every key. So nothing here is ever refused to a publisher: what can't be written is missing, and is read
-from the log again later.
+The log has every key. So the index never refuses a publish: keys that can't be written are missing, and are read from
+the log again later.
 """
 
 import errno
@@ -32,7 +32,7 @@ PART_ENTRIES = 1 << 15
 # Keys of all topics in memory, 4 bytes each. Beyond it, the largest open parts are written; where they can't be, the
 # oldest are left to the log.
 ENTRIES_MAX = 1 << 20
-# And the bytes of keys that have no CRC yet; what comes while there are more gets its CRC at once.
+# And the bytes of keys that have no CRC yet; beyond it, new keys get their CRC at once.
 WAITING_BYTES_MAX = 8 << 20
 # Open parts are written when they are so old, at most so many each time.
 OPEN_NS = 30 * NS_PER_S
@@ -99,7 +99,7 @@ class KeyIndexes:
                 logger.warning("key index made anew, since its state is damaged path=%s", self._path)
 
     def start(self, synced_end: Callable[[], int]) -> None:
-        """The topics of the start are added. synced_end: the end of what is durable of the log, as a position."""
+        """The topics of the start are added. synced_end: the position up to which the log is durable."""
         self._is_started = True
         self._synced_end = synced_end
         if not self.is_on:
@@ -179,7 +179,7 @@ class KeyIndexes:
     # While it works.
 
     def tick(self, now_ns: int) -> None:
-        """Begin a job for the worker if it has none, and read a little of what is missing. now_ns: monotonic."""
+        """Begin a job for the worker if it has none, and read a few missing keys. now_ns: monotonic."""
         if not self.is_on:
             return
         self._now_ns = now_ns
@@ -396,7 +396,7 @@ class KeyIndexes:
         self._state_at_ns = 0
 
     def _composed(self) -> bytes | None:
-        """The state as of now; None while it is not known for every topic."""
+        """The state as of now; None until every topic was checked."""
         if self._unchecked:
             return None
         position = self._synced_end()
@@ -413,7 +413,7 @@ class KeyIndexes:
                 missing[number] = joined(absent)
         return encode_state(KeyState(position, present, missing))
 
-    # What a start finds, and what is missing.
+    # Checking at a start, and missing ranges.
 
     def _check_some(self, deadline_ns: int) -> None:
         while self._unchecked:
@@ -517,5 +517,5 @@ class KeyIndexes:
 
     @property
     def missing_count(self) -> int:
-        """Offsets of all topics that are not indexed yet, as far as it is known."""
+        """Offsets that are not indexed yet, of all checked topics."""
         return sum(end - first for number in self._missing.topics for first, end in self._topics[number][1].missing)

@@ -1,4 +1,4 @@
-"""How far the key index is whole: what a start reads instead of the log.
+"""How far the key index is whole. A start reads it instead of the log.
 
     log/keys/state                                              big-endian
 

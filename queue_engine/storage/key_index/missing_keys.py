@@ -1,4 +1,4 @@
-"""Reads from the log what the key index lacks: a little with each tick, the newest messages first."""
+"""Reads the keys that the key index lacks from the log: a few with each tick, the newest messages first."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ class MissingKeys:
         *,
         on_made: Callable[[TopicKeys, Part], None],
     ) -> None:
-        """known: all topics, by number. waiting: for keys without CRCs. on_made: gets each part that was read, which
+        """topics: all topics, by number. waiting: for keys without CRCs. on_made: gets each part that was read, which
         may have no keys."""
         self.topics: dict[int, None] = {}
         self._topics = topics
@@ -82,7 +82,7 @@ class MissingKeys:
         self._read_at_ns = 0
 
     def note(self, number: int) -> None:
-        """A topic lacks something."""
+        """A topic has missing ranges."""
         self.topics[number] = None
 
     def forget(self, keys: TopicKeys) -> None:

@@ -1,4 +1,4 @@
-"""The key index of one topic: what is in files, what waits in memory to be written, and which offsets it lacks.
+"""The key index of one topic: its files, the keys in memory that wait to be written, and the missing offsets.
 
 Each range of offsets is in one of four: a file, a sealed part that is being written, the open part that messages are
 added to as they are published, or `missing`. A missing range is read from the log again.
@@ -48,7 +48,7 @@ class KeyFile:
         return self.first < other.first
 
     def head_of(self, number: int, data: bytes) -> KeyFileHead:
-        """The header that begins with `data`; it must say what the name does. Raises KeyFileDamagedError."""
+        """The header that begins with `data`; it must agree with the name. Raises KeyFileDamagedError."""
         head = decode_head(data)
         if (head.number, head.first, head.end, head.entry_count) != (number, self.first, self.end, self.entry_count):
             raise KeyFileDamagedError("its header is that of another file")
@@ -168,7 +168,7 @@ class Part:
         return encode_key_file(number, self.first, self.end, self.base, [sorted_entries(crcs, deltas)])
 
     def free(self) -> None:
-        """It is needed no more: its memory is others'."""
+        """Free its memory in the budget."""
         self._waiting.free(self.waiting_bytes)
         self.waiting_bytes = 0
 
@@ -212,8 +212,8 @@ def _places_of(crcs: "array[int]", crc: int) -> Iterator[int]:
 
 
 class TopicKeys:
-    """Belongs to the engine's thread. is_checked: the files and what is missing are known. live_first: the first offset
-    of this process; those before it were there at its start."""
+    """Belongs to the engine's thread. is_checked: the files and the missing ranges were looked up. live_first: the
+    first offset of this process; those before it were there at its start."""
 
     def __init__(
         self,
@@ -287,14 +287,14 @@ class TopicKeys:
         self.files = sorted([*(one for one in self.files if one not in old), new])
 
     def trim(self, oldest_offset: int) -> list[KeyFile]:
-        """Forget what lies before the topic's first message; returns the files that are to be removed."""
+        """Forget the keys before the topic's first message; returns the files to remove."""
         self.missing = without(self.missing, [(0, oldest_offset)])
         count = next((index for index, one in enumerate(self.files) if one.end > oldest_offset), len(self.files))
         removed, self.files = self.files[:count], self.files[count:]
         return removed
 
     def free(self) -> None:
-        """The topic was deleted: what waits in memory is needed no more."""
+        """Free the memory of a deleted topic."""
         for part in (*self.sealed, self.open):
             part.free()
 
@@ -333,7 +333,7 @@ class TopicKeys:
     def candidates(
         self, key: bytes, before: int, files: KeyFiles, unusable: Callable[[KeyFile, Exception], None]
     ) -> Iterator[int]:
-        """The offsets below `before` that may have the key, newest first. unusable: told of a file that can't be
+        """The offsets below `before` that may have the key, newest first. unusable: called for a file that can't be
         used, which is passed over."""
         hash_ = hash_of(key)
         sources: list[KeyFile | Part] = [*self.files, *self.sealed, self.open]

@@ -15,8 +15,8 @@ damaged body: such a batch equals any content of as many messages that is writte
 
 An entry is written when its record is synced, and the file is synced before a checkpoint passes the record: entries
 that the file lacks are in the log behind the checkpoint, and a start reads that anyway. So an invalid entry below the
-greatest `durable` is damage: the file is copied to `batch_keys.bad`, its other entries are kept, and the whole log is
-read for those that it still has. An invalid entry above is the torn end of a write, and cut. The checkpoint says
+greatest `durable` is damage: the file is copied to `batch_keys.bad`, its other entries stay, and the start reads the
+whole log for those that it still has. An invalid entry above is the torn end of a write, and cut. The checkpoint says
 whether there is a file at all. Until an entry is in the file, its record's segment is not removed.
 
 The store remembers the newest KEYS_MAX keys, for KEYS_AGE_NS at most; the oldest go first, a tenth at a time, and those
@@ -160,7 +160,7 @@ class BatchKeys:
         return found
 
     def has(self, record: KeyedRecord) -> bool:
-        """Whether the key is known to be of this record."""
+        """Whether the store has this record under its key."""
         content = self._contents.get(record.place)
         return content is not None and _content.unpack(content)[0] == record.first_offset
 
@@ -179,7 +179,7 @@ class BatchKeys:
         found_digest = self._contents.get(place)
         if found_digest is not None:
             if _content.unpack(found_digest)[0] >= record.first_offset:
-                return  # the same, from the file, or one that took the key when this had been forgotten
+                return  # the same, from the file, or a later batch under the key, which had been forgotten
             del self._contents[place]
         self._contents[place] = _content.pack(record.first_offset, record.count, record.time_ns, digest)
         self._topics.add(record.topic_number)
@@ -239,7 +239,7 @@ class BatchKeys:
         return ""
 
     def opened(self, why: str) -> None:
-        """The log was read as `open` asked, and all of it is synced: complete the file. why: as `open` returned it.
+        """The log was read as `open` requires, and all of it is synced: complete the file. why: as `open` returned it.
         Never fails: entries that can't be written now are written with the next checkpoint."""
         if self._unwritten:
             # Entries that were read from the log may be older than those of the file.

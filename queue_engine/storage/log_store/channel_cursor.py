@@ -1,7 +1,6 @@
-"""A channel's cursor over what its topic has released, and the offsets beyond it that it passes over.
-
-An offset is aside when it lies beyond the cursor but not for it: deferred at publication, or handed out before its
-turn.
+"""A channel's cursor over its topic's released messages, and the offsets that it skips. An offset is *skipped* when it
+lies at or beyond the cursor and the cursor passes over it: it was deferred at publication, handed out before its turn,
+or quarantined. An offset is *pending* when the cursor will hand it out.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,15 +18,15 @@ _SINGLE_MAX = 8
 
 
 class ChannelCursor:
-    """Belongs to the engine's thread. offset: of the next message that the cursor may hand out. aside_count: messages
-    that are aside."""
+    """Belongs to the engine's thread. offset: of the next message that the cursor may hand out.
+    skipped_count: messages that it skips."""
 
     __slots__ = ("_ends", "_firsts", "_later", "_later_count", "_passed", "_topic", "offset", "skipped_count")
 
     def __init__(self, topic: LogTopic, offset: int) -> None:
         self._topic = topic
         self.offset = offset
-        # Ranges that are aside: where each begins and ends, ascending; the first `_passed` of them are behind the
+        # Skipped ranges: where each begins and ends, ascending; the first `_passed` of them are behind the
         # cursor. Two lists, so that a look is a bisection and a million ranges are sorted as numbers.
         self._firsts: list[int] = []
         self._ends: list[int] = []
@@ -38,14 +37,14 @@ class ChannelCursor:
         self.skipped_count = 0
 
     def start_at(self, offset: int) -> None:
-        """Go to `offset`, with nothing aside."""
+        """Go to `offset`, with nothing skipped."""
         self.offset = offset
         self._firsts, self._ends = [], []
         self._later.clear()
         self._passed = self._later_count = self.skipped_count = 0
 
     def pass_released(self) -> None:
-        """Go behind all that the topic has released; what it releases again stays aside."""
+        """Go behind all that the topic has released; ranges that it releases again stay skipped."""
         self._note_released()
         self.offset = max(self.offset, self._topic.released)
         self._firsts, self._ends = [], []
@@ -54,7 +53,7 @@ class ChannelCursor:
 
     @property
     def pending_count(self) -> int:
-        """Messages at or beyond the cursor that are not aside."""
+        """Messages that the cursor will hand out."""
         topic = self._topic
         if self.offset >= topic.released:
             return 0
@@ -63,7 +62,7 @@ class ChannelCursor:
         return max(0, topic.queue.count_between(self.offset, topic.released) - self.skipped_count + self._later_count)
 
     def skip(self, first: int, count: int) -> None:
-        """Pass over these, which lie behind all that is aside already."""
+        """Skip these, which lie behind all that is skipped already."""
         self._later.append((first, count))
         added = self._topic.queue.count_between(first, first + count)
         self.skipped_count += added
@@ -71,7 +70,7 @@ class ChannelCursor:
         self._note_released()
 
     def skip_unreleased(self, offset: int) -> None:
-        """Pass over all that the topic has not released, up to `offset`."""
+        """Skip all that the topic has not released, up to `offset`."""
         later, count_between = self._later, self._topic.queue.count_between
         while later and later[0][0] < offset:
             start, count = later.popleft()
@@ -91,7 +90,7 @@ class ChannelCursor:
         self._later_count += added
 
     def _note_released(self) -> None:
-        """Have what the topic has released by now among the ranges that the cursor meets."""
+        """Move the ranges that the topic has released by now to the ranges that the cursor meets."""
         released, later = self._topic.released, self._later
         while later and later[0][0] < released:
             first, count = later.popleft()
@@ -103,7 +102,7 @@ class ChannelCursor:
             self._later_count -= self._topic.queue.count_between(first, first + count)
 
     def skip_one(self, offset: int) -> None:
-        """Pass over this one, which is released, unless the cursor has passed it."""
+        """Skip this released offset, unless the cursor has passed it."""
         if offset < self.offset:
             return
         if self._later:
@@ -122,7 +121,7 @@ class ChannelCursor:
         self.skipped_count += 1
 
     def skip_all(self, offsets: Sequence[int]) -> None:
-        """Pass over these, ascending, which it would hand out."""
+        """Skip these pending offsets, ascending."""
         if len(offsets) <= _SINGLE_MAX:
             for offset in offsets:
                 self.skip_one(offset)
@@ -140,19 +139,19 @@ class ChannelCursor:
         self.skipped_count += len(offsets)
 
     def pending_of(self, wanted: Sequence[int]) -> set[int]:
-        """Those of `wanted`, ascending, that it would hand out; each has a message."""
+        """The pending offsets of `wanted`, ascending; each has a message."""
         pending = wanted[bisect_left(wanted, self.offset) : bisect_left(wanted, self._topic.released)]
         return {offset for offset in pending if not self._is_skipped(offset)}
 
     def _is_skipped(self, offset: int) -> bool:
-        """Whether a released offset is aside."""
+        """Whether a released offset is skipped."""
         if self._later:
             self._note_released()
         at = bisect_right(self._firsts, offset, self._passed)
         return at > self._passed and offset < self._ends[at - 1]
 
     def pass_skipped(self) -> bool:
-        """Go behind the range that is aside where the cursor is; False when none is."""
+        """Go behind the skipped range at the cursor; False when none is there."""
         if self._later:
             self._note_released()
         firsts, at = self._firsts, self._passed
@@ -168,12 +167,12 @@ class ChannelCursor:
         return True
 
     def stop_before(self, offset: int) -> int:
-        """`offset`, or the first one aside where that comes before. Called behind `pass_skipped`."""
+        """`offset`, or the first skipped one where that comes before. Called after `pass_skipped`."""
         at = self._passed
         return min(self._firsts[at], offset) if at < len(self._firsts) else offset
 
     def offsets(self, at_least: int = 0) -> Iterator[int]:
-        """Those it would hand out, from `at_least` on, in order; nothing moves, and nothing may move meanwhile."""
+        """The pending offsets from `at_least` on, in order; nothing moves, and nothing may move meanwhile."""
         if self._later:
             self._note_released()
         topic, firsts, ends = self._topic, self._firsts, self._ends

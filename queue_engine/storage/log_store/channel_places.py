@@ -2,8 +2,8 @@
 
 Each offset of the channel is in one of these places, and every move is one call:
 
-    ahead       at or beyond the cursor, not aside: counted in `depth`
-    aside       beyond the cursor, which passes over it: deferred at publication, or handed out before its turn
+    pending     at or beyond the cursor, which will hand it out: counted in `depth`
+    skipped     beyond the cursor, which passes over it: deferred at publication, or handed out before its turn
     unsent      taken and not sent: at the very front
     returned    given back, or due: a line of its own; `ReturnOrder` decides when it goes before the cursor
     deferred    until its due time
@@ -45,7 +45,7 @@ class ChannelPlaces:
         self._forgot_count = 0  # how often all places were forgotten
 
     def forget_all(self) -> None:
-        """Of the cursor, the offset and what is aside stay."""
+        """Forget all but the cursor's offset and skipped ranges."""
         self._forgot_count += 1
         self.order.clear()
         self.journaled.attempts.forget_all()
@@ -57,7 +57,7 @@ class ChannelPlaces:
         ):
             self.topic.next_turn.free(forgotten)
 
-    # From the progress.
+    # At a start.
 
     def sort(self) -> None:
         """Sort the messages that the channel had before a restart into their places."""
@@ -122,7 +122,7 @@ class ChannelPlaces:
             self._return_first(first, end - first)
 
     def _wait_or_return(self, dues: Sequence[tuple[int, int]]) -> None:
-        """Have due ones of these (offset, due Unix ns) wait, and defer the others. There may be a million."""
+        """Let the due ones of these (offset, due Unix ns) wait, and defer the others. There may be a million."""
         now_ns, monotonic_ns = self.topic.time_ns(), self.topic.monotonic_of(0)
         for offset, due_ns in dues:
             if due_ns <= now_ns:
@@ -146,7 +146,7 @@ class ChannelPlaces:
         self.due.put(offset, 1, self.topic.monotonic_of(due_ns))
 
     def note_all_deferred(self, dues: Sequence[tuple[int, int]]) -> None:
-        """The same of many (offset, due Unix ns), ascending, that are not due and that the cursor would hand out."""
+        """The same of many (offset, due Unix ns), ascending, that are pending and not due."""
         self.cursor.skip_all([offset for offset, _ in dues])
         self._wait_or_return(dues)
 
@@ -177,8 +177,8 @@ class ChannelPlaces:
     # Messages that come back from the trash.
 
     def place_joined(self, joined: Joined) -> Generator[None, None, None]:
-        """Have the messages that `LogBacklog.join` brought back come before all that wait, some with each step; other
-        calls may come between. It ends early when the channel sorts all that it has anew."""
+        """Put the messages that `LogBacklog.join` brought back before all that wait, some with each step; other calls
+        may come between. Ends early when the channel sorts all its messages again."""
         forgot_count = self._forgot_count
         dues: list[Range] = []
         for first, count in () if joined.has_settled else joined.returned:

@@ -1,7 +1,7 @@
-"""Brings back what a channel in the trash has: joined with the living channel once, in short steps.
+"""Restores a channel from the trash: joins its messages with the living channel once, in short steps.
 
-The living channel goes on meanwhile. What it does from the first step on is in `tap`, as the journal has it: it is
-applied to the joined progress, too, and written to the journal behind it, in the same block.
+The living channel goes on meanwhile. `tap` has its journal entries from the first step on: they are applied to the
+joined progress, too, and written to the journal behind it, in the same block.
 """
 
 from collections.abc import Generator, Sequence
@@ -39,7 +39,7 @@ class ChannelRestore:
                 raise StorageError(f"the progress of the channel {where} can't be read: {unread}; nothing was changed")
 
     def compute(self) -> Generator[None, None, None]:
-        """All that can fail, and all that takes long. Changes nothing but the tap. Raises StorageError."""
+        """Do all that can fail or takes long. Changes nothing but the tap. Raises StorageError."""
         store, one = self._store, self._one
         self._tap = store.trash.tap(self.living.number)
         upto = store.released if one.upto is None else min(one.upto, store.released)
@@ -61,12 +61,12 @@ class ChannelRestore:
         self._applied += 1
 
     def end(self) -> None:
-        """The journal has it, or never will."""
+        """End the tap: the journal has the restore, or never will."""
         self._store.trash.untap(self.living.number)
 
     def take_over(self) -> None:
         """The living channel has the joined progress from here on; `ChannelPlaces.place_joined` hands it the messages.
-        Where it settles messages that this one has, the caller has taken back what was in flight."""
+        Where it settles messages of the living channel, the caller has taken back those in flight."""
         while self._applied < len(self._tap):
             self._apply_one()
         self.living.join(self.joined)
@@ -77,7 +77,7 @@ class ChannelRestore:
 
     @staticmethod
     def prepare(store: LogTopicStore, restores: Sequence["ChannelRestore"]) -> Ticket:
-        """Done when the journal, durably and at once, has what was computed."""
+        """Done when the journal has the computed progress of all of them, durably and at once."""
         for one in restores:
             one._journal_number = store.trash.journal_number
         return store.trash.prepare_restore(

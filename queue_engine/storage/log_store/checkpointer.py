@@ -118,7 +118,7 @@ class Checkpointer:
                 return
             logger.warning("checkpoint not written path=%s error=%s", self._path, error)
             if not job.steps_done:
-                # The content of the files is unknown from here on: the next start makes them anew.
+                # The content of the files is unknown from here on: the next start rebuilds them.
                 self.is_stopped = True
                 self._are_queues_certain = False
 

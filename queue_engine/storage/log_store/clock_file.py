@@ -1,4 +1,4 @@
-"""What the log knows of a clock that is far ahead, for the next start.
+"""The log's note of a clock that is far ahead, for the next start.
 
     log/clock.json    {"version": 1, "known_ms": …, "leapt_ms": …}, as vocabulary/trusted_time.py has them, and its
                       checksum (disk/checked_line.py)
@@ -30,7 +30,7 @@ class ClockFile:
         self._path = os.path.join(directory, NAME)
         self._files = files
         self._worker = worker
-        self._written = (0, 0)  # what the file says; (0, 0): there is none
+        self._written = (0, 0)  # the file's content; (0, 0): there is no file
         self._is_writing = False
 
     def read(self) -> tuple[int, int]:
@@ -47,7 +47,7 @@ class ClockFile:
         return self._written
 
     def keep(self, time: TrustedTime) -> None:
-        """Have the file say whether the clock is believed, when it says something else."""
+        """Update the file when it does not state whether the clock is believed."""
         wanted = (time.known_ms, time.leapt_ms) if time.leapt_ms else (0, 0)
         if wanted == self._written or self._is_writing:
             return

@@ -1,4 +1,4 @@
-"""Limits what a pipeline cursor keeps of the log: warns near the limit, and moves a cursor on that is beyond it.
+"""Limits how much of the log a pipeline cursor keeps: warns near the limit, and moves a cursor beyond it forward.
 
 A cursor that its reader does not move would fill the disk. The log's own headers decide which offset it moves to, not
 units of consume queues alone, which may be wrong; while these headers can't be read, nothing is given up.

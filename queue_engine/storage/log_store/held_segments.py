@@ -21,6 +21,6 @@ class HeldSegments:
         return self._bytes_behind[0]
 
     def bytes_from(self, position: int) -> int:
-        """Of those that would stay when only the records from `position` on were needed. Segments go from the oldest
-        on, so all behind that one stay, too."""
+        """The bytes of the segments that would stay if only the records from `position` on were needed. Segments go
+        from the oldest on, so all behind that one stay, too."""
         return self._bytes_behind[bisect_right(self._next_positions, position)]

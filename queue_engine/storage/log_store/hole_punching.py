@@ -1,8 +1,8 @@
 """Hole punching: a complete segment in which few messages are needed gives the blocks between them back to the disk.
 
-Without it, one slow channel would keep on the disk what all other topics published beside its messages. The consume
-queues tell which records are needed; the whole blocks between them go, and positions stay as they are. First the
-consume queues forget these messages, then `holes.json` lists the holes, durably, then the blocks go.
+Without it, one slow channel would keep the messages of all other topics beside its own on the disk. The consume queues
+list the needed records; the whole blocks between them go, and positions stay as they are. First the consume queues
+forget these messages, then `holes.json` lists the holes, durably, then the blocks go.
 """
 
 import logging

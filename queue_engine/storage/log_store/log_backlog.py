@@ -51,7 +51,7 @@ class LogBacklog:
         self.dropped_count = 0  # of an ephemeral channel that is too slow
         self._topic = topic
         self._journaled = JournaledProgress(topic, number, progress, journal)
-        # An ephemeral channel keeps nothing back.
+        # An ephemeral channel has no quarantine.
         self.quarantine: ChannelQuarantine | None = (
             None if journal is None else topic.quarantines.add(number, self._journaled)
         )
@@ -75,8 +75,8 @@ class LogBacklog:
         except StorageError:
             raise
         except Exception as exc:
-            # `progress` has what the channel did, and the log keeps its messages.
-            self.fail("sorting what it has", exc)
+            # `progress` stays, and the log keeps the channel's messages.
+            self.fail("sorting its messages", exc)
         if (unread := self._journaled.unread) is not None:
             self.fail("reading its progress", unread)
 
@@ -87,7 +87,7 @@ class LogBacklog:
             self._fault = None
 
     def fail(self, doing: str, error: Exception) -> None:
-        """Report an unexpected error: the channel stops until it has sorted all it has."""
+        """Report an unexpected error: the channel stops until it has sorted all its messages."""
         if self._on_fault is None:
             self._fault = doing, error
         else:
@@ -122,7 +122,7 @@ class LogBacklog:
                     self.places.note_deferred(offset, due_ns)
         except Exception as exc:
             # The error must not keep it from the other channels; `start_over` finds it in the topic.
-            self.fail("taking what was published", exc)
+            self.fail("taking published messages", exc)
 
     # Figures.
 
@@ -226,7 +226,7 @@ class LogBacklog:
             self.quarantine.max_attempts = max_attempts
 
     def history_of(self, offset: int) -> tuple[ReturnEvent, ...]:
-        """How the last deliveries of a message ended, as far as that is known; oldest first."""
+        """How the last deliveries of a message ended, oldest first; empty when none is noted."""
         return () if self.quarantine is None else self.quarantine.history.of(offset)
 
     @property
@@ -535,7 +535,7 @@ class LogBacklog:
         return dropped
 
     def skip_to(self, offset: int) -> None:
-        """Settle what the topic drops before it releases it: all unreleased messages up to `offset`."""
+        """Settle messages that the topic drops before it releases them: all up to `offset`."""
         cursor = self._cursor
         first = max(self._topic.released, cursor.offset)
         cursor.skip_unreleased(offset)
@@ -556,14 +556,14 @@ class LogBacklog:
         return self._journaled.prepare_empty(self._clamped(offset))
 
     def skip_before(self, offset: int) -> None:
-        """Settle all before `offset`; what is settled behind it stays settled. The caller has taken back what was in
-        flight: it is delivered again."""
+        """Settle all before `offset`; settled offsets behind it stay settled. The caller has taken back messages in
+        flight: they are delivered again."""
         self._journaled.emptied(self._clamped(offset))
         self.start_over()
 
     def join(self, joined: Joined) -> None:
         """Take over a progress that brings messages back; the journal has it, and `ChannelPlaces.place_joined` is
-        called next. Where it settles messages that this one has, the caller has taken back what was in flight: it is
+        called next. Where it settles messages of this channel, the caller has taken back those in flight: they are
         delivered again."""
         self.progress.become(joined.progress)
         if joined.has_settled:
@@ -573,8 +573,8 @@ class LogBacklog:
         return min(max(offset, self._topic.oldest_offset), self._topic.released)
 
     def seek(self, offset: int) -> None:
-        """Move the cursor: all from `offset` on is delivered (again), all before it is settled. The caller has
-        taken back what was in flight."""
+        """Move the cursor: all from `offset` on is delivered (again), all before it is settled. The caller has taken
+        back messages in flight."""
         topic = self._topic
         self._forget_all()
         offset, deferred = self._clamped(offset), self.progress.deferred

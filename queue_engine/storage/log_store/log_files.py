@@ -17,7 +17,7 @@ from queue_engine.vocabulary.clock import Clock
 
 
 class LogFiles:
-    """Belongs to the engine's thread. Nothing is read before each part's own `open` or `load`.
+    """Belongs to the engine's thread. Reads nothing before each part's own `open` or `load`.
 
     batches: the batches that were used last."""
 

@@ -49,7 +49,7 @@ class LogRetention:
         self._puncher = HolePuncher(log_files, topics)
 
     def tick(self, now_ns: int) -> int:
-        """Remove and punch what is due; returns how many segments were removed. now_ns: monotonic. Raises StorageError
+        """Remove and punch segments that are due; returns how many were removed. now_ns: monotonic. Raises StorageError
         when a consume queue can't be read."""
         self._look_at_the_clock()
         removed = 0 if self._puncher.is_punching else self.remove_unneeded()
@@ -58,7 +58,7 @@ class LogRetention:
         return removed
 
     def _look_at_the_clock(self) -> None:
-        """What goes by its age does not come back."""
+        """Look at the clock first: segments removed by their age do not come back."""
         ahead_ms = self._time.look()
         if not self._retention_ns:
             return
@@ -102,7 +102,7 @@ class LogRetention:
         oldest_offsets = {number: topic.oldest_offset for number, topic in self._topics.items()}
 
         def remove() -> None:
-            # First: a start that finds them missing must know why.
+            # First: so a start that finds the segments missing finds the reason.
             refused = write_first_position(self._files, directory, first_position, oldest_offsets)
             for segment in removed:
                 # One after the other: a power cut leaves no gap between them, which would look like a loss.

@@ -15,9 +15,9 @@ class LogSettings:
     """room_bytes_min: free bytes that the log needs to begin, and to go on after the disk was full; None for twice the
     reserve. retention_ms, retention_bytes: unneeded segments stay while they are younger and the log is smaller; where
     one is 0 the other decides alone, with both 0 they go at once. block_bytes: the file system's.
-    pipeline_retention_bytes: what one pipeline cursor may keep, 0 for no limit. cache_bytes: for the batches used last.
-    reads_unsynced: readers get visible records before they are known to be on the disk. quarantine: of each channel.
-    has_key_index: messages are found by their keys."""
+    pipeline_retention_bytes: how much of the log one pipeline cursor may keep, 0 for no limit. cache_bytes: for the
+    batches used last. reads_unsynced: readers get visible records before they are synced. quarantine:
+    of each channel. has_key_index: messages are found by their keys."""
 
     policy: SyncPolicy
     sync_interval_ms: int

@@ -157,7 +157,7 @@ class LogStore:
                 end_offset = found.queues[opening.number].end_offset
                 wanted |= {number: (first, end_offset) for number, first in opening.channels.items()}
             self._wanted = wanted
-            start.at("reading what the channels have done")
+            start.at("reading the progress of channels")
             progress = progress_or_error(self._parts.progress_directory, self._files, wanted)
             places = {
                 number: LossChannel(
@@ -331,7 +331,7 @@ class LogStore:
         )
 
     def reserving(self) -> list[tuple[int, int]]:
-        """(topic number, offset) of each reservation that `positions` has and that is not known to be durable."""
+        """(topic number, offset) of each reservation that `positions` has and that may not be durable."""
         return [
             (number, topic.reservation.wanted_offset)
             for number, topic in self._topics.items()
@@ -414,13 +414,13 @@ class LogStore:
         return self.log.error or self.journal.error or self.readers.error
 
     def end_turn(self) -> None:
-        """Write what this turn published, and the progress of its channels."""
+        """Write this turn's published messages, and the progress of its channels."""
         self._next_turn.has_log_work = False
         self.commit()
         self.journal.flush()
 
     def commit(self) -> None:
-        """Write what was published; without `--sync always` it is visible now.
+        """Write the published messages; without `--sync always` they are visible now.
 
         An unexpected error concerns all topics: the log takes nothing more, as after an error of the disk."""
         try:
@@ -430,8 +430,8 @@ class LogStore:
             self.log.fail(exc)
 
     def tick(self, now_ns: int) -> None:
-        """Do what is due by time: syncs, merges, another try of what the disk refused. An unexpected error of one part
-        does not stop the others; it is raised at the end."""
+        """Do the jobs that are due by time: syncs, merges, another try of refused writes. An unexpected error of one
+        part does not stop the others; it is raised at the end."""
         error: Exception | None = None
         for step in (
             self._tick_log,
@@ -453,7 +453,8 @@ class LogStore:
         self.log.tick(now_ns)
 
     def _is_written_free(self) -> bool:
-        """Whether the trash alone, or nothing, needs what the log has: the segment that is written to may go, too."""
+        """Whether no channel or reader needs a record of the log, the trash apart: then the current segment may go,
+        too."""
         if not self.readers.are_readable:
             return False
         try:

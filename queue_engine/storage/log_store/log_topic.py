@@ -1,4 +1,4 @@
-"""The messages of a topic in the log, by offset, as its channels and readers get them.
+"""The messages of a topic in the log by offset, for its channels and readers.
 
 The topic's channels have its messages up to `released`.
 """
@@ -95,8 +95,8 @@ class LogTopic:
         return end if place is None else place[0]
 
     def confirmed_record(self, offset: int) -> tuple[int, RecordHeader] | None:
-        """Position and header of the record that holds `offset`, by the log itself; None when neither the
-        unit nor a search finds it. Asked before anything is removed: a unit may be wrong. Raises StorageError."""
+        """Position and header of the record that holds `offset`, by the log itself; None when neither the unit nor a
+        search finds it. Called before anything is removed: a unit may be wrong. Raises StorageError."""
         segments = self.segments
         for find in (self.queue.locate, partial(find_record, segments, self.holes, self)):
             place = find(offset)
@@ -153,7 +153,7 @@ class LogTopic:
         return RecordKeys(header.first_offset, header.end_offset, place[0], keys)
 
     def sealed_segment_of(self, position: int) -> SegmentInfo | None:
-        """The segment that `position` lies in, if it is complete and all of it is known to be on the disk."""
+        """The segment that `position` lies in, if it is complete and all of it is synced."""
         segment = self.segments.segment_of(position)
         is_complete = segment is not None and segment.is_sealed and segment.end <= self.synced_position
         return segment if is_complete else None
@@ -244,7 +244,7 @@ class LogTopic:
 
     @property
     def synced_position(self) -> int:
-        """Records that end up to here are known to be on the disk, or may be read unsynced."""
+        """Records that end at or before this position are synced, or may be read unsynced."""
         return self._log.visible_end if self._shared.settings.reads_unsynced else self._log.synced_end
 
     def lost_until(self, offset: int) -> int:

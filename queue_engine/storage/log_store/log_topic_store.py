@@ -190,7 +190,7 @@ class LogTopicStore(LogTopic):
 
     def _published_ns(self, head: int) -> int | None:
         if self._oldest is None or self._oldest[0] != head:
-            # The figures ask every topic each second: its files are not read each time.
+            # The figures read every topic each second: its files are not read each time.
             batch = self.batch_at(head)
             if batch is None:
                 return None
@@ -242,7 +242,7 @@ class LogTopicStore(LogTopic):
         except StorageError as exc:
             return failed(self.refused(exc))
         if batch_key:
-            # The key is known while its batch is written, and forgotten if that fails.
+            # A second publish finds the key while its batch is written; a failure forgets it.
             self._batch_keys.begin(number, batch_key, digest, FoundBatch(first, count, ticket))
 
         def settled(done: Ticket) -> None:
@@ -307,7 +307,7 @@ class LogTopicStore(LogTopic):
                 return
             except Exception as exc:
                 self._unnoted.append((first, batch, position, size, dues_ns))
-                self._on_fault("noting what was published", exc)
+                self._on_fault("noting published messages", exc)
                 return
         self._unnoted.append((first, batch, position, size, dues_ns))
 
@@ -481,14 +481,14 @@ class LogTopicStore(LogTopic):
         queue = self.queue
         deferred = queue.deferred_count_between(self.released, end)
         result = EmptyResult(queue.count_between(self.released, end), deferred)
-        # The channels settle what the topic drops.
+        # The channels settle the messages that the topic drops.
         for channel in self._channels.values():
             channel.skip_to(end)
         self.released = end
         return result
 
     def take_back_to(self, offset: int) -> int:
-        """What lies from `offset` on waits at the topic again, which has no channel; returns how many messages more."""
+        """Let messages from `offset` on wait again at the topic, which has no channel; returns how many more wait."""
         before = self.depth
         self.released = max(offset, self.oldest_offset)
         return self.depth - before

@@ -63,7 +63,7 @@ class BatchCache:
         return batch
 
     def put(self, position: int, batch: LoggedBatch) -> None:
-        """Keep a batch; drop those unused for the longest time."""
+        """Cache a batch; drop those unused for the longest time."""
         batches = self._batches
         if position in batches:
             self._bytes -= batches.pop(position).cost_bytes

@@ -1,4 +1,4 @@
-"""Offsets that wait in a line, kept as ranges: a million messages that follow each other cost one entry."""
+"""Offsets that wait in a line, stored as ranges: a million messages that follow each other cost one entry."""
 
 from bisect import bisect_left
 from collections import deque
@@ -58,7 +58,7 @@ class OffsetLine:
         return chain.from_iterable(range(first, first + count) for first, count in self._ranges)
 
     def found_in(self, wanted: Sequence[int]) -> set[int]:
-        """Those of `wanted`, ascending, that stand here. Costs a look at each range."""
+        """The offsets of `wanted`, ascending, that are in the line. Costs a look at each range."""
         found = set[int]()
         for _, first, count in self._ranges_with(wanted):
             found.update(wanted[bisect_left(wanted, first) : bisect_left(wanted, first + count)])
@@ -73,7 +73,7 @@ class OffsetLine:
         ]
 
     def remove(self, wanted: Sequence[int]) -> list[int]:
-        """Take out those of `wanted`, ascending, that stand here; returns their places in the line before that,
+        """Take those of `wanted`, ascending, out of the line; returns their places in the line before that,
         ascending. Costs a look at each range."""
         places: list[int] = []
         rest: list[Range] = []
@@ -124,7 +124,7 @@ class DueOffsets:
         self._heap: list[tuple[int, int, int]] = []
         self._latest_ns = 0  # of all that were put since the heap was empty
         self.count = 0
-        # Taken out one by one: their entries stay in the heap until they are due.
+        # Withdrawn one by one: their entries stay in the heap until they are due.
         self._withdrawn: set[int] = set()
 
     def put(self, first: int, count: int, due_ns: int) -> None:
@@ -161,7 +161,7 @@ class DueOffsets:
             self._purge()
 
     def _purge(self) -> None:
-        """Drop the entries of what was taken out."""
+        """Drop the entries of withdrawn offsets."""
         if self._withdrawn:
             heap = self._heap
             self._heap = [(due_ns, *part) for due_ns, first, count in heap for part in self._left_of(first, count)]
@@ -169,7 +169,7 @@ class DueOffsets:
             self._withdrawn.clear()
 
     def _left_of(self, first: int, count: int) -> list[Range]:
-        """A range without what was taken out of it, which is forgotten."""
+        """A range without its withdrawn offsets, which are forgotten."""
         withdrawn = self._withdrawn
         taken = [offset for offset in range(first, first + count) if offset in withdrawn] if withdrawn else []
         if not taken:
@@ -200,7 +200,7 @@ class DueOffsets:
         return self._latest_ns if self._heap else None
 
     def pop_due(self, now_ns: int, count_max: int) -> list[tuple[int, int, int]]:
-        """Remove and return what is due, earliest first, at most `count_max` offsets: (due_ns, first, count)."""
+        """Remove and return due ranges, earliest first, at most `count_max` offsets: (due_ns, first, count)."""
         due: list[tuple[int, int, int]] = []
         heap = self._heap
         while heap and count_max > 0 and heap[0][0] <= now_ns:

@@ -1,7 +1,7 @@
-"""Offsets that topology.json reserves for a topic, so that none is given twice after a crash: how many, and when.
+"""Offsets that topology.json reserves for a topic, so that none is assigned twice after a crash: how many, and when.
 
 A topic that publishes fast must not use up its reservation while a slow disk writes the next one: it reserves the
-offsets of some seconds, and asks for more when a quarter is used. After a crash the rest of a reservation is a gap in
+offsets of some seconds, and requests more when a quarter is used. After a crash the rest of a reservation is a gap in
 the offsets, so a quiet topic reserves less.
 """
 
@@ -13,8 +13,8 @@ _AHEAD_S = 10
 
 
 class OffsetReservation:
-    """The reservation of one topic. reserved_offset: offsets below it may be given. wanted_offset: reserved_offset once
-    topology.json is written. enough_upto: beyond this offset it is time to `request`."""
+    """The reservation of one topic. reserved_offset: offsets below it may be assigned. wanted_offset: reserved_offset
+    once topology.json is written. enough_upto: beyond this offset it is time to `request`."""
 
     __slots__ = ("_low_count", "_requested_ns", "_requested_offset", "enough_upto", "reserved_offset", "wanted_offset")
 
@@ -32,7 +32,7 @@ class OffsetReservation:
         return self.wanted_offset > self.reserved_offset
 
     def request(self, next_offset: int, now_ns: int) -> bool:
-        """Reserve more, by how fast offsets were given since the last time. Returns whether topology.json has to be
+        """Reserve more, by the rate of publishing since the last request. Returns whether topology.json has to be
         written."""
         if self.is_requested:
             return False

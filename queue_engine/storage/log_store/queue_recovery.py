@@ -1,4 +1,4 @@
-"""Consume queues at a start: from the checkpoint where log and files confirm it, otherwise made anew from the log.
+"""Consume queues at a start: from the checkpoint where log and files confirm it, otherwise rebuilt from the log.
 
 Reading the log also finds the batch keys of its records.
 """
@@ -100,12 +100,12 @@ class QueueRecovery:
             except NewerFormatError:
                 raise
             except (StorageError, OSError) as exc:
-                # A derived file: all of them are made anew.
-                logger.warning("consume queues are made anew from the log, since they can't be read: %s", exc)
+                # A derived file: all of them are rebuilt.
+                logger.warning("consume queues are rebuilt from the log, since they can't be read: %s", exc)
                 is_trusted = False
             checkpoint = found if is_trusted else None
         if checkpoint is None:
-            # They are made anew from the log. Their old units name the messages that the log has lost.
+            # Rebuild them from the log. Their old units name the messages that the log has lost.
             queues.clear()
             self._queue_files.close()
             if found is not None:
@@ -146,7 +146,7 @@ class QueueRecovery:
         return RecoveredQueues(queues, recovered, counts["unknown"], checkpointed)
 
     def _keep_old_units(self, checkpoint: Checkpoint, names: Mapping[int, str]) -> dict[int, ConsumeQueue]:
-        """Set aside the consume queues that a checkpoint names, of topics that exist, before new ones are made.
+        """Rename the files of the consume queues that a checkpoint names, of existing topics, before the rebuild.
         Raises OSError."""
         old_queues: dict[int, ConsumeQueue] = {}
         for number, state in checkpoint.queues.items():
@@ -158,7 +158,7 @@ class QueueRecovery:
 
     def _end_of_removed(self, queue: ConsumeQueue) -> int:
         """Where a topic ends that has no record in the log: where it ended, if its records were removed and not lost.
-        They lay before the log, and nobody needed them; readers that have read them all go on from there."""
+        They lay before the log, and no reader needed them; readers that have read them all go on from there."""
         listed = self._segments.list
         try:
             last = queue.last_unit()
@@ -214,7 +214,8 @@ class QueueRecovery:
         used = (number for number, one in checkpoint.queues.items() if one.oldest_offset < one.end_offset)
         first = next((number for number in used if number in names), None)
         if first is not None and self._queue_files.has_old(self._directory_of(first)):
-            return False  # a start was making all of them anew: it sets the first aside first, and brings it back last
+            # A start was rebuilding all of them: it renames the first one first, and removes its old files last.
+            return False
         for place, (number, state) in enumerate(checkpoint.queues.items()):
             if number not in names:
                 continue
@@ -223,7 +224,7 @@ class QueueRecovery:
             if queue.first_missing() is not None:
                 return False
             self._trim_to_holes(number, queue)
-            # Its units tell where to cut it: so the last one must be right before the cut, too.
+            # Its units state where to cut it: so the last one must be right before the cut, too.
             is_good = self._agrees(number, queue) and queue.has_dues_as_tagged()
             is_cut = is_good and queue.cut_at(checkpoint.position, partial(self._confirms, number))
             if not is_cut or not self._agrees(number, queue):
@@ -259,7 +260,7 @@ class QueueRecovery:
         )
 
     def _confirms(self, number: int, offset: int, place: tuple[int, int]) -> bool:
-        """Whether the log has a topic's message at a place; True where the log can't be read there: a queue made anew
+        """Whether the log has a topic's message at a place; True where the log can't be read there: a rebuilt queue
         would lack these units."""
         try:
             header = self._segments.read_record(*place).header

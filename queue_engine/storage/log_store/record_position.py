@@ -1,11 +1,11 @@
-"""The log position of an offset's record, looked up once while the offset stays: figures ask for it every second."""
+"""The log position of an offset's record, looked up once while the offset stays: figures read it every second."""
 
 from queue_engine.storage.log_store.log_topic import LogTopic
 from queue_engine.vocabulary.errors import StorageError
 
 
 class RecordPosition:
-    """Of one offset at a time: what a topic, a channel or a cursor still needs the log for."""
+    """Caches the position of one offset: the first that a topic, a channel or a cursor needs."""
 
     __slots__ = ("_offset", "_position")
 

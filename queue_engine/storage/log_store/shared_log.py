@@ -1,4 +1,4 @@
-"""What all topics of one open log share."""
+"""The parts that all topics of one open log share."""
 
 from collections.abc import Callable
 

@@ -1,1 +1,1 @@
-"""What each channel of the log has done, in a journal and its index."""
+"""The progress of each channel of the log, in a journal and its index."""

@@ -121,7 +121,7 @@ class ChannelProgress:
             self._raise_floor(upto)
 
     def sought(self, target: int, epoch: int) -> None:
-        """Rewind: settle all below `target`, and forget all that is known from there on."""
+        """Rewind: settle all below `target`, and forget all marks from there on."""
         self.floor = self.cursor = target
         self.epoch = epoch
         self.pages, self.many, self.deferred, self.quarantined = {}, {}, {}, {}

@@ -93,7 +93,7 @@ def encode_floors(floors: Floors) -> bytes:
 
 
 def decode_floors(data: bytes, path: str = "") -> Floors | None:
-    """None when the bytes are not what was written. Raises StorageError for an unknown version."""
+    """Returns None when the checksum does not match. Raises StorageError for an unknown version."""
     content, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     holds = len(data) > _header_1.size and crc32c(content).to_bytes(_CRC_BYTES, "big") == crc
     if not holds or content[:4] != _MAGIC:

@@ -5,8 +5,9 @@
 
 By channel number and offset; each event is its time (Unix ns), its reason (`vocabulary/flow/return_reason.py`) and the
 consumer. The worker replaces the file as a whole, a second after something changed and later when it is large, and a
-clean stop does. It is no truth: the journal says what is quarantined. Where this file is missing, damaged or older,
-those messages have no history, and everything else is as it was. To change it: the next version; read every older one.
+clean stop does. The journal is the truth: it lists the quarantined messages. Where this file is missing, damaged or
+older, those messages have no history, and everything else is as it was. To change it: the next version; read every
+older one.
 """
 
 import logging
@@ -72,7 +73,7 @@ def _events_of(histories: Mapping[int, list[ReturnEvent]]) -> int:
 
 
 def _keep(quarantine: ChannelQuarantine, histories: Mapping[int, list[ReturnEvent]]) -> None:
-    """Take over those of messages that are quarantined."""
+    """Take over the histories of quarantined messages."""
     for offset, events in histories.items():
         if quarantine.has(offset):
             quarantine.history.keep(offset, events)
@@ -95,7 +96,7 @@ class Quarantines:
         self._file = ReplacedFile(os.path.join(directory, HISTORIES_NAME), self._compose, files=files, worker=worker)
 
     def open(self) -> None:
-        """Read what the file has; a file that can't be read costs the histories alone."""
+        """Read the file; one that can't be read costs the histories alone."""
         try:
             data = self._files.read_whole(self._file.path, _SIZE_MAX) or b""
         except OSError as exc:
@@ -104,7 +105,7 @@ class Quarantines:
         self._found = decode_histories(data, self._file.path) if data else {}
 
     def add(self, number: int, journaled: JournaledProgress) -> ChannelQuarantine:
-        """The quarantine of a channel, with what the file has of it; or what it had when it went to the trash."""
+        """The quarantine of a channel, with its histories from the file, or from when it went to the trash."""
         quarantine = self._channels[number] = ChannelQuarantine(journaled, self.totals)
         _keep(quarantine, self._found.pop(number, {}) or self._put_away.pop(number, {}))
         return quarantine
@@ -121,7 +122,7 @@ class Quarantines:
         quarantine.forget()
 
     def copy(self, number: int, to: int) -> None:
-        """What a channel has quarantined is in the trash under another number, too."""
+        """Copy a channel's histories for its copy in the trash, number `to`."""
         quarantine = self._channels.get(number)
         if quarantine is not None:
             self._note_put_away(to, quarantine.histories())
@@ -136,7 +137,7 @@ class Quarantines:
             events -= _events_of(self._put_away.pop(next(iter(self._put_away))))
 
     def give_back(self, number: int, to: int) -> None:
-        """What a channel in the trash had is quarantined in a living one now."""
+        """Move the histories of a channel in the trash to the living channel `to`."""
         histories = self._put_away.pop(number, {})
         quarantine = self._channels.get(to)
         if quarantine is not None:
@@ -171,7 +172,7 @@ class Quarantines:
         self._file.retry()
 
     def close(self) -> None:
-        """Write what is not written. Never fails: it is no truth."""
+        """Write unwritten changes. Never fails: the file is not needed."""
         if self.totals.changes != self._written_changes:
             self._file.note_changed()
         try:

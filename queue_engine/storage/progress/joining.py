@@ -1,13 +1,13 @@
 """Joins the progress of a channel in the trash with that of the living channel of its name.
 
 Both are of one topic. `upto` is the offset where the living one begins to speak for itself: where it began, when the
-other was deleted before; where it was emptied, when the other is what it had then. With U for "not settled":
+other was deleted before; where it was emptied, when the other has its messages from then. With U for "not settled":
 
     before `upto`             U where either is U: the living one was never given these messages, or gave them up
-    from `upto` on            U where both are U: what either finished stays finished
+    from `upto` on            U where both are U: a message that either finished stays finished
 
-Attempts are the greater of both, and so are due times; what is quarantined in either is. Whoever gives the living one
-messages before `upto` by other means, such as a rewind, has the one in the trash settle them.
+Attempts and due times are the greater of both; a message quarantined in either is quarantined. An act that gives the
+living one messages before `upto` by other means, such as a rewind, settles them in the one in the trash.
 """
 
 from collections.abc import Collection, Generator, Iterator, Sequence
@@ -62,7 +62,7 @@ def joining(
     if floor < upto:
         settled_end = joined.floor
         yield from _lowering_floor(joined, min(floor, joined.floor))
-        # A gap may be millions of offsets long: what the other one has of it is not looked at.
+        # A gap may be millions of offsets long: the other one's offsets in it are not read.
         for present, end in _between(gaps, floor, upto):
             for first, count in unsettled_ranges(trashed, present, end):
                 yield from _bring_back(result, trashed, first, count)
@@ -71,7 +71,7 @@ def joining(
                 joined.settled(start, end - start)
                 yield
         result.returned = yield from _without(result.returned, joined)
-    # What the other one finished from `upto` on.
+    # Messages that the other one finished from `upto` on.
     if trashed.floor > upto:
         _settle(result, upto, trashed.floor - upto)
     for first, count in trashed.settled_between(max(upto, trashed.floor), trashed.cursor):
@@ -165,8 +165,8 @@ def spans(first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def offsets_between(offsets: Collection[int], first: int, count: int) -> list[int]:
-    """Those of `offsets`, where a look costs nothing, in a range of `count` offsets; ascending. A channel may have many
-    ranges and many of them: it takes the shorter way."""
+    """Those of `offsets`, a set or dict, in a range of `count` offsets, ascending. Loops over the smaller of the
+    two."""
     if count < len(offsets):
         return [offset for offset in range(first, first + count) if offset in offsets]
     return sorted(offset for offset in offsets if first <= offset < first + count)

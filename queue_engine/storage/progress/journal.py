@@ -6,7 +6,7 @@ The design is RabbitMQ's: entries go to the journal first; messages that are del
 never reach a segment. A merge begins a new journal at once, has the old one synced, and leaves the rest to the worker
 (`ProgressMerge`).
 
-A journal that met an error of the disk is never written or synced again: the system tells such an error once, and may
+A journal that met an error of the disk is never written or synced again: the system reports such an error once, and may
 have dropped the bytes. A new journal begins instead with a snapshot of memory (`JournalFile.begin_with`); until it is
 on the disk, messages go on and their progress is in memory alone.
 """
@@ -47,7 +47,7 @@ RETRY_NS = NS_PER_S
 RENEW_WAIT_MAX_NS = 30 * NS_PER_S
 # How often progress is read again that could not be read at the start.
 READ_AGAIN_NS = 10 * NS_PER_S
-# Given up when the disk is full, so that messages can still be finished, which is what makes room.
+# Given up when the disk is full, so that messages can still be finished, which makes room.
 RESERVE_BYTES = 4 << 20
 RESERVE_INTERVAL_NS = 5 * NS_PER_S
 
@@ -61,9 +61,9 @@ Waiting = Mapping[int, tuple[int, int]]
 class ProgressJournal:
     """One for all channels of a log. Belongs to the engine's thread.
 
-    error: why progress is not on disk as it should be; None when it is. entries: what channels note
-    here; `flush` writes it. faults: errors of the disk so far. reserve:
-    room on the disk for the journal, and for other writes that help when the disk is full.
+    error: why progress is not on disk as it should be; None when it is. entries: new entries of channels; `flush`
+    writes them. faults: errors of the disk so far. reserve: room on the disk for the journal, and for other writes that
+    help when the disk is full.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ProgressJournal:
         self._recover = recover
         self._unread: StorageError | None = None  # why the progress could not be read
         self._read_again_ns = 0
-        self._old_journals: dict[int, int] = {}  # number → the byte up to which it is known to be on the disk
+        self._old_journals: dict[int, int] = {}  # number → the byte up to which it is synced
         self._unsynced_since_ns: int | None = None
         self._is_syncing = False
         self._is_merging = False
@@ -117,7 +117,7 @@ class ProgressJournal:
     # Start and stop.
 
     def open(self, found: RecoveredProgress) -> None:
-        """Go on from what recovery found. A full disk does not end the start, and neither does progress that can't be
+        """Go on from recovered progress. A full disk does not end the start, and neither does progress that can't be
         read: then nothing is written, and it is read again every READ_AGAIN_NS. Raises StorageError."""
         if found.error is not None:
             self._stay_unread(found.channels, found.error)
@@ -147,7 +147,8 @@ class ProgressJournal:
         self.reserve.keep()
 
     def read_unread(self, channel: int, progress: ChannelProgress) -> None:
-        """Add to a channel's progress what a start could not read. Raises StorageError while it can't be read."""
+        """Add the files that a start could not read to a channel's progress. Raises StorageError while it can't be
+        read."""
         if self._unread is not None:
             self._read_all()
         if self.unread.reason(channel) is not None:
@@ -216,7 +217,7 @@ class ProgressJournal:
         return isinstance(error, OSError) and error.errno in _FULL and self.reserve.give_up()
 
     def _begin_file(self, durable: Mapping[int, int]) -> None:
-        """known: journal → the byte up to which it is on the disk. Raises OSError."""
+        """durable: journal → the byte up to which it is on the disk. Raises OSError."""
         holding = [(number, upto) for number, upto in durable.items() if upto]
         self._file = JournalFile.begin(self._directory, self._next_number, holding, self._files)
         self._next_number += 1
@@ -239,7 +240,7 @@ class ProgressJournal:
 
     def close(self, waiting: Waiting | None = None) -> None:
         """Put everything on the disk, in this thread, and write the floors of a clean stop, with which the next start
-        compares what it finds. waiting: what each channel has left. Raises StorageError."""
+        compares its findings. waiting: the unfinished messages of each channel. Raises StorageError."""
         if self._unread is not None:
             self._settle_awaiting(self._unread)
             return  # files that could not be read are never overwritten
@@ -399,7 +400,7 @@ class ProgressJournal:
     # Syncs.
 
     def tick(self, now_ns: int) -> None:
-        """Sync and merge when it is time; try again what the disk refused."""
+        """Sync and merge when it is time; retry writes that the disk refused."""
         if self._unread is not None:
             if now_ns >= self._read_again_ns:
                 with suppress(StorageError):
@@ -559,8 +560,8 @@ class ProgressJournal:
 
     @property
     def is_out_of_room(self) -> bool:
-        """Whether the disk is too full for what channels did: it is in memory alone, and after a kill finished messages
-        come again."""
+        """Whether the disk is too full for progress: it is in memory alone, and after a kill finished messages come
+        again."""
         return self.error is not None and self._is_full and self._is_in_memory
 
     @property

@@ -1,4 +1,4 @@
-"""What channels have done since the last write of the journal, and which index segments a merge has to write for it."""
+"""Progress since the last write of the journal, and the index segments that a merge has to write for it."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -24,8 +24,9 @@ from queue_engine.storage.progress.queue_index import INDEX_OFFSETS, possible_in
 
 
 class JournalEntries:
-    """waiting: packed entries, not written yet. taps: channel → what else takes its packed entries, while an act on it
-    is on its way. dirty: channel → index segments that changed since the last merge. on_disk: those that may exist."""
+    """waiting: packed entries, not written yet. taps: channel → another list that gets its packed entries, while an act
+    on it is under way. dirty: channel → index segments that changed since the last merge. on_disk: those that may
+    exist."""
 
     def __init__(self, on_disk: Indexes) -> None:
         self.waiting: list[bytes] = []
@@ -74,7 +75,7 @@ class JournalEntries:
         self.waiting += packed
 
     def mirror(self, channel: int, copy: int, progress: ChannelProgress) -> None:
-        """Write what the channel does from here on for its copy, too, which has this progress, until the tap goes."""
+        """Write the channel's entries for its copy, too, which has this progress, until the tap goes."""
 
         def note(packed: bytes) -> None:
             apply(unpack_entry(packed), progress)
@@ -105,8 +106,7 @@ class JournalEntries:
             self.note_dirty(number, possible_indexes(progress))
 
     def take_dirty(self, channels: Iterable[int]) -> Indexes:
-        """The index segments for the merge that begins now; of these channels' the next one writes what changes from
-        here on."""
+        """The index segments for the merge that begins now; the next one writes later changes of these channels."""
         dirty, self.dirty = self.dirty, {number: set() for number in channels}
         return dirty
 

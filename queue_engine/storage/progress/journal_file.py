@@ -25,7 +25,7 @@ def journal_path(directory: str, number: int) -> str:
 
 
 class JournalFile:
-    """at: where the next block goes. synced_upto: all before it is known to be on the disk. is_named: the file's name
+    """at: where the next block goes. synced_upto: all before it is synced. is_named: the file's name
     in the directory is synced."""
 
     def __init__(self, number: int, fd: int, salt: int, at: int, files: Files) -> None:
@@ -40,7 +40,7 @@ class JournalFile:
 
     @classmethod
     def begin(cls, directory: str, number: int, durable: Iterable[tuple[int, int]], files: Files) -> "JournalFile":
-        """A new journal. known: (number, byte) up to which others are on the disk. Raises OSError; then there is
+        """A new journal. durable: (number, byte) up to which others are on the disk. Raises OSError; then there is
         none."""
         path = journal_path(directory, number)
         salt = int.from_bytes(os.urandom(8), "big")

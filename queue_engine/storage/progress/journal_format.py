@@ -16,7 +16,7 @@
     4 defer       offsets that are deferred    due, Unix ns, 0 at once; made: deliveries so far
     5 empty       all below first is settled
     6 seek        first is the new cursor      epoch
-    7 known       journal number `first` was on the disk up to its byte `count` when this was written
+    7 durable     journal number `first` was on the disk up to its byte `count` when this was written
     8 snapshot    all entries before it, in this or any other file, are void: each channel's progress follows
     9 quarantine  offset; its body's bytes     since when, Unix ns; made: deliveries so far; reason: `ReturnReason`
     10 redrive    offset, 1                    made: deliveries that count from here on; it waits, at once
@@ -189,7 +189,7 @@ def pack_progress(channel: int, progress: ChannelProgress) -> Iterator[bytes]:
     """The entries that set one channel's progress, whatever it was before."""
     floor, cursor = progress.floor, progress.cursor
     yield pack_entry(SEEK, 0, channel, floor, 0, progress.epoch)
-    # In one pass: whoever takes an entry with each step waits for no second look at all the pages.
+    # In one pass: a caller that takes an entry with each step waits for no second look at all the pages.
     for first, count, made in progress.marks_between(floor, cursor):
         if made is None:
             yield pack_entry(ACK, 0, channel, first, count, 0)

@@ -141,7 +141,7 @@ class JournaledProgress:
             self.journal.unread.forget(self.number)
             self.journal.entries.seek(self.number, offset, self.progress.epoch)
 
-    # What could not be read at the start.
+    # Files that could not be read at the start.
 
     @property
     def unread(self) -> StorageError | None:

@@ -1,8 +1,8 @@
-"""What damage to channels' progress costs: how many finished messages each channel delivers again.
+"""The cost of damaged progress: how many finished messages each channel delivers again.
 
 A clean stop writes down how many messages each channel has left. If a start finds more, it delivers exactly the
-difference again. After any other end that number is unknown: then it is at most what the damaged segment had as
-finished, or, where the journal or the floors are damaged, at most what the channel has left now.
+difference again. After any other end that number is unknown: then it is at most the finished messages of the damaged
+segment, or, where the journal or the floors are damaged, at most all messages that the channel has left.
 """
 
 from collections.abc import Mapping, Sequence

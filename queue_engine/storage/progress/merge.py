@@ -1,6 +1,6 @@
 """One merge: puts the journals' entries into floors and index segments, then removes the journals.
 
-The order lets a start read what a crash leaves at any step: changed segments replaced, floors replaced, the old
+After a crash at any step a start can read the files. The order: changed segments replaced, floors replaced, the old
 journals removed, segments without content removed. Where the new floors lie above offsets of old segments, the floors
 are replaced first, with the old journals still to be applied. Replaying a journal over a merge of it changes nothing,
 so a merge may end anywhere and be done again.
@@ -26,7 +26,7 @@ from queue_engine.storage.progress.queue_index import (
 class ProgressMerge:
     """Composed on the engine's thread, `run` by the worker, settled on the engine's thread again.
 
-    dirty: what changed since the last merge. gone: deleted channels.
+    dirty: index segments that changed since the last merge. gone: deleted channels.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ProgressMerge:
         self._written: list[tuple[int, int, IndexContent]] = []
         self._removed: list[tuple[int, int]] = []
         self._listed = {place: count for place, count in progress_files.listed.items() if place[0] in channels}
-        # What changed since, as of now: the worker looks at each message of it.
+        # The changed segments, as of now: the worker looks at each message in them.
         self._changed = {
             number: (
                 channels[number].copy() if number in channels else None,

@@ -1,4 +1,4 @@
-"""Which message of a channel of the log has been unfinished for longest.
+"""Finds the message of a channel of the log that has been unfinished for longest.
 
 Offsets ascend with publish times, so among messages that were never deferred the first that is not settled is the
 oldest. The age of a deferred message runs from its due time; these messages stand in a line, in the order of due times.
@@ -65,14 +65,15 @@ class OldestOffset:
         return forgotten
 
     def begin(self, now_ns: int) -> None:
-        """Start over, for a channel that was opened or rewound, with what was deferred before. now_ns: Unix."""
+        """Start over, for a channel that was opened or rewound, with the messages that were deferred before. now_ns:
+        Unix."""
         whole(self.beginning(lambda: now_ns))
 
     def beginning(self, time_ns: Callable[[], int]) -> Generator[None, None, None]:
         """The same in steps, between which the channel goes on. time_ns: the wall clock."""
         topic, progress = self._topic, self._progress
         now_ns = time_ns()
-        # What becomes due until the last step has joined the line by then, which is forgotten.
+        # Messages that become due until the last step have joined the line by then, which is forgotten.
         soon_ns = now_ns + BEGINNING_NS_MAX
         since: dict[int, int] = {}
         due: list[tuple[int, int]] = []

@@ -52,10 +52,10 @@ class ProgressDamage:
 
 @dataclass(slots=True)
 class RecoveredProgress:
-    """channels: by number, all that were asked for. on_disk: their index segments. listed: (channel, index) → offsets
+    """channels: by number, all wanted ones. on_disk: their index segments. listed: (channel, index) → offsets
     settled, of those that the floors list and that are valid. old_journals: number → its first bytes that are valid
     without a hole. dropped: entries that went beyond a topic's end, or belong to no channel. damages: messages that
-    only these files had as finished are delivered again. stop: what a clean stop wrote, where the last stop was one.
+    only these files had as finished are delivered again. stop: the record of a clean stop, where the last stop was one.
     unread: by channel, index segments that can't be read, set aside already or not. reread: paths of those set aside
     that are needless now. error: why no progress could be read; then channels are where they began."""
 
@@ -74,7 +74,7 @@ class RecoveredProgress:
     error: StorageError | None = None
 
     def forget_unread(self, channel: int) -> None:
-        """Drop what could not be read of a channel: it is void."""
+        """Drop a channel's unreadable segments: they are void."""
         unread_paths = [path for path in self.unread.pop(channel, {}) if is_unread_name(path)]
         self.unread_reasons.pop(channel, None)
         self.reread += unread_paths
@@ -132,7 +132,7 @@ def _read_floors(
         left = floors.stop.journals if floors.stop is not None else ()
         found.next_journal = max([floors.journal, *left]) + 1
     elif data:
-        found.damages.append(ProgressDamage(path, "it does not agree with its checksum"))
+        found.damages.append(ProgressDamage(path, "its checksum does not match"))
     elif _are_floors_missing(directory, files, wanted):
         found.damages.append(ProgressDamage(path, "it is missing or empty"))
     return floors
@@ -175,14 +175,14 @@ def _read_segments(
             continue
         if index not in found.on_disk[number] and index in unread_paths.values():
             continue
-        reason = "it does not agree with its checksum" if index in found.on_disk[number] else "it is missing"
+        reason = "its checksum does not match" if index in found.on_disk[number] else "it is missing"
         found.damages.append(ProgressDamage(path, reason, number, listed.get(index)))
     for path, index in unread_paths.items():
         content = _read_or_note(path, number, index, found, lambda path: read_unread(path, files))
         if content is False:
             continue
         if content is None:
-            found.damages.append(ProgressDamage(path, "it does not agree with its checksum", number))
+            found.damages.append(ProgressDamage(path, "its checksum does not match", number))
         else:
             add_missing(progress, content)
         found.reread.append(path)
@@ -220,7 +220,7 @@ def _read_journals(directory: str, files: Files, floors: Floors | None, found: R
     if floors is not None:
         stop = floors.stop
         if stop is not None and (not numbers or numbers[-1] <= max([0, *stop.journals])):
-            # Otherwise it is of an earlier stop, and a journal was begun since.
+            # Otherwise the stop is an earlier one, and a journal was begun since.
             found.stop = stop
             durable.update(stop.journals)
         if floors.lists_segments:
@@ -264,7 +264,7 @@ def _damage_of(content: JournalContent | None, durable: int | None, size: int) -
         state = "cut short" if size < durable else "damaged"
         return f"it was on the disk up to byte {durable}, and is {state} from byte {content.first_hole} on"
     if content.first_hole < durable and content.hole_bytes:
-        return f"{content.hole_bytes} bytes from byte {content.first_hole} on are damaged, and what follows them holds"
+        return f"{content.hole_bytes} bytes from byte {content.first_hole} on are damaged, those behind them are valid"
     return ""
 
 

@@ -1,8 +1,8 @@
-"""Quarantine: messages of a channel that are set aside, because they were delivered too often or an operator said so.
+"""Quarantine: messages of a channel that are set aside, because they were delivered too often or by an operator's act.
 
-A quarantined message is neither waiting nor in flight nor deferred, is never delivered until it is redriven, and keeps
-its segment. Which ones they are is in the progress, so it is durable as a FIN is. Where a limit is reached nothing is
-dropped: messages wait again as without a quarantine, and `is_full` says so.
+A quarantined message is neither waiting nor in flight nor deferred, is not delivered until it is redriven, and keeps
+its segment. The progress lists these messages, as durably as a FIN. Where a limit is reached nothing is dropped:
+messages wait again as without a quarantine, and `is_full` says so.
 """
 
 from collections import Counter
@@ -23,7 +23,8 @@ Range = tuple[int, int]
 
 
 class QuarantineTotals:
-    """What all channels of one log share. count: quarantined messages. changes: rises with each that comes or goes."""
+    """The count and limits that all channels of one log share. count: quarantined messages. changes: rises with each
+    that comes or goes."""
 
     def __init__(self, limits: QuarantineLimits) -> None:
         self.limits = limits
@@ -46,7 +47,7 @@ class ChannelQuarantine:
         self._count = 0  # that `_bytes` is the sum of
         self._bytes = 0
         self._has_refused = False  # one that found no room, since one left
-        self._stats: tuple[tuple[int, int, int], QuarantineStats] | None = None  # and what they depend on
+        self._stats: tuple[tuple[int, int, int], QuarantineStats] | None = None  # and the values they depend on
 
     # Figures.
 
@@ -150,7 +151,7 @@ class ChannelQuarantine:
         return self._has_room(count) and self.bytes + body_bytes <= self._totals.limits.bytes_max
 
     def set_aside(self, offset: int, event: ReturnEvent, body_bytes: int) -> bool:
-        """Quarantine a message that its line, or delivery, has let go; False when there is no room for it."""
+        """Quarantine a message that its line, or delivery, has given up; False when there is no room for it."""
         self._recount()
         if not self._has_room():
             return False

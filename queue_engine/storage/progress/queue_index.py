@@ -139,7 +139,7 @@ def encode_index(channel: int, index: int, content: IndexContent) -> bytes:
 
 
 def decode_index(data: bytes, channel: int, index: int) -> IndexContent | None:
-    """An index segment's content; None when its bytes are not what was written for this channel and index. Raises
+    """An index segment's content; None when its checksum, channel or index does not match. Raises
     StorageError for an unknown version."""
     at = _index_header.size + 4
     if len(data) < at:
@@ -212,12 +212,12 @@ def names_in(directory: str, files: Files) -> list[str]:
         raise StorageError(f"{directory} can't be read: {exc}") from exc
 
 
-def remove_other_channels(directory: str, entries: Container[int], files: Files) -> int:
-    """Remove the index segments of channels that are not in `entries`, deleted before a crash could finish it; returns
-    of how many channels. Raises OSError."""
+def remove_other_channels(directory: str, channels: Container[int], files: Files) -> int:
+    """Remove the index segments of channels that are not in `channels`: a crash came before their deletion ended.
+    Returns of how many channels. Raises OSError."""
     removed = 0
     for name in files.listdir(directory):
-        if name.isascii() and name.isdigit() and int(name) not in entries:
+        if name.isascii() and name.isdigit() and int(name) not in channels:
             remove_directory(index_directory(directory, int(name)), files)
             removed += 1
     return removed

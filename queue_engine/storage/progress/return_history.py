@@ -1,7 +1,7 @@
-"""How the last deliveries of a channel's messages ended: what an operator wants to see of one that keeps failing.
+"""How the last deliveries of a channel's messages ended, for an operator who looks at one that keeps failing.
 
-It is noted from the second delivery on, in memory, for the messages that came back last. What is quarantined keeps it
-in a file (`histories.py`). Losing it costs nothing but the knowledge.
+It is noted from the second delivery on, in memory, for the messages that came back last. `histories.py` stores those of
+quarantined messages in a file. Losing one affects no delivery.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class ReturnEvent(NamedTuple):
 
 
 class ReturnHistory:
-    """Of one channel, by offset. known: offset → events, oldest first. budget: of all channels."""
+    """The histories of one channel's messages. by_offset: offset → events, oldest first. budget: of all channels."""
 
     __slots__ = ("_budget", "by_offset")
 
@@ -49,12 +49,12 @@ class ReturnHistory:
             self._drop(next(iter(self.by_offset)))
 
     def keep(self, offset: int, events: list[ReturnEvent]) -> None:
-        """Take over what a file has of a message."""
+        """Take over a message's events from a file."""
         for event in events[-EVENTS_MAX:]:
             self.note(offset, event)
 
     def of(self, offset: int) -> tuple[ReturnEvent, ...]:
-        """What is known of a message, oldest first."""
+        """The events of a message, oldest first."""
         return tuple(self.by_offset.get(offset, ()))
 
     def forget(self, first: int, count: int) -> None:

@@ -1,6 +1,7 @@
 """The channels of one topic that are in the trash: channels without a name, whose progress stays as it was.
 
-The journal has them as it has the others, so snapshots, merges and recovery include them; the log keeps what they need.
+The journal has them as it has the others, so snapshots, merges and recovery include them; the log keeps the messages
+that they need.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -26,8 +27,9 @@ class TrashedCounts(NamedTuple):
 
 @dataclass(slots=True)
 class TrashedChannel:
-    """name: the former one; "" for what waited at the topic. upto: the offset from which on a channel of its name
-    speaks for itself; None while there is none, so that all that is published since belongs to this one, too."""
+    """name: the former one; "" for the messages that waited at the topic. upto: the offset from which on a channel of
+    its name speaks for itself; None while there is none, so that all that is published since belongs to this one,
+    too."""
 
     number: int
     name: str
@@ -78,7 +80,7 @@ class TrashedChannels:
         return min([end, *(one.needed_offset(end) for one in self.all.values())])
 
     def read_unread(self, one: TrashedChannel) -> None:
-        """Read what a start could not read of its progress. Raises StorageError while it can't be read."""
+        """Read the files of its progress that a start could not read. Raises StorageError while it can't be read."""
         self._journal.read_unread(one.number, one.progress)
 
     def unread(self, number: int) -> StorageError | None:
@@ -89,7 +91,7 @@ class TrashedChannels:
 
     def ceded_ranges(self, name: str, first: int) -> dict[int, tuple[int, int]]:
         """Number → the range (first, count) that it settles when the living channel of this name is rewound to `first`:
-        what lies from there on is that one's own again."""
+        messages from there on are that channel's own again."""
         found: dict[int, tuple[int, int]] = {}
         for one in self.named(name):
             end = first if one.upto is None else one.upto
@@ -103,12 +105,12 @@ class TrashedChannels:
             self.all[number].progress.settled(start, count)
             self._journal.entries.ack(number, start, count)
 
-    # A channel is emptied, or gets back what it had: durable in the journal first, then in memory.
+    # A channel is emptied, or gets its messages back: durable in the journal first, then in memory.
 
     def preparing_empty(
         self, copies: Sequence[tuple[TrashedChannel, LivingProgress]], upto: int
     ) -> Generator[None, None, Ticket]:
-        """Keep copies of what living channels have, in steps, between which these go on. The ticket is done when the
+        """Copy the progress of living channels, in steps, between which these go on. The ticket is done when the
         journal, durably and at once, has the copies, and the channels emptied up to `upto`."""
         packed: list[list[bytes]] = []
         tapped: list[list[bytes]] = []
@@ -135,7 +137,7 @@ class TrashedChannels:
         except BaseException:
             self._end_mirrors(copies)
             raise
-        # What they do until they are emptied in memory, too, is theirs and the copies'.
+        # Until they are emptied in memory, too, their changes are also the copies'.
         for copy, living in copies:
             self._journal.entries.mirror(living.number, copy.number, copy.progress)
         prepared.when_done(lambda done: self._end_mirrors(copies) if done.error is not None else None)
@@ -189,8 +191,8 @@ class TrashedChannels:
         prepared_in: int | None,
     ) -> None:
         """Memory has the joined progress, here with its packed entries. prepared_in: the journal that has it. When
-        entries are written to another one by now, a merge began meanwhile and took what memory had before: this one
-        gets it once more."""
+        entries are written to another one by now, a merge began meanwhile and took the earlier state of memory: this
+        journal gets it once more."""
         end = self._end_of(restored)
         if self.journal_number != prepared_in:
             self._journal.entries.packed_progress(number, *joined)
@@ -211,7 +213,7 @@ class TrashedChannels:
 
 
 def _follow(copy: TrashedChannel, packed: list[bytes], done: list[bytes]) -> None:
-    """A copy takes over what its channel has done since, which is in its packed entries, too; `done` is empty then."""
+    """Apply the later entries of a channel, given packed, to its copy; `done` is empty then."""
     for entry in done:
         apply(unpack_entry(entry), copy.progress)
         packed.append(of_channel(entry, copy.number))

@@ -2,8 +2,8 @@
 
     log/progress/CHANNEL/00000007.index.unread0       as 00000007.index was, when a start could not read it
 
-The channel's progress lacks what the file has, so the channel is fenced: it would deliver finished messages. Entries of
-the channel go to the journal meanwhile, and to a segment of the old name. Once the file can be read, its content is
+The channel's progress lacks the file's content, so the channel is fenced: it would deliver finished messages. Entries
+of the channel go to the journal meanwhile, and to a segment of the old name. Once the file can be read, its content is
 added to the progress, and the merge that writes it removes the file.
 """
 
@@ -52,13 +52,13 @@ def read_unread(path: str, files: Files) -> bytes:
         return files.read_whole(path, 1 << 30) or b""
     except OSError as exc:
         raise StorageError(
-            f"{path} can't be read ({exc.strerror}): the channel would deliver what was finished. When the disk can't "
-            "be mended, remove that file: it does so then"
+            f"{path} can't be read ({exc.strerror}): the channel would deliver finished messages. When the disk "
+            "can't be mended, remove that file: it does so then"
         ) from exc
 
 
 def add_missing(progress: ChannelProgress, content: IndexContent) -> None:
-    """Add to a channel's progress what it lacks; what it has is newer."""
+    """Add the content of a file to a channel's progress, where that has nothing: the progress is newer."""
     for number, page in sorted(content.pages.items()):
         first = number * PAGE_OFFSETS
         at = 0
@@ -78,7 +78,7 @@ def add_missing(progress: ChannelProgress, content: IndexContent) -> None:
             progress.deferred_until(offset, 1, 0, due_ns)
     for offset, quarantined in content.quarantined.items():
         is_newer = offset < progress.floor or progress.is_settled(offset) or offset in progress.quarantined
-        # What was redriven since is deferred until 0.
+        # Messages that were redriven since are deferred until 0.
         if not is_newer and offset not in progress.deferred and progress.made_at(offset) <= _made(content, offset):
             progress.quarantine(offset, 0, quarantined)
 
@@ -119,11 +119,12 @@ class UnreadIndexes:
         self._reasons = dict(reasons)
 
     def reason(self, channel: int) -> StorageError | None:
-        """Why part of a channel's progress is unknown; None when all is known."""
+        """Why a part of a channel's progress can't be read; None when all was read."""
         return self._reasons.get(channel)
 
     def read_again(self, channel: int, progress: ChannelProgress) -> set[int]:
-        """Add what can be read by now; returns the segments to write. Raises StorageError while one can't be read."""
+        """Add the files that can be read by now; returns the segments to write. Raises StorageError while one can't be
+        read."""
         added: set[int] = set()
         for path, index in list(self._unread.get(channel, {}).items()):
             content = decode_index(read_unread(path, self._files), channel, index)

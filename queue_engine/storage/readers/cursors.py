@@ -1,4 +1,4 @@
-"""Pipeline cursors: readers that come back, such as the archive. The log keeps what they have not passed.
+"""Pipeline cursors: readers that come back, such as the archive. The log keeps the messages that they have not passed.
 
     log/cursors.json
     {"version": 2,

@@ -54,7 +54,7 @@ class Maker:
     is_limited: bool = False
 
     def check_owns(self, reader: Reader, subject: str) -> None:
-        """Raises NotOwnReaderError for a reader that another made. what: the reader's kind and name."""
+        """Raises NotOwnReaderError for a reader of another maker. subject: the reader's kind and name."""
         if self.is_limited and reader.maker != self.name:
             origin = f"was made by {reader.maker}" if reader.maker else "was not made with a token to consume"
             raise NotOwnReaderError(
@@ -88,7 +88,7 @@ class ReaderRegistry(ABC, Generic[R]):
         self._read_again_at_ns = 0
         self._deleted_topics: set[int] = set()  # topics that were deleted since the start
         self._current: ByTopic[R] = {}
-        # What the file on the disk may list: the last complete write, joined with those begun since.
+        # The readers that the file on the disk may list: of the last complete write, joined with later ones.
         self._on_disk: ByTopic[R] = {}
         self._least: dict[int, int] = {}  # topic number → its `least_offset`, once looked up
 
@@ -183,7 +183,7 @@ class ReaderRegistry(ABC, Generic[R]):
                     logger.error("%s is damaged and set aside", damaged)
 
     def close(self) -> None:
-        """Write what is unwritten, in this thread. Raises OSError."""
+        """Write unwritten changes, in this thread. Raises OSError."""
         if self.unread is None:
             self._file.close()
 
@@ -279,7 +279,7 @@ class ReaderRegistry(ABC, Generic[R]):
 
 
 def _joined(one: R, other: R) -> R:
-    """The old and the new version of one reader as one that keeps what either needs: the file may hold either."""
+    """The old and the new version of one reader as one that keeps the messages of both: the file may hold either."""
     return replace(one, offset=min(one.offset, other.offset), expires_ms=max(one.expires_ms, other.expires_ms))
 
 

@@ -56,6 +56,6 @@ class Readers:
             kind.tick()
 
     def close(self) -> None:
-        """Write what is unwritten, in this thread. Raises OSError."""
+        """Write unwritten changes, in this thread. Raises OSError."""
         for kind in self._kinds:
             kind.close()

@@ -42,7 +42,7 @@ def test_a_byte_that_is_not_as_it_was_written_is_found(source: Path, tmp_path: P
     with open(target / "log" / "a", "r+b") as file:
         file.seek(500)
         file.write(b"!")
-    with pytest.raises(StorageError, match="log/a of the backup is not what was written"):
+    with pytest.raises(StorageError, match="Length or checksum mismatch in log/a of the backup"):
         check_files(str(target), files, lambda _: None)
 
 

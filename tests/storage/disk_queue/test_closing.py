@@ -135,7 +135,7 @@ def test_when_nothing_advances_for_so_long_it_is_given_up_with_names_and_counts(
     process.clock.advance(ms=60_000)
     with pytest.raises(StorageError) as failed:
         list(steps)
-    assert f"{IN_MEMORY} messages of t0 could not be kept: cannot write" in str(failed.value)
+    assert f"{IN_MEMORY} messages of t0 could not be stored: cannot write" in str(failed.value)
     assert f"and 5 queues more, each named in the log; {25 * IN_MEMORY} messages in all" in str(failed.value)
     assert process.files.open_fds == set()
 

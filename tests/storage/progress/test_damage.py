@@ -126,7 +126,7 @@ def test_one_flipped_byte_costs_its_block_and_the_blocks_behind_it_count(store: 
     flip(at + BLOCK_HEADER_BYTES + 1)(store.journal())
     opening = store.start()
     (damage,) = opening.progress.damages
-    assert f"from byte {at} on are damaged, and what follows them holds" in damage.reason
+    assert f"from byte {at} on are damaged, those behind them are valid" in damage.reason
     assert opening.progress_losses == (ProgressLoss("t", "audit", 2, is_exact=True),)
 
 

@@ -46,7 +46,7 @@ class FileCounts:
             self._counts[0][1] = left
 
     def settle(self, number: int) -> None:
-        """Everything up to file `number` was read: what was counted there and did not come is lost."""
+        """Everything up to file `number` was read: messages counted there that did not come are lost."""
         while self._counts and self._counts[0][0] <= number:
             self._differ(self._counts.popleft()[1])
 

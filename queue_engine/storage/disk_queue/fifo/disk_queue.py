@@ -1,8 +1,8 @@
 """A FIFO of messages in numbered files: go-diskqueue's, byte for byte, so that nsqd's data can be taken over.
 
-Everything is in bulk, because Python pays per call and not per byte: `put` is one write, `take` slices what one
-read brought. It belongs to the engine's thread; syncs happen on the worker (see sync.py). The format,
-and what is promised, are in the README beside this file.
+Everything is in bulk, because Python pays per call and not per byte: `put` is one write, `take` slices the bytes of one
+read. It belongs to the engine's thread; syncs happen on the worker (see sync.py). The README beside this file has the
+format and the promises.
 """
 
 import errno
@@ -33,7 +33,7 @@ _REMEDY = "Nothing was stored. Finishing, emptying and deleting go on; publishin
 # A file whose messages were all taken goes when it has so many bytes, and not only once it is full: on a full disk
 # nothing else would make room.
 DRAINED_BYTES_MAX = 256 << 10
-PEEKED_BYTES_MAX = 1 << 10  # a message up to this size is kept in memory once it was peeked at
+PEEKED_BYTES_MAX = 1 << 10  # a message up to this size stays in memory once it was peeked at
 # The worker removes the files of a queue that has more than these: one of 100 MiB takes milliseconds.
 REMOVED_FILES_MAX = 16
 
@@ -45,7 +45,7 @@ class DiskQueue:
     """
 
     is_readable = True
-    """Whether what is in its files can be taken."""
+    """Whether the messages in its files can be taken."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class DiskQueue:
         clock: Clock,
         directory_syncs: DirectorySyncs | None = None,
     ) -> None:
-        """Opens what is there and changes nothing on disk. directory_syncs: those that the queues of a directory share.
-        Raises StorageError when it can't be read."""
+        """Opens the existing files and changes nothing on disk. directory_syncs: those that the queues of a directory
+        share. Raises StorageError when it can't be read."""
         self.name = name
         self._directory = directory
         self._files = files
@@ -143,7 +143,7 @@ class DiskQueue:
 
     @property
     def found_count(self) -> int:
-        """Messages that the meta file had not counted and that were there: what a kill leaves."""
+        """Messages in the files that the meta file had not counted, as after a kill."""
         return self._counts.found
 
     @property
@@ -153,7 +153,8 @@ class DiskQueue:
 
     @property
     def is_failed(self) -> bool:
-        """Whether a sync of its data failed: it takes nothing more, and what is in its files may not be on the disk."""
+        """Whether a sync of its data failed: it takes nothing more, and messages in its files may not be on the
+        disk."""
         return self._generation.data_error is not None
 
     @property
@@ -164,7 +165,7 @@ class DiskQueue:
         return self._sync_error
 
     def place(self) -> tuple[Meta, dict[int, int | None]]:
-        """What the meta file would say now, and the data files that are needed with the length of each; None: all."""
+        """The meta file's content as of now, and the needed data files with the length of each; None: all of it."""
         reader, writer = self._reader, self._writer
         lengths = {number: writer.ends.get(number) for number in range(reader.file, writer.file)}
         lengths[writer.file] = writer.position
@@ -212,7 +213,7 @@ class DiskQueue:
     def take(self, count_max: int, bytes_max: int) -> list[bytes]:
         """Remove messages from the front: at most `count_max`, at most `bytes_max` bytes of them but at least one.
 
-        Empty when nothing is left, also when what was counted turned out unreadable. Raises StorageError when
+        Empty when nothing is left, also when the counted messages turned out unreadable. Raises StorageError when
         the system refuses to read (nothing is lost, a later call goes on), ClosedError after close.
         """
         taken: list[bytes] = []
@@ -230,7 +231,7 @@ class DiskQueue:
                 size = reader.front()
             except OSError as exc:
                 if taken:
-                    break  # return what was taken; the next call raises
+                    break  # return the taken messages; the next call raises
                 raise self._read_error(exc) from exc
             if size is None or (taken and size > bytes_left):
                 break
@@ -262,7 +263,7 @@ class DiskQueue:
         return message
 
     def tidy(self) -> None:
-        """Free what was read ahead, if nothing was taken since the last call. Called every few seconds."""
+        """Free the bytes that were read ahead, if nothing was taken since the last call. Called every few seconds."""
         at = self._reader.file, self._reader.position
         if at == self._tidied_at:
             self._reader.drop_chunk()
@@ -453,8 +454,8 @@ class DiskQueue:
         self._sync_removal()
 
     def _leave_files(self) -> list[str]:
-        """Forget all that the files have; returns the names of the data files that are to go. What was set aside gets
-        its name."""
+        """Forget all that the files have; returns the names of the data files that are to go. Damaged files are renamed
+        to `.bad`."""
         reader, writer = self._reader, self._writer
         if reader.is_damaged:
             reader.pass_file()

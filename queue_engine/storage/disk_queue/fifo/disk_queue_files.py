@@ -9,7 +9,7 @@ from queue_engine.storage.disk_queue.fifo.format import data_file_name, names_of
 
 
 class DiskQueueFiles:
-    """What reader, writer and queue share. holder: who gives descriptors back when others need them."""
+    """The files that reader, writer and queue share. holder: gives descriptors back when other queues need them."""
 
     def __init__(self, name: str, directory: str, files: Files, holder: DescriptorHolder) -> None:
         self.name = name

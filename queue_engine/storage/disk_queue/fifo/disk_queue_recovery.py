@@ -123,7 +123,7 @@ class DiskQueueRecovery:
         return RecoveredDiskQueue(number, 0, number, 0, has_files=True)
 
     def count_from(self, place: tuple[int, int]) -> list[tuple[int, int]]:
-        """Count again what waits from a data file and position on: (data file, messages), ascending."""
+        """Count again the messages from a data file and position on: (data file, messages), ascending."""
         names = self._files.names_starting_with(self._directory, f"{self._name}.diskqueue.")
         numbers = [number for number in names_of_queue(self._name, names)[0] if number >= place[0]]
         self._sizes = {number: self._files.size_of(self._path(number)) or 0 for number in numbers}
@@ -156,7 +156,7 @@ class DiskQueueRecovery:
             if counted.total == meta.depth and not counted.is_damaged:
                 return self._trusted(meta, numbers)
         elif is_complete and left_bytes > VERIFY_BYTES_MAX:
-            # A kill between two syncs: only what came after the meta file is new.
+            # A kill between two syncs: only messages written after the meta file are new.
             tail = self._count(
                 [number for number in left if number >= meta.write_file], (meta.write_file, meta.write_position), None
             )
@@ -276,7 +276,7 @@ class DiskQueueRecovery:
                 try:
                     return self._files.read_at(fd, size, position)
                 except OSError as exc:
-                    exc.filename = exc.filename or self._path(number)  # the system knows only the descriptor
+                    exc.filename = exc.filename or self._path(number)  # the system's error names only the descriptor
                     raise
 
             before: int | None = None

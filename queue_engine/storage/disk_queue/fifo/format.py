@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 LENGTH_BYTES = 4
-RECORD_SIZE_MAX = (1 << 31) - 1  # what the length field can say
+RECORD_SIZE_MAX = (1 << 31) - 1  # the most that the length field can hold
 WALK_CHUNK_BYTES = 1 << 20
 META_BYTES_MAX = 1 << 10  # five numbers take at most 104
 
@@ -34,7 +34,7 @@ def data_file_name(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the meta file says: messages that wait, where the next one is read, where the next one is written."""
+    """The meta file's content: the number of waiting messages, and where the next one is read and written."""
 
     depth: int
     read_file: int
@@ -60,7 +60,7 @@ class Meta:
 
 
 def names_of_queue(name: str, names: list[str]) -> tuple[list[int], list[str], list[str]]:
-    """Sort `names` (all that start with NAME.diskqueue.) into what belongs to the queue.
+    """Sort `names` (all that start with NAME.diskqueue.) by kind of file.
 
     Returns the numbers of its data files, ascending; the names of temporary meta files that a crash left;
     and the names of data files that were set aside.
@@ -93,8 +93,7 @@ class Walk:
 def walk(read_at: Callable[[int, int], bytes], start: int, end: int, size_min: int, size_max: int) -> Walk:
     """Follow the lengths from `start` as far as they are plausible, at most to `end`.
 
-    read_at(size, position) gives bytes of the file. Bodies are skipped, not read, where they are longer than
-    what is read at once.
+    read_at(size, position) gives bytes of the file. Bodies are skipped, not read, where they are longer than one read.
     """
     count = 0
     last_start = -1
@@ -119,12 +118,12 @@ def walk(read_at: Callable[[int, int], bytes], start: int, end: int, size_min: i
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What to believe of the bytes behind the last record that is certain.
+    """A judgement of the bytes behind the last record that is certain.
 
-    is_first_intact: whether the first record is to be delivered. lost_from, resume: the damaged stretch,
-    as positions in the bytes; resume is their end when nothing is readable behind it. count_after: records
-    from `resume` on. next_doubt: where the last of them starts when what follows is damaged again, None when
-    their chain reaches the end.
+    is_first_intact: whether the first record is to be delivered. lost_from, resume: the damaged stretch, as positions
+    in the bytes; resume is the end of the bytes when nothing is readable behind it. count_after: records from `resume`
+    on. next_doubt: where the last of them starts when the bytes behind it are damaged, too; None when their chain
+    reaches the end.
     """
 
     is_first_intact: bool
@@ -147,7 +146,7 @@ def diagnose(data: bytes, size_min: int, size_max: int, pattern: re.Pattern[byte
 
 
 class _Doubt:
-    """One diagnosis: the bytes, and what was found out about positions in them."""
+    """One diagnosis: the bytes, and the positions in them that lead nowhere."""
 
     def __init__(self, data: bytes, size_min: int, size_max: int, pattern: re.Pattern[bytes] | None) -> None:
         self._data = data
@@ -155,7 +154,7 @@ class _Doubt:
         self._size_min = size_min
         self._size_max = size_max
         self._pattern = pattern
-        self._dead: set[int] = set()  # positions known to lead nowhere, so that none is followed twice
+        self._dead: set[int] = set()  # positions that lead nowhere, so that none is followed twice
 
     def judge(self) -> Diagnosis:
         first_size = self._size_at(0)

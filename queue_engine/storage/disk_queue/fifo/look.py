@@ -38,7 +38,7 @@ class QueueLook:
             name, directory, options, files=Files(), background=_NoBackground(), clock=SystemClock()
         )
         self.depth = self._queue.depth
-        """Messages at the beginning, as far as that is known before all are read."""
+        """The number of messages at the beginning, as counted before all are read."""
 
     def messages(self) -> Iterator[bytes]:
         """All messages as they are stored (`vocabulary/message.py` draws them); once."""

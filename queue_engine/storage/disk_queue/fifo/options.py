@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DiskQueueOptions:
-    """sync_every, sync_timeout_ms: messages put and taken, and time, until a sync. pattern: what every message starts
-    with, where that is known; it only serves to find the next message behind damaged bytes."""
+    """sync_every, sync_timeout_ms: messages put and taken, and time, until a sync. pattern: matches the start of every
+    message, None without one; serves to find the next message behind damaged bytes."""
 
     max_bytes_per_file: int
     message_bytes_min: int

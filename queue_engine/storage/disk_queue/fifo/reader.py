@@ -55,7 +55,7 @@ class DiskQueueReader:
         self.set_aside: list[str] = []
         self.is_damaged = False  # whether the read file is to be set aside
         self._fd: int | None = None
-        self._chunk = b""  # what was read of the file, from `_chunk_at` on
+        self._chunk = b""  # bytes of the file, from `_chunk_at` on
         self._chunk_at = 0
         self._gap: tuple[int, int] | None = None  # a damaged stretch of the file: from, to
 
@@ -244,7 +244,7 @@ class DiskQueueReader:
         self.drop_chunk()
 
     def drop_chunk(self) -> None:
-        """Free what was read ahead; it is read again when it is needed."""
+        """Free the bytes that were read ahead; the next read loads them again."""
         self._chunk, self._chunk_at = b"", 0
 
     def forget(self) -> None:

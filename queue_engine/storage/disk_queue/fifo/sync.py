@@ -54,7 +54,7 @@ class QueueGeneration:
 
 @dataclass(slots=True)
 class WrittenFile:
-    """A data file whose last bytes are not known to be on the disk.
+    """A data file whose last bytes may not be on the disk.
 
     fd: owned by this object's owner; None when it is opened by name. cut_to: its valid length when bytes behind it
     could not be removed so far.
@@ -85,7 +85,7 @@ class SyncJob:
         set_aside: list[str],
     ) -> None:
         """written: data files to sync. passed: names to remove once the meta file no longer needs them.
-        set_aside: names to keep under another name, `.bad`."""
+        set_aside: names to rename to `.bad`."""
         self._name = name
         self._directory = directory
         self._files = files
@@ -151,7 +151,7 @@ class SyncJob:
             raise error
 
     def _cut(self, fd: int, file: WrittenFile) -> OSError | None:
-        """Remove the bytes of a failed write. Where that fails again they stay, behind the file's known end."""
+        """Remove the bytes of a failed write. Where that fails again they stay, behind the file's valid end."""
         assert file.cut_to is not None
         try:
             self._files.truncate(fd, file.cut_to)
@@ -185,8 +185,8 @@ class SyncJob:
     def _overwrite_meta(self, path: str, no_room: OSError) -> bool:
         """The disk has no room for a further file: write over the meta file that is there, which needs none.
 
-        Else what was read could not go, and the disk would stay full for ever. The first byte is wrong until all others
-        are there: after a kill in between the file counts as damaged, and never as a mixture."""
+        Else the files that were read could not go, and the disk would stay full for ever. The first byte is wrong until
+        all others are there: after a kill in between the file counts as damaged, and never as a mixture."""
         fd: int | None = None
         try:
             with self._generation.lock:
@@ -221,7 +221,8 @@ class SyncJob:
             pass  # gone with an emptied queue, or found and removed at the next start
 
     def remove(self) -> None:
-        """The last part, once the directory is synced: what the meta file no longer needs. Raises OSError."""
+        """The last part, once the directory is synced: remove files that the meta file no longer needs. Raises
+        OSError."""
         error: OSError | None = None
         for name in self._passed + self._set_aside:
             path = os.path.join(self._directory, name)

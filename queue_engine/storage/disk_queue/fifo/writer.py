@@ -19,9 +19,9 @@ WRITTEN_FILES_MAX = 3
 class DiskQueueWriter:
     """Writes records at the end.
 
-    file, position: the write file's number and valid length. is_dirty: whether it has bytes that no sync
-    has begun to write to the disk. written: earlier files, to be synced. ends: the valid length of
-    files before the write file, where known; the reader drops what it has passed.
+    file, position: the write file's number and valid length. is_dirty: whether it has bytes that no sync has begun to
+    write to the disk. written: earlier files, to be synced. ends: the valid length of files before the write file that
+    this process wrote; the reader drops those it has passed.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class DiskQueueWriter:
         self.position += len(records)
 
     def _cut_back(self, fd: int) -> None:
-        """Remove what a failed write left behind the last good record."""
+        """Remove the bytes of a failed write behind the last good record."""
         try:
             self._own.files.truncate(fd, self.position)
         except OSError:
-            # A later sync tries again; until then the bytes stay behind the file's known end.
+            # A later sync tries again; until then the bytes stay behind the file's valid end.
             self.roll(self.position)
 
     def roll(self, cut_to: int | None = None) -> None:
@@ -203,7 +203,7 @@ class DiskQueueWriter:
         return copy
 
     def release(self, *, is_forced: bool) -> bool:
-        """Close what is synced; returns whether nothing is open any more. is_forced: sync the rest first, here."""
+        """Close synced files; returns whether none is open any more. is_forced: sync the rest first, here."""
         if is_forced:
             self.sync_written(0)
             if self.fd is not None and self.is_dirty:
