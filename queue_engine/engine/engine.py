@@ -346,11 +346,11 @@ class Engine:
             self._workload.turn(delivers=not self.catalog.is_closing)
             if self._pieces.has_rest:
                 self._pieces.turn()
-            elif self._next_turn.has_left:
+            elif self._next_turn.has_unfreed:
                 self._next_turn.free_some()
         finally:
             # Work that is noted from here on is for the next turn. The log writes this turn's even after an error.
-            has_rest = self._workload.has_rest or self._pieces.has_rest or self._next_turn.has_left
+            has_rest = self._workload.has_rest or self._pieces.has_rest or self._next_turn.has_unfreed
             self._next_turn.is_requested = has_rest
             if self._stores.log is not None and self._next_turn.has_log_work:
                 self._stores.log.end_turn()

@@ -1,1 +1,1 @@
-"""What every floor speaks of: messages, names, errors, clocks, tickets, budgets, options."""
+"""The terms of every door: messages, names, errors, clocks, tickets, budgets, options."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-# What a message in memory costs beside its bytes: an id, places in lists, an entry of a dict.
+# Memory of a message beside its bytes: an id, places in lists, an entry of a dict.
 MESSAGE_COST_BYTES = 100
 
 
@@ -70,10 +70,10 @@ class BudgetSizes(Protocol):
 class MemoryBudgets:
     """The budgets of one engine's messages.
 
-    queues: what waits in the memory queues of `diskqueue` topics; one queue has at most queue_bytes_max of it, and the
-    rest goes to disk. in_flight: frames that are kept for what consumers hold of them. deferred: what is not due, of
-    both storage kinds; a channel is to have at most deferred_count_max such messages. gathered_bytes_max: of what one
-    topic's publishers send in one turn, appended as one batch.
+    queues: messages that wait in the memory queues of `diskqueue` topics; one queue has at most queue_bytes_max of
+    them, and the rest goes to disk. in_flight: frames of messages that consumers hold. deferred: messages that are not
+    due, of both storage kinds; a channel may have deferred_count_max of them. gathered_bytes_max: for the messages that
+    one topic's publishers send in one turn, appended as one batch.
     """
 
     def __init__(self, options: BudgetSizes) -> None:

@@ -1,7 +1,7 @@
 """Numbers of bytes as people read them: binary units and one decimal, on pages, in errors and in commands alike."""
 
 _SCALES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-# What would be rounded to 1024.0 of a unit is 1.0 of the next.
+# A value that rounds to 1024.0 of a unit is 1.0 of the next.
 _ROUNDED = 0.05 / 1024
 UNKNOWN = "–"
 

@@ -22,7 +22,8 @@ _REMEMBERED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
-    """One client. parts: what a limit counts, each as a sentence names it: "token orders", "address 10.0.0.7"."""
+    """One client. parts: the names by which limits count it, as sentences have them: "token orders", "address
+    10.0.0.7"."""
 
     parts: tuple[str, ...]
 
@@ -84,8 +85,8 @@ class TrustedAddresses:
         return self.has_any and self._remembered(address)
 
     def client_of(self, forwarded_for: str) -> str:
-        """The client that X-Forwarded-For names: the rightmost address that is no trusted proxy, since what stands to
-        its left was written by the client itself; the leftmost one when all are; "" when there is none."""
+        """The client that X-Forwarded-For names: the rightmost address that is no trusted proxy, since the client
+        itself wrote the part to its left; the leftmost one when all are; "" when there is none."""
         found = ""
         for part in reversed(forwarded_for.split(",")):
             text = part.strip()

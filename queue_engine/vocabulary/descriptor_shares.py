@@ -31,17 +31,17 @@ class DescriptorShares:
 
     @classmethod
     def of(cls, limit: int, max_connections: int, *, has_console: bool = True) -> "DescriptorShares":
-        """Share `limit` descriptors. max_connections: what is wanted for clients and the HTTP API, each."""
+        """Share `limit` descriptors. max_connections: the wanted number for clients and the HTTP API, each."""
         files = files_share(limit)
         console = max(SHARE_MIN, min(limit // 16, 512)) if has_console else 0
         rest = limit - OWN - files - console * DESCRIPTORS_PER_CONSOLE_CONNECTION
-        # Clients come first, but a fifth of what there is stays with the HTTP API.
+        # Clients come first, but a fifth stays with the HTTP API.
         http = min(max_connections, max(SHARE_MIN, rest // 5, rest - max_connections))
         clients = min(max_connections, max(SHARE_MIN, rest - http))
         return cls(limit, files, clients, http, console)
 
     def lowered(self, max_connections: int) -> str:
-        """A sentence that says what `max_connections` became; "" when there are descriptors for all of it."""
+        """A sentence on the shares that `max_connections` became; "" when there are descriptors for all of it."""
         if self.clients >= max_connections and self.http >= max_connections:
             return ""
         for_console = f", {self.console} for the console" if self.console else ""
@@ -58,7 +58,7 @@ def files_share(limit: int) -> int:
 
 
 def raise_limit() -> int:
-    """Raise the process's soft limit of descriptors to the hard one, at most LIMIT_MAX; returns what it is then."""
+    """Raise the process's soft limit of descriptors to the hard one, at most LIMIT_MAX; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = LIMIT_MAX if hard == resource.RLIM_INFINITY else min(hard, LIMIT_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -183,13 +183,13 @@ class TrashNotFoundError(RequestError):
 
 
 class TrashConflictError(RequestError):
-    """What is in the trash can't be restored as things are; the text says what to do first."""
+    """An entry of the trash can't be restored now; the text says what to do first."""
 
     code = "TRASH_CONFLICT"
 
 
 class FencedError(RequestError):
-    """The topic or channel stopped, because something failed in it unexpectedly; the text says what. The request was
+    """The topic or channel stopped after an unexpected error, which the text names. The request was
     not done, or it is unknown whether it was; an operator can let the topic or channel try again."""
 
     code = "FENCED"
@@ -223,17 +223,17 @@ class CorruptError(StorageError):
 
 
 class NewerFormatError(StorageError):
-    """A file of the data directory is of a format version that this version of Penstock does not know."""
+    """A file of the data directory has a format version that this version of Penstock does not read."""
 
-    def __init__(self, what: str, version: int, known: int) -> None:
-        """what: which file, or which part of it. version: its own. known: the newest that can be read."""
+    def __init__(self, part: str, version: int, newest: int) -> None:
+        """part: the file, or a part of it. version: its own. newest: the newest version that can be read."""
         super().__init__(
-            f"{what} has format version {version}, and this version of Penstock reads versions up to {known}. "
+            f"{part} has format version {version}, and this version of Penstock reads versions up to {newest}. "
             "Nothing was changed. Start the version of Penstock that wrote it, or restore a backup."
         )
-        self.what = what
+        self.part = part
         self.version = version
-        self.known = known
+        self.newest = newest
 
 
 class DirectoryLockedError(StorageError):
@@ -277,7 +277,7 @@ class QueryError(PipelineError):
 
 
 class UnreadableSampleError(PipelineError):
-    """A message of the samples' topic is not a sample that this version knows."""
+    """A message of the samples' topic is not a sample that this version can read."""
 
 
 class LakeHeldError(PipelineError):
@@ -293,11 +293,11 @@ class NotConvertedError(PipelineError):
 
 
 class StorePlaceError(PipelineError):
-    """A place for tables is neither a path nor a URL of a known store; the text says what it can be."""
+    """A place for tables is neither a path nor a URL of a known store; the text lists the possible ones."""
 
 
 class StoreError(PipelineError):
-    """A store of tables did not do what it was asked for; the text names the place and what to do. A job waits and
+    """A request to a store of tables failed; the text names the place and what to do. A job waits and
     tries again."""
 
 
@@ -306,7 +306,7 @@ class StoreUnreachableError(StoreError):
 
 
 class StoreRefusedError(StoreError):
-    """The store refused the credentials, or what they may do; or there is no such bucket."""
+    """The store refused the credentials or their rights; or there is no such bucket."""
 
 
 class StoreBusyError(StoreError):
@@ -330,7 +330,7 @@ class TableMissingError(TableError):
 
 
 class ArchiveLostError(TableError):
-    """The table of an archive is gone, or ends before a place that it had reached; an operator decides what follows."""
+    """The table of an archive is gone, or ends before a place that it had reached; an operator decides how to go on."""
 
 
 class ArchiveFilesMissingError(ArchiveLostError):
@@ -366,7 +366,7 @@ class DataFileMissingError(TableError):
 
 
 class JavaMissingError(PipelineError):
-    """There is no Java that Spark can run on; the text says what was found and which command installs one."""
+    """There is no Java that Spark can run on; the text names the Java found and the command that installs one."""
 
 
 class EngineUnreachableError(PipelineError):
@@ -422,12 +422,12 @@ class BatchConflictError(PipelineError):
 
 
 class ReadOptionError(PipelineError):
-    """An option of the data source is missing or out of range; the text names it, its value and what it can be."""
+    """An option of the data source is missing or out of range; the text names it, its value and the possible ones."""
 
 
 class ExpressionError(PipelineError):
-    """An expression is not valid; the text names what was found, at which character, and what may stand there."""
+    """An expression is not valid; the text names the wrong part, its character, and the possible parts."""
 
 
 class ArchiveMismatchError(PipelineError):
-    """The staged archive does not have every message exactly once; nothing of it was kept."""
+    """The staged archive does not have every message exactly once; all of it was dropped."""

@@ -1,7 +1,7 @@
 """Unexpected errors, which are bugs: described in a sentence, logged once with a traceback, shown while they last.
 
 An error in one topic or channel fences it (`delivery/fences.py`). The other errors, in a background loop or a callback
-of the engine, are noted here: the engine goes on, and its health says what is wrong.
+of the engine, are noted here: the engine goes on, and its health reports them.
 """
 
 import logging
@@ -31,21 +31,21 @@ class Faults:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lasting: dict[str, tuple[str, int]] = {}  # what failed → the sentence, and when it happened last
+        self._lasting: dict[str, tuple[str, int]] = {}  # failed work → the sentence, and when it happened last
 
-    def note(self, what: str, error: BaseException) -> None:
-        """`what` failed, such as "the scan for timeouts". The traceback is logged unless the same lasts already."""
+    def note(self, work: str, error: BaseException) -> None:
+        """`work` failed, such as "the scan for timeouts". The traceback is logged unless the same lasts already."""
         now_ns = self._clock.monotonic_ns()
-        sentence = f"{what} failed unexpectedly: {describe(error)}"
-        known, met_ns = self._lasting.get(what, ("", 0))
-        if known != sentence or now_ns - met_ns > LASTS_NS:
+        sentence = f"{work} failed unexpectedly: {describe(error)}"
+        last_sentence, met_ns = self._lasting.get(work, ("", 0))
+        if last_sentence != sentence or now_ns - met_ns > LASTS_NS:
             logger.error("%s; it is tried again", sentence, exc_info=error)
-        self._lasting[what] = sentence, now_ns
+        self._lasting[work] = sentence, now_ns
 
-    def ended(self, what: str) -> None:
-        """`what` succeeded."""
+    def ended(self, work: str) -> None:
+        """`work` succeeded."""
         if self._lasting:
-            self._lasting.pop(what, None)
+            self._lasting.pop(work, None)
 
     @property
     def error(self) -> str | None:

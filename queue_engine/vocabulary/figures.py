@@ -23,14 +23,14 @@ from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 
-class Kind(Enum):
+class FigureKind(Enum):
     """measured: as it is now. counted: since the server or the connection began; it never falls but to 0."""
 
     MEASURED = "measured"
     COUNTED = "counted"
 
 
-MEASURED, COUNTED = Kind
+MEASURED, COUNTED = FigureKind
 NONE = "none"
 FLAG = "0 or 1"
 NUMBER_OR_NULL: object = int | None
@@ -53,16 +53,16 @@ class Total(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A row. text: one sentence for people; of a flag what is so while it is 1.
+    """A row. text: one sentence for people; of a flag the state while it is 1.
 
     place: of its key in /stats, 0 for none there. type: of its value there, `object` for a document that
     `stats_shape.py` draws. stats: the attribute of `TopicStats`, `ChannelStats` or `ClientStats`, "" for the name, None
     where there is none. source: the attribute of `Topic`, `Channel` or `Consumer`, "" for the name where it is counted;
-    None, and "" where it is measured, for what is worked out. history: "" for no column there.
+    None, and "" where it is measured, for a computed figure. history: "" for no column there.
     """
 
     name: str
-    kind: Kind
+    kind: FigureKind
     unit: str
     text: str
     place: int = 0
@@ -83,7 +83,7 @@ class Figure:
 
     @property
     def path(self) -> str:
-        """The attribute of what has the figure; "" where it is worked out."""
+        """The attribute of the topic, channel or consumer; "" for a computed figure."""
         return self.source or (self.name if self.source is not None and self.kind is COUNTED else "")
 
     @property

@@ -1,4 +1,4 @@
-"""Who may do what: roles, and the topics that a grant is for. The same for people in the console and for programs.
+"""Grants: roles, and the topics of a grant. The same for people in the console and for programs.
 
 A topic pattern is a topic's name in which `*` stands for any characters, also none: `orders.*`, `*.eu`, `*`.
 """
@@ -45,7 +45,7 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises ValueError with a sentence for what can match no topic's name."""
+    """Raises ValueError with a sentence for a pattern that no topic's name can match."""
     if not _PATTERN.fullmatch(pattern):
         raise ValueError(
             f"{pattern[:PATTERN_LENGTH_MAX]!r} is not a topic pattern: 1 to 64 of letters, digits and . _ - *, with "

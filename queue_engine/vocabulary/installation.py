@@ -16,10 +16,10 @@ _ROOT = Path(__file__).parents[2]
 
 
 def pipeline_command(root: Path = _ROOT) -> str:
-    """The command that installs what `[pipeline]` needs, for the Python that runs, ready for a shell.
+    """The command that installs the extra `[pipeline]` for the Python that runs, ready for a shell.
 
     From a checkout, from where pip says that it was installed from (PEP 610), or else the packages themselves. root:
-    what the package lies in.
+    the directory that has the package.
     """
     if (root / "pyproject.toml").is_file():
         wanted = ["-e", f"{root}[{_EXTRA}]"]

@@ -1,14 +1,14 @@
-"""Reads the fields of a JSON object, each with its kind checked. What stores such an object draws it."""
+"""Reads the fields of a JSON object, each with its type checked. The module that stores such an object draws it."""
 
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 
-def object_of(document: object, what: str) -> Mapping[str, Any]:
-    """Raises ValueError, with a sentence that names `what`."""
+def object_of(document: object, name: str) -> Mapping[str, Any]:
+    """Raises ValueError, with a sentence that begins with `name`."""
     if not isinstance(document, dict):
-        raise ValueError(f"{what} is {document!r} and not an object")
+        raise ValueError(f"{name} is {document!r} and not an object")
     return document
 
 

@@ -1,4 +1,4 @@
-"""What a line of the log looks like: the same in the server, the console, the worker and the demo.
+"""The form of a log line: the same in the server, the console, the worker and the demo.
 
     text   2026-11-22T18:42:03.120Z INFO queue_engine.service.runner: listening tcp=127.0.0.1:4150 …
     json   {"time":"2026-11-22T18:42:03.120Z","level":"INFO","logger":"queue_engine.service.runner","message":"…"}
@@ -39,7 +39,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\
 
 
 def level_of(environment: Mapping[str, str]) -> str:
-    """The level as `logging` names it; the default for what is none: `serve` refuses that with a sentence."""
+    """The level as `logging` names it; the default for an unknown one: `serve` refuses that with a sentence."""
     text = environment.get(LEVEL_VARIABLE, LEVEL_DEFAULT)
     return (text if text in LEVELS else LEVEL_DEFAULT).upper()
 
@@ -64,24 +64,24 @@ def log_uncaught() -> None:
     """Have errors that nothing has caught logged as every other line, instead of printed: those of threads, of objects
     that are being removed, and the one that ends the process."""
 
-    def log(logger_name: str, error: BaseException | None, what: str) -> None:
+    def log(logger_name: str, error: BaseException | None, text: str) -> None:
         if error is not None and not isinstance(error, SystemExit | KeyboardInterrupt):
-            logging.getLogger(logger_name).critical("%s", what, exc_info=error)
+            logging.getLogger(logger_name).critical("%s", text, exc_info=error)
 
-    threading.excepthook = lambda given: log(
-        "threading", given.exc_value, f"a thread ended with an error: {given.thread.name if given.thread else '?'}"
+    threading.excepthook = lambda event: log(
+        "threading", event.exc_value, f"a thread ended with an error: {event.thread.name if event.thread else '?'}"
     )
-    sys.unraisablehook = lambda given: log("sys", given.exc_value, given.err_msg or "an error was ignored")
+    sys.unraisablehook = lambda event: log("sys", event.exc_value, event.err_msg or "an error was ignored")
     sys.excepthook = lambda kind, error, trace: log("sys", error, "the process ends with an error")
 
 
 def line_of(logger: logging.Logger, message: str, environment: Mapping[str, str], level: int = logging.INFO) -> str:
-    """A line for what is written whatever the level is: what the start has to say to its user."""
+    """A line that is written at any level: a message of the start to its user."""
     return formatter_of(environment).format(logging.LogRecord(logger.name, level, "", 0, message, None, None))
 
 
 class TextLines(logging.Formatter):
-    """A line for people. What is in a name or an error can't look like a line of its own: control characters of the
+    """A line for people. Text in a name or an error can't look like a line of its own: control characters of the
     message are escaped, a traceback is indented."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -91,7 +91,7 @@ class TextLines(logging.Formatter):
         return "\n".join(lines)
 
     def head(self, record: logging.LogRecord) -> str:
-        """What stands before the message."""
+        """The part before the message."""
         return f"{_time_of(record)} {record.levelname} {record.name}: "
 
 
@@ -127,7 +127,7 @@ class _Written:
     left_out: int = 0
 
 
-# Logger, level, message, and what was raised where: two errors with the same message are two lines.
+# Logger, level, message, and the error with its place: two errors with the same message are two lines.
 _Line = tuple[str, int, str, tuple[str, ...]]
 
 
@@ -135,7 +135,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
     """Writes lines to standard error, the same one at most once a minute. How often it was left out stands behind it
     the next time, or in a line of its own: when it does not come again for some seconds, and when the log is closed.
 
-    monotonic_s, start_timer: the time, and what calls a function on a thread of its own after a delay in seconds.
+    monotonic_s: the time. start_timer: calls a function on a thread of its own after a delay in seconds.
     """
 
     def __init__(
@@ -159,26 +159,26 @@ class LineHandler(logging.StreamHandler[TextIO]):
             super().emit(record)  # which reports a call whose arguments don't fit
             return
         now_s = self._monotonic_s()
-        known = self._written.pop(line, None)
-        if known is not None and now_s < known.until_s:
-            known.left_out += 1
-            self._written[line] = known
-            self._set_timer(known.until_s - now_s)
+        written = self._written.pop(line, None)
+        if written is not None and now_s < written.until_s:
+            written.left_out += 1
+            self._written[line] = written
+            self._set_timer(written.until_s - now_s)
             return
         self._written[line] = _Written(now_s + REPEATED_EVERY_S)
-        if known is not None and known.left_out:
+        if written is not None and written.left_out:
             record = copy(record)
-            record.msg, record.args = _with_count(line, known), None
+            record.msg, record.args = _with_count(line, written), None
         super().emit(record)
         if len(self._written) > REMEMBERED_MAX:
             oldest = next(iter(self._written))
             self._write_count(oldest, self._written.pop(oldest))
 
     def close(self) -> None:
-        """Write the counts of what was left out."""
+        """Write the counts of omitted lines."""
         with self._locked():
-            for line, known in self._written.items():
-                self._write_count(line, known)
+            for line, written in self._written.items():
+                self._write_count(line, written)
             self._written.clear()
         super().close()
 
@@ -192,18 +192,18 @@ class LineHandler(logging.StreamHandler[TextIO]):
         with self._locked():
             self._is_timer_set = False
             now_s = self._monotonic_s()
-            for line, known in list(self._written.items()):
-                if known.until_s <= now_s:
+            for line, written in list(self._written.items()):
+                if written.until_s <= now_s:
                     del self._written[line]
-                    self._write_count(line, known)
-            waiting = [known.until_s for known in self._written.values() if known.left_out]
+                    self._write_count(line, written)
+            waiting = [written.until_s for written in self._written.values() if written.left_out]
             if waiting:
                 self._set_timer(min(waiting) - now_s)
 
-    def _write_count(self, line: _Line, known: _Written) -> None:
-        if known.left_out:
+    def _write_count(self, line: _Line, written: _Written) -> None:
+        if written.left_out:
             name, level, *_ = line
-            super().emit(logging.LogRecord(name, level, "", 0, _with_count(line, known), None, None))
+            super().emit(logging.LogRecord(name, level, "", 0, _with_count(line, written), None, None))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -214,13 +214,13 @@ class LineHandler(logging.StreamHandler[TextIO]):
             self.release()
 
 
-def _with_count(line: _Line, known: _Written) -> str:
-    times = "time" if known.left_out == 1 else "times"
-    return f"{line[2]} (the same line {known.left_out:,} {times} more since it was last written)"
+def _with_count(line: _Line, written: _Written) -> str:
+    times = "time" if written.left_out == 1 else "times"
+    return f"{line[2]} (the same line {written.left_out:,} {times} more since it was last written)"
 
 
 def _error_of(record: logging.LogRecord) -> tuple[str, ...]:
-    """What tells one error from another, in text: the errors themselves would hold all that their frames hold."""
+    """A text that identifies an error: the error itself would hold all that its frames hold."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return ()

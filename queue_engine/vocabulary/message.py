@@ -1,12 +1,12 @@
 """The bytes of a message: in a frame to a consumer, and in a disk queue.
 
-frame (what a consumer receives), big-endian:
+frame (a consumer receives it), big-endian:
 
     | size i32 | frame type i32 = 2 | timestamp i64 | attempts u16 | id 16 B | body … |
       0          4                    8               16             18        34
     size counts all that follows it.
 
-stored message (what nsqd's disk queue holds after its 4-byte length):
+stored message (in nsqd's disk queue, after its 4-byte length):
 
     | timestamp i64 | attempts u16 | id 16 B | body … |
 

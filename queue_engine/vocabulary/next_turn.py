@@ -6,25 +6,25 @@ from itertools import repeat
 from typing import Any
 
 # A smaller container is freed at once.
-LEFT_MIN = 20_000
+UNFREED_MIN = 20_000
 # So many entries of larger ones are freed in a turn: a few milliseconds.
 FREED_ENTRIES_MAX = 5_000
 
 
 class NextTurn:
-    """The one object that knows whether work waits. Deliveries, publishes and the log request a turn here.
+    """Notes whether work waits for a turn. Deliveries, publishes and the log request one here.
 
     is_requested: something waits for a turn. has_log_work: some of it is the log's, which writes it at the turn's end.
     on_work: called when a turn is requested and none was before.
     """
 
-    __slots__ = ("_left", "_on_work", "has_log_work", "is_requested")
+    __slots__ = ("_on_work", "_unfreed", "has_log_work", "is_requested")
 
     def __init__(self, on_work: Callable[[], None] = lambda: None) -> None:
         self.is_requested = False
         self.has_log_work = False
         self._on_work = on_work
-        self._left: list[list[Any] | dict[Any, Any] | deque[Any]] = []
+        self._unfreed: list[list[Any] | dict[Any, Any] | deque[Any]] = []
 
     def request(self) -> None:
         """Something waits for a turn."""
@@ -38,23 +38,23 @@ class NextTurn:
             self.has_log_work = True
             self.request()
 
-    # What acts drop.
+    # Containers that acts drop.
 
     def free(self, container: list[Any] | dict[Any, Any] | deque[Any]) -> None:
-        """Free what has no other owner: a container of millions, some of its entries with each turn, since all at once
+        """Free a container that has no other owner: of a large one some entries with each turn, since millions at once
         hold the engine for half a second."""
-        if len(container) >= LEFT_MIN:
-            self._left.append(container)
+        if len(container) >= UNFREED_MIN:
+            self._unfreed.append(container)
             self.request()
 
     @property
-    def has_left(self) -> bool:
-        """Whether something is still to be freed."""
-        return bool(self._left)
+    def has_unfreed(self) -> bool:
+        """Whether a container is still to be freed."""
+        return bool(self._unfreed)
 
     def free_some(self) -> None:
         """A turn's share."""
-        container = self._left[-1]
+        container = self._unfreed[-1]
         if isinstance(container, list):
             del container[-FREED_ENTRIES_MAX:]
         else:
@@ -62,4 +62,4 @@ class NextTurn:
             for _ in repeat(None, min(FREED_ENTRIES_MAX, len(container))):
                 remove()
         if not container:
-            self._left.pop()
+            self._unfreed.pop()

@@ -1,4 +1,4 @@
-"""What a program may be allowed to do."""
+"""The permissions of a program."""
 
 from enum import StrEnum
 

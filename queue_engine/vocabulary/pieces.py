@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 def whole(steps: Generator[None, None, Result]) -> Result:
-    """All steps at once; what they return."""
+    """Run all steps at once; returns their result."""
     while True:
         try:
             next(steps)

@@ -37,7 +37,7 @@ class PublishQuota:
 
 
 def parse_publish_quota(text: str) -> PublishQuota:
-    """Raises ValueError with a sentence that names the text and what is wrong with it."""
+    """Raises ValueError with a sentence that names the text and its fault."""
     found = _FORM.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:160]!r} is not [TOKEN:]TOPICS=MESSAGES[/BYTES], such as orders-*=1000/5000000")

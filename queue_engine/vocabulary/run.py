@@ -1,6 +1,6 @@
 """Batches come in, runs go out: many messages in one buffer, so that a message costs a slice and not a step.
 
-A `Batch` is what one publish command brought: bodies that share a publish time. A `Run` is messages in the
+A `Batch` has the messages of one publish command: bodies that share a publish time. A `Run` is messages in the
 form that goes to a consumer, one frame behind the other, with their ids beside them. Both are immutable once
 made, so every channel of a topic may share them.
 """
@@ -188,7 +188,7 @@ class Run:
         return len(self.ids)
 
     def set_sizes(self, sizes: list[int]) -> None:
-        """Set the bytes of each frame when they are known, so that the frames need not be parsed."""
+        """Set the bytes of each frame, so that the frames need not be parsed."""
         self._sizes = sizes
 
     def set_ends(self, ends: Sequence[int]) -> None:
@@ -222,7 +222,7 @@ class Run:
     def count_within(self, start: int, bytes_max: int) -> int:
         """How many messages from `start` on fit in `bytes_max` bytes of frames; 0 when the first of them does not.
 
-        bytes_max: may be below 0, as what is left of a budget is after a message that is larger than all of it.
+        bytes_max: may be below 0, as the rest of a budget after a message that is larger than all of it.
         """
         if bytes_max <= 0:
             return 0
@@ -256,7 +256,7 @@ class Run:
         """The earliest publish time of its messages, Unix ns."""
         return self.published_ns if self.published_ns is not None else self.times().span()[0]
 
-    def known_times(self) -> "PublishTimes | None":
+    def read_times(self) -> "PublishTimes | None":
         """The same; None when they have not been read from the frames."""
         return self._times
 
@@ -322,20 +322,20 @@ def join_runs(runs: Sequence[Run]) -> Run:
 
 
 def _joined_times(runs: Sequence[Run]) -> PublishTimes | None:
-    """When the messages of all runs were published; None when one of them does not know."""
+    """When the messages of all runs were published; None when a run has not read its times yet."""
     counts = [len(run.ids) for run in runs]
     times = [run.published_ns for run in runs]
     if None not in times:
         return PublishTimes(counts, times)  # type: ignore[arg-type]  # looked at in one go: none of them is None
     joined = PublishTimes([], [])
     for run in runs:
-        known = run.known_times()
+        read = run.read_times()
         if run.published_ns is not None:
             joined.counts.append(len(run.ids))
             joined.times.append(run.published_ns)
-        elif known is not None:
-            joined.counts += known.counts
-            joined.times += known.times
+        elif read is not None:
+            joined.counts += read.counts
+            joined.times += read.times
         else:
             return None
     return joined

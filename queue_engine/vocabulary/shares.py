@@ -14,7 +14,7 @@ from queue_engine.vocabulary.client_key import ClientKey
 
 
 class Shares:
-    """What each client holds of `size`. used: by all of them."""
+    """Each client's share of `size`. used: by all of them."""
 
     def __init__(self, size: int, *, ease: int = 1) -> None:
         self.size = size
@@ -58,5 +58,5 @@ class Shares:
                 del held[part]
 
     def largest(self) -> tuple[str, int]:
-        """The part of a key that holds most, and what it holds; ("", 0) while nothing is held. Looks at all."""
+        """The part of a key that holds most, and its amount; ("", 0) while nothing is held. Looks at all."""
         return max(self._held.items(), key=lambda item: item[1], default=("", 0))

@@ -1,4 +1,5 @@
-"""The time of day as it was when a process began, and what has passed since: what ends by itself goes by it.
+"""Steady time: the time of day at the start of the process plus the time since. Everything that ends by itself goes by
+it.
 
 One rule for everything that ends by itself (pauses, ramps, the trash, leases, the age in quarantine): while the process
 runs, elapsed time counts, and no clock that is set. Across a stop the wall clock counts: no other one goes on. A clock
@@ -36,8 +37,8 @@ class SteadyTime:
         return self._clock.monotonic_ns() + self._ahead_ns
 
     def never_early_ns(self) -> int:
-        """Now, for what has a time by the wall clock that it had then: with it nothing is older than it is, whether its
-        time is from before a jump or from after it."""
+        """Now, for a comparison with an earlier reading of the wall clock: no age comes out too long, whether the
+        reading is from before a jump or after it."""
         return min(self._clock.time_ns(), self.now_ns())
 
     def look(self) -> ClockJump | None:

@@ -12,7 +12,7 @@ class StopProgress:
     reason: str = ""
 
     def sentence(self) -> str:
-        """What is still to do, in a few words."""
+        """The rest of the stop, in a few words."""
         left = "the queues are on disk, the log and topology.json are being closed"
         if self.queues:
             left = f"{self.messages} messages of {self.queues} queues are still to be written"

@@ -4,14 +4,14 @@ A body can hold a sequence that renames the window, moves the cursor over lines 
 if its user typed. Pipes and files get the bytes as they are.
 """
 
-_KEPT = "\n\t"
+_PLAIN = "\n\t"
 
 
 def for_terminal(text: str) -> str:
     """`text` with each character that can't be printed as its escape, such as \\x1b; ends of lines and tabs stay."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in _KEPT else _escape(one) for one in text)
+    return "".join(one if one.isprintable() or one in _PLAIN else _escape(one) for one in text)
 
 
 def bytes_for_terminal(data: bytes) -> bytes:

@@ -22,11 +22,11 @@ class Ticket:
         self._callbacks: list[Callable[[Ticket], None]] = []
 
     def resolve(self) -> None:
-        """What was promised holds."""
+        """The promise holds."""
         self._settle(None)
 
     def reject(self, error: Exception) -> None:
-        """What was promised does not hold and will not."""
+        """The promise does not hold and will not."""
         self._settle(error)
 
     def _settle(self, error: Exception | None) -> None:
@@ -115,7 +115,7 @@ def after(before: Ticket, then: Callable[[], Ticket]) -> Ticket:
     return result
 
 
-def or_unknown(ticket: Ticket, what: str) -> Ticket:
+def or_unknown(ticket: Ticket, event: str) -> Ticket:
     """The same ticket, but rejected with OutcomeUnknownError, since the act may have been done nevertheless."""
     if ticket.done and ticket.error is None:
         return ticket
@@ -125,7 +125,7 @@ def or_unknown(ticket: Ticket, what: str) -> Ticket:
         if done.error is None:
             result.resolve()
         else:
-            result.reject(OutcomeUnknownError(f"outcome unknown: {what} ({done.error})"))
+            result.reject(OutcomeUnknownError(f"outcome unknown: {event} ({done.error})"))
 
     ticket.when_done(settled)
     return result

@@ -1,7 +1,7 @@
 """Penstock's version, and the one that NSQ's programs read. pyproject.toml reads the first here.
 
 Files name Penstock's own, for people: whether a start may read them, their formats decide. NSQ's programs compare
-versions, so what they read (`/info`, `/stats`, IDENTIFY, registrations, `--version`) names that of NSQ.
+versions, so their sources (`/info`, `/stats`, IDENTIFY, registrations, `--version`) name that of NSQ.
 """
 
 import platform
@@ -12,7 +12,7 @@ VERSION = "0.2.0"
 
 # Of NSQ: the version whose flags, protocol and files these are.
 NSQD_VERSION = "1.3.0"
-# Semantic versioning ignores what stands behind the plus sign.
+# Semantic versioning ignores the part behind the plus sign.
 NSQ_VERSION = f"{NSQD_VERSION}+penstock.{VERSION}"
 
 _COMMIT_DIGITS = 12
@@ -26,7 +26,7 @@ def full_version() -> str:
 
 
 def version_line(program: str) -> str:
-    """What `--version` prints. NSQ's own is `nsqd v1.3.0 (built w/go1.21.1)`; scripts read the version off it."""
+    """The output of `--version`. NSQ's own is `nsqd v1.3.0 (built w/go1.21.1)`; scripts read the version off it."""
     return f"{program} v{NSQD_VERSION} (built w/python{platform.python_version()}) penstock v{full_version()}"
 
 

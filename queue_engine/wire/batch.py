@@ -22,7 +22,7 @@ class BatchFormatError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """The topic that got a batch, by name, number and id base, and the offsets of its messages. is_known: an earlier
+    """The topic that got a batch, by name, number and id base, and the offsets of its messages. is_repeat: an earlier
     request with the same key and content has written it, and this one has added nothing."""
 
     topic: str
@@ -30,7 +30,7 @@ class WrittenBatch:
     id_base: int
     first_offset: int
     count: int
-    is_known: bool
+    is_repeat: bool
 
     def encoded(self) -> bytes:
         return orjson.dumps(
@@ -40,7 +40,7 @@ class WrittenBatch:
                 "id_base": self.id_base,
                 "first_offset": self.first_offset,
                 "count": self.count,
-                "known": self.is_known,
+                "known": self.is_repeat,
             }
         )
 

@@ -32,7 +32,8 @@ class CursorGapStats:
 
 @dataclass(frozen=True, slots=True)
 class CursorStats:
-    """One pipeline cursor: a reader beside the channels, for whom the log keeps what it has not passed."""
+    """One pipeline cursor: a reader beside the channels, for which the log keeps the messages that it has not
+    passed."""
 
     cursor: str
     topic: str
@@ -43,7 +44,7 @@ class CursorStats:
     synced_offset: int  # the end of the part that is certain to be on the disk
     oldest_offset: int
     depth: int  # messages that are not passed
-    lag_bytes: int  # of the log that are kept for it, other topics' share included
+    lag_bytes: int  # of the log that stay for it, other topics' share included
     retention_bytes: int  # beyond so many it gives up messages; 0 for no limit
     created_ms: int  # Unix
     is_warned: bool  # near that limit

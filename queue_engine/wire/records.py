@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from email.message import Message
 
-# What stands before each record: position, salt, size.
+# The prefix of each record: position, salt, size.
 RECORD_PLACE = struct.Struct(">QQI")
 
 # Field of a page → its header.

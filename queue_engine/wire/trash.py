@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TrashStats:
-    """One entry of the trash. channel: "" for a topic, and for what waited at a topic itself; channels: how many that
-    act concerned. waiting, in_flight, deferred, quarantined: messages at the act. restorable: messages that a restore
-    would bring back now. bytes: of the segments of the log that would stay on the disk for this entry alone; a segment
-    that two entries need counts for both."""
+    """One entry of the trash. channel: "" for a topic, and for messages that waited at a topic itself; channels: how
+    many that act concerned. waiting, in_flight, deferred, quarantined: messages at the act. restorable: messages that a
+    restore would bring back now. bytes: of the segments of the log that would stay on the disk for this entry alone; a
+    segment that two entries need counts for both."""
 
     id: int
     act: str
@@ -28,8 +28,8 @@ class TrashStats:
 
 @dataclass(frozen=True, slots=True)
 class FreedBytes:
-    """What an act would free of the log's segments, the trash apart. holder: the topic that needs the first record of
-    what stays; "" where none does."""
+    """The bytes of the log's segments that an act would free, the trash apart. holder: the topic that needs the first
+    record of the rest; "" where none does."""
 
     bytes: int = 0
     holder: str = ""

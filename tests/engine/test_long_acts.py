@@ -379,7 +379,7 @@ def test_a_deletion_of_the_channel_ends_what_goes_on_there(engine: Engine) -> No
 
 
 def test_large_containers_are_freed_in_parts_by_turns(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(next_turn, "LEFT_MIN", 10)
+    monkeypatch.setattr(next_turn, "UNFREED_MIN", 10)
     monkeypatch.setattr(next_turn, "FREED_ENTRIES_MAX", 2)
     beside = Beside(engine)
     client = holding(engine)

@@ -44,7 +44,7 @@ def write(engine: Engine, *bodies: bytes, key: bytes = KEY, topic: str = "orders
     assert ticket.done
     assert ticket.error is None
     assert written.count == len(bodies)
-    return written.first_offset, written.is_known
+    return written.first_offset, written.is_repeat
 
 
 def records(engine: Engine, topic: str = "orders") -> list[Record]:
@@ -217,7 +217,7 @@ def test_a_second_write_waits_for_the_sync_of_the_first(tmp_path: Path) -> None:
     settle(engine)
     second, other = engine.log.write_batch("orders", [b"a"], batch_key=KEY)
     settle(engine)
-    assert (first.is_known, second.is_known, second.first_offset) == (False, True, 0)
+    assert (first.is_repeat, second.is_repeat, second.first_offset) == (False, True, 0)
     assert (one.done, other.done) == (False, False)
     with pytest.raises(BatchKeyConflictError):
         engine.log.write_batch("orders", [b"b"], batch_key=KEY)
@@ -244,7 +244,7 @@ def test_a_batch_that_was_not_written_is_forgotten_and_can_be_written_again(tmp_
     again, ticket = engine.log.write_batch("orders", [b"b"], batch_key=KEY)
     settle(engine)
     waiting.sync.finish()
-    assert (again.is_known, again.first_offset, ticket.error) == (False, 0, None)
+    assert (again.is_repeat, again.first_offset, ticket.error) == (False, 0, None)
     assert bodies_of(engine) == [b"b"]
 
 

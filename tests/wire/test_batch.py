@@ -23,7 +23,7 @@ def test_a_body_cut_at_any_byte_is_no_batch() -> None:
 
 
 def test_an_answer_is_these_bytes() -> None:
-    written = WrittenBatch("orders", 7, 912, first_offset=40, count=3, is_known=False)
+    written = WrittenBatch("orders", 7, 912, first_offset=40, count=3, is_repeat=False)
     wire = b'{"topic":"orders","number":7,"id_base":912,"first_offset":40,"count":3,"known":false}'
     assert written.encoded() == wire
     assert read_written_batch(wire) == written

@@ -167,7 +167,7 @@ class TopicCopy:
         copied = self.copied
         copied.end_offset = max(copied.end_offset, end)
         copied.written += batch.count
-        copied.known += batch.count if batch.is_known else 0
+        copied.known += batch.count if batch.is_repeat else 0
         self._advanced(copied)
 
     def _finish_others(self, channel: str, had: bytearray) -> None:

@@ -39,7 +39,7 @@ import orjson
 from queue_engine.delivery.stats import HEALTHY, ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CorruptError
-from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, Kind
+from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, FigureKind
 
 MAGIC = b"PSMP"
 VERSION = 1
@@ -49,7 +49,7 @@ Sample = dict[str, Any]
 Figures = TypeVar("Figures", TopicStats, ChannelStats)
 
 
-def _columns(rows: Iterable[Figure], kind: Kind) -> dict[str, str]:
+def _columns(rows: Iterable[Figure], kind: FigureKind) -> dict[str, str]:
     """Column → attribute of the stats, of the numbers that stand there as they are."""
     return {
         row.sample: row.attribute

@@ -72,7 +72,7 @@ class HousekeepingReport:
         """The report with one more run; a run that changed nothing is not listed."""
         runs = [run, *self.runs] if run.changed_anything else list(self.runs)
         looked_ms = run.at_ms + run.took_ms
-        return HousekeepingReport(looked_ms, vacuumed_ms, tuple(runs[:RUNS_KEPT]), time.known_ms, time.leapt_ms)
+        return HousekeepingReport(looked_ms, vacuumed_ms, tuple(runs[:RUNS_KEPT]), time.believed_ms, time.leapt_ms)
 
 
 def read_report(lake_path: Path) -> HousekeepingReport:

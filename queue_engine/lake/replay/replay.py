@@ -153,7 +153,7 @@ class _Sending:
             progress,
             next_step=progress.next_step + 1,
             sent=progress.sent + step.count,
-            known=progress.known + (step.count if written.is_known else 0),
+            known=progress.known + (step.count if written.is_repeat else 0),
         )
 
     def _write_progress(self) -> None:

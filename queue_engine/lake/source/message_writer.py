@@ -112,7 +112,7 @@ def publish_parts(options: WriteOptions, batch_id: str, parts: Sequence[StagedRo
                     f"the plan shuffles), or write other rows under another batch_key ({exc})"
                 ) from exc
             rows += len(bodies)
-            known += len(bodies) if written.is_known else 0
+            known += len(bodies) if written.is_repeat else 0
     return rows, known
 
 

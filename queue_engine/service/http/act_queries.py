@@ -10,7 +10,7 @@ from queue_engine.vocabulary.acts.parameters import (
     PAUSE_UNTIL,
     Duration,
     Parameter,
-    Place,
+    Position,
     WholeNumber,
     Word,
 )
@@ -31,7 +31,7 @@ def details_of(http: OverHttp, query: Query, by: str) -> dict[str, Any]:
     if PAUSE_FOR in http.parameters and PAUSE_FOR.name in query and PAUSE_UNTIL.name in query:
         raise QueryError("for and until are both given: they name two ends")
     for parameter in http.parameters:
-        if isinstance(parameter, Place):
+        if isinstance(parameter, Position):
             target = target_of(query, parameter)
             if target is not None:
                 details[parameter.word.keyword] = target

@@ -11,7 +11,7 @@ from queue_engine.service.http.query import Query
 from queue_engine.service.http.reference.parameters import BATCH_KEY, BEFORE, REPLAYED, TOPIC_NUMBER
 from queue_engine.service.http.refusals import Refusal
 from queue_engine.storage.readers.leases import LEASES_MAX, NAME_BYTES_MAX
-from queue_engine.vocabulary.acts.parameters import TIME_MS, Parameter, Place, WholeNumber
+from queue_engine.vocabulary.acts.parameters import TIME_MS, Parameter, Position, WholeNumber
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.wire.lease import read_lease_names
 
@@ -50,7 +50,7 @@ def text_of(query: Query, parameter: Parameter) -> str:
     return text
 
 
-def target_of(query: Query, place: Place) -> Target | None:
+def target_of(query: Query, place: Position) -> Target | None:
     """The place in a topic that one of three parameters names; None when the query has none of them."""
     given = [parameter for parameter in place if parameter.name in query]
     if len(given) > 1:

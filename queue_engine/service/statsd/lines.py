@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
-from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, Kind, Reader, dict_reader
+from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, FigureKind, Reader, dict_reader
 from queue_engine.vocabulary.names import is_ephemeral
 
 _CHANNELS_PER_STEP = 50
 
 
-def _named(rows: Iterable[Figure], kind: Kind) -> Reader:
+def _named(rows: Iterable[Figure], kind: FigureKind) -> Reader:
     """Reads the figures of one kind under statsd's names."""
     return dict_reader({row.statsd: row.attribute for row in rows if row.statsd and row.kind is kind})
 

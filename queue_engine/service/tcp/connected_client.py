@@ -43,7 +43,7 @@ from queue_engine.wire.protocol.commands import (
     Touch,
 )
 from queue_engine.wire.protocol.features import Features
-from queue_engine.wire.protocol.identify import Identity, default_identity, parse_identify
+from queue_engine.wire.protocol.identify import AgreedSettings, default_identity, parse_identify
 from queue_engine.wire.protocol.words import text_of
 
 _fields_of_consumer = field_reader(CLIENT)
@@ -56,7 +56,7 @@ class ClientConnection(Sink, HeldConnection, Protocol):
 
     answers: Answers
 
-    def agree(self, identity: Identity) -> None:
+    def agree(self, identity: AgreedSettings) -> None:
         """Buffer output from now on as IDENTIFY has agreed."""
         ...
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from queue_engine.wire.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, NO_OUTPUT_BUFFER_SIZE, Identity
+from queue_engine.wire.protocol.identify import DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS, NO_OUTPUT_BUFFER_SIZE, AgreedSettings
 
 
 class OutputBuffer:
@@ -25,7 +25,7 @@ class OutputBuffer:
         self.gathered_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def agree(self, identity: Identity) -> None:
+    def agree(self, identity: AgreedSettings) -> None:
         """Buffer from now on as IDENTIFY has agreed."""
         self._size = identity.output_buffer_size
         self._timeout_ms = identity.output_buffer_timeout_ms

@@ -39,7 +39,7 @@ from queue_engine.vocabulary.ticket import Ticket
 from queue_engine.wire.protocol import frames
 from queue_engine.wire.protocol.commands import Fin
 from queue_engine.wire.protocol.features import Features
-from queue_engine.wire.protocol.identify import Identity
+from queue_engine.wire.protocol.identify import AgreedSettings
 from queue_engine.wire.protocol.parser import Parser
 
 logger = logging.getLogger(__name__)
@@ -434,7 +434,7 @@ class Session(asyncio.Protocol):
         if self.answers.ready or self._ends_after_waiting:
             self._flush_soon(self)
 
-    def agree(self, identity: Identity) -> None:
+    def agree(self, identity: AgreedSettings) -> None:
         self._output.agree(identity)
         self._room.agree(identity.output_buffer_size)
         self._heartbeat.begin(identity.heartbeat_interval_ms, self._clock.monotonic_ns())

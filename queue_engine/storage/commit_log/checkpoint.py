@@ -133,7 +133,7 @@ def read_checkpoint(files: Files, directory: str) -> Checkpoint | None:
     try:
         return decode_checkpoint(files.read_whole(path, _FILE_BYTES_MAX) or b"")
     except NewerFormatError as exc:
-        raise NewerFormatError(f"{exc.what} {path}", exc.version, exc.known) from exc
+        raise NewerFormatError(f"{exc.part} {path}", exc.version, exc.newest) from exc
 
 
 def write_first_position(

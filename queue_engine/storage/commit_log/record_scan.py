@@ -25,7 +25,7 @@ def expected_header(segment: SegmentInfo, data: bytes, at: int, position: int) -
     try:
         return parse_header(data, at, position=position, salt=segment.salt)
     except NewerFormatError as exc:
-        raise NewerFormatError(f"{segment.path}: {exc.what}", exc.version, exc.known) from exc
+        raise NewerFormatError(f"{segment.path}: {exc.part}", exc.version, exc.newest) from exc
 
 
 def next_record(data: bytes | mmap, at: int, *, position: int, salt: int) -> tuple[int, RecordHeader] | None:

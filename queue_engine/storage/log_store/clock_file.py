@@ -48,7 +48,7 @@ class ClockFile:
 
     def keep(self, time: TrustedTime) -> None:
         """Update the file when it does not state whether the clock is believed."""
-        wanted = (time.known_ms, time.leapt_ms) if time.leapt_ms else (0, 0)
+        wanted = (time.believed_ms, time.leapt_ms) if time.leapt_ms else (0, 0)
         if wanted == self._written or self._is_writing:
             return
         self._is_writing = True

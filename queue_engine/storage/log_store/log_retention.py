@@ -43,8 +43,8 @@ class LogRetention:
         self._retention_ns = settings.retention_ms * NS_PER_MS
         self._retention_bytes = settings.retention_bytes
         self._clock_file = ClockFile(log_files.directory, log_files.files, log_files.worker)
-        known_ms, leapt_ms = self._clock_file.read()
-        self._time = TrustedTime(self._clock, known_ms or log.last_time_ns // NS_PER_MS, leapt_ms, leap_ms=LEAP_MS)
+        believed_ms, leapt_ms = self._clock_file.read()
+        self._time = TrustedTime(self._clock, believed_ms or log.last_time_ns // NS_PER_MS, leapt_ms, leap_ms=LEAP_MS)
         self.is_frozen = False  # a backup copies segments: no holes are punched
         self._puncher = HolePuncher(log_files, topics)
 

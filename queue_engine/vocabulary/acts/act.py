@@ -1,9 +1,9 @@
-"""What the row of an act says: `table.py` has the rows."""
+"""The types of an act's row: `table.py` has the rows."""
 
 from dataclasses import dataclass
 from enum import Enum
 
-from queue_engine.vocabulary.acts.parameters import Parameter, Place
+from queue_engine.vocabulary.acts.parameters import Parameter, Position
 from queue_engine.vocabulary.grants import Role
 from queue_engine.vocabulary.permission import Permission
 
@@ -11,8 +11,8 @@ from queue_engine.vocabulary.permission import Permission
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
     """Which topics can do an act or read. log, diskqueue: "" where topics of that storage kind can, else the reason why
-    not, the rest of a sentence that begins "topic T has storage kind K: ". ephemeral: the same of what is named
-    #ephemeral; the sentence begins "T/C is ephemeral: "."""
+    not, the rest of a sentence that begins "topic T has storage kind K: ". ephemeral: the same of a topic or channel
+    named #ephemeral; the sentence begins "T/C is ephemeral: "."""
 
     log: str = ""
     diskqueue: str = ""
@@ -23,11 +23,11 @@ ALL_KINDS = Kinds()
 
 
 class State(Enum):
-    """What a question shows: the state that must not have changed until its act begins, and that the act changes.
+    """The state that a question shows, that must be unchanged when its act begins, and that the act changes.
 
     Acts that name the same of SHARED change the same state: each is refused when another was done since its question
-    was asked (`queue_engine/engine/acts/recent_acts.py`). TOPIC and CHANNEL are compared by their numbers, COUNTS as
-    the engine counts what it removes, MESSAGES by the engine for each message.
+    was shown (`queue_engine/engine/acts/recent_acts.py`). TOPIC and CHANNEL are compared by their numbers, COUNTS by
+    the number of messages to remove, MESSAGES one by one, in the engine.
     """
 
     TOPIC = "the topic, not another one of its name"
@@ -64,15 +64,15 @@ OF_TOPIC = (State.CHANNELS, State.TOPIC_BACKLOG, State.TOPIC_PAUSE, State.TOPIC_
 
 @dataclass(frozen=True, slots=True)
 class OverHttp:
-    """How a request over HTTP does the act: by POST. text: what it does. harm: what the holder of the permission can
+    """How a request over HTTP does the act: by POST. text: its sentence. harm: what the holder of the permission can
     destroy, or keep others from; a token for some topics does that on these topics alone. parameters: those beside the
-    names. permission: what a token must allow. takes_author: the method gets as `by` who asked. is_detailed: the audit
-    list has the values of the parameters, for the act's sentence."""
+    names. permission: the one that a token needs. takes_author: the method gets the author's name as `by`. is_detailed:
+    the audit list has the values of the parameters, for the act's sentence."""
 
     path: str
     text: str
     harm: str
-    parameters: tuple[Parameter | Place, ...] = ()
+    parameters: tuple[Parameter | Position, ...] = ()
     permission: Permission = Permission.ADMINISTER
     takes_author: bool = False
     is_detailed: bool = False
@@ -81,8 +81,8 @@ class OverHttp:
 @dataclass(frozen=True, slots=True)
 class Act:
     """role: the least that may do it on a page; None: no page offers it. kinds: the topics that can do it. unchanged:
-    what must not have changed since its question showed it. undo: the act that takes it back, "" for none. on_several:
-    a list offers it for all that is selected in it. http: None: no request over HTTP does it."""
+    the state that must be as its question showed it. undo: the act that takes it back, "" for none. on_several: a list
+    offers it for all that is selected in it. http: None: no request over HTTP does it."""
 
     name: str
     role: Role | None
@@ -94,5 +94,5 @@ class Act:
 
     @property
     def changes(self) -> frozenset[State]:
-        """What it changes that questions show."""
+        """The states that questions show and this act changes."""
         return SHARED.intersection(self.unchanged)

@@ -1,6 +1,6 @@
 """The parameters of acts: their names, limits and defaults.
 
-What reads a request takes its limits from here, and the OpenAPI document states the same.
+The code that reads a request takes its limits from here, and the OpenAPI document states the same.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ TIME_MS_MOST = 1 << 43
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter whose value is any text of these lengths. text: what it does. longest: None for any. key: the keyword
+    """A parameter whose value is any text of these lengths. text: its sentence. longest: None for any. key: the keyword
     of the engine's method that gets it, "" for the name."""
 
     name: str
@@ -125,7 +125,7 @@ class Repeated(Parameter):
         return {"type": "array", "items": {"type": "string"}, "maxItems": self.times_max}
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Three parameters of which a request gives one: a place in a topic. The keyword is the word's."""
 
     offset: WholeNumber
@@ -145,7 +145,7 @@ REASON = Parameter(
 )  # fmt: skip
 PAUSE_FOR = Duration(
     "for",
-    "how long, such as 15m, until it resumes by itself; 0: until somebody resumes it",
+    "how long, such as 15m, until it resumes by itself; 0: until an operator resumes it",
     most_ms=PAUSE_MS_MAX,
     key="for_ms",
 )
@@ -174,18 +174,18 @@ OFFSET = WholeNumber("offset", "an offset of the topic", most=OFFSET_MOST)
 TIME_MS = WholeNumber("time_ms", "the first message published then or later, Unix milliseconds", most=TIME_MS_MOST)
 START, END = "start", "end"
 _ENDS = (START, END)
-SEEK_PLACE = Place(
+SEEK_PLACE = Position(
     OFFSET,
     TIME_MS,
     Word("to", "the oldest message that the log has, or behind the newest one", words=_ENDS, key="target"),
 )
-START_PLACE = Place(
+START_PLACE = Position(
     replace(OFFSET, name="start_offset"),
     replace(TIME_MS, name="start_time_ms"),
     Word("start", "where a new channel begins: at the oldest message that the log has, or behind the newest one",
          words=_ENDS),
 )  # fmt: skip
-CURSOR_START_PLACE = Place(
+CURSOR_START_PLACE = Position(
     replace(OFFSET, name="start_offset", text="an offset that the log has"),
     replace(TIME_MS, name="start_time_ms", text="refused: a cursor can't begin at a time"),
     Word("start", "at the oldest message that the log has, or behind the newest one", words=_ENDS, default=START),

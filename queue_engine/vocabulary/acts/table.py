@@ -1,4 +1,4 @@
-"""Every act, once: one row each, and what all others make of it.
+"""Every act, once: one row each, from which all else is made.
 
 Permissions of roles and tokens, the paths over HTTP, refusals and disabled buttons for a kind of topic, when a question
 is out of date, and the tables in this folder's README come from here. The engine binds the names to methods
@@ -60,7 +60,7 @@ _QUARANTINE = Kinds(
 
 _PAUSE = (REASON, PAUSE_FOR, PAUSE_UNTIL)
 
-# What the holder of a token can do with it.
+# The harm that the holder of a token can do.
 _RESTORABLE = "takes messages from consumers; the trash restores them until it gives them up"
 _STOPS = "consumers wait until it is resumed; the log keeps their messages"
 _AGAIN = "messages are delivered again; bounded by the attempts of each"
@@ -74,7 +74,7 @@ _TABLE = (
         http=OverHttp(
             "/topic/create",
             "Create a topic; one that exists stays as it is.",
-            "a place of --max-topics",
+            "one of --max-topics",
             parameters=(STORAGE,),
         ),
     ),
@@ -154,7 +154,7 @@ _TABLE = (
         http=OverHttp(
             "/channel/create",
             "Create a channel; one that exists stays as it is. Of a topic of the log it may begin at an older message.",
-            "the log keeps what the channel does not consume; a place of --max-channels-per-topic",
+            "the log keeps the channel's unfinished messages; one of --max-channels-per-topic",
             parameters=(START_PLACE,),
         ),
     ),
@@ -220,7 +220,7 @@ _TABLE = (
         unchanged=(State.CHANNEL, State.CHANNEL_FENCE),
         http=OverHttp(
             "/channel/retry",
-            "Let a fenced channel go on; what is not finished waits again.",
+            "Let a fenced channel go on; unfinished messages wait again.",
             "nothing; clears a fence, which comes again while its cause lasts",
         ),
     ),
@@ -232,7 +232,7 @@ _TABLE = (
         http=OverHttp(
             "/channel/max_attempts",
             "Set after how many deliveries a message that comes back is quarantined; of a channel of the log.",
-            "a low number quarantines what consumers would still handle; a redrive brings it back",
+            "a low number quarantines messages that consumers would still handle; a redrive brings them back",
             parameters=(MAX_ATTEMPTS,),
             is_detailed=True,
         ),
@@ -244,7 +244,7 @@ _TABLE = (
         unchanged=(State.CHANNEL, State.QUARANTINE),
         http=OverHttp(
             "/channel/redrive",
-            "Let all that is quarantined now wait again in its channel, so many a second. It goes on after a restart.",
+            "Let all quarantined messages wait again in their channel, so many a second. It goes on after a restart.",
             _AGAIN,
             parameters=(REDRIVE_RATE, KEEP_ATTEMPTS),
             takes_author=True,
@@ -258,7 +258,7 @@ _TABLE = (
         unchanged=(State.CHANNEL, State.QUARANTINE),
         http=OverHttp(
             "/channel/redrive/cancel",
-            "Stop a redrive; what it did not come to stays quarantined.",
+            "Stop a redrive; messages that it did not reach stay quarantined.",
             "quarantined messages stay there until the next redrive",
             is_detailed=True,
         ),
@@ -347,9 +347,9 @@ _TABLE = (
         unchanged=(State.TOPIC, State.TRASH, State.TOPIC_BACKLOG, *IN_CHANNEL),
         http=OverHttp(
             "/trash/restore",
-            "Bring back what an entry has: what waited, was deferred or in flight. A channel that lives again is "
-            "joined: what either finished stays finished.",
-            "consumers get the messages again; with swap, what has the name goes to the trash",
+            "Bring back an entry's messages: waiting, deferred and in flight ones. A channel that lives again is "
+            "joined: messages that either finished stay finished.",
+            "consumers get the messages again; with swap, the topic of that name goes to the trash",
             parameters=(TRASH_ID.required(), TRASH_SWAP),
             takes_author=True,
         ),
@@ -362,7 +362,7 @@ _TABLE = (
         http=OverHttp(
             "/trash/delete",
             "Delete an entry for good.",
-            "what is in the trash, for good",
+            "the entry's messages, for good",
             parameters=(TRASH_ID.required(),),
         ),
     ),
@@ -389,7 +389,7 @@ _TABLE = (
         http=OverHttp(
             "/cursor/move",
             "Move a cursor on: its reader has stored everything before the offset. It never goes back.",
-            "its own cursors: their reader misses what they passed",
+            "its own cursors: their reader misses messages",
             parameters=(CURSOR_NUMBER.required(), CURSOR_OFFSET.required(), CURSOR_LAKE),
             permission=Permission.CONSUME,
         ),
@@ -401,7 +401,7 @@ _TABLE = (
         unchanged=(State.TOPIC, State.CURSOR, State.COUNTS),
         http=OverHttp(
             "/cursor/delete",
-            "Delete a cursor: nothing is kept for it any more.",
+            "Delete a cursor: the log keeps nothing for it any more.",
             "its own cursors: their reader begins anew",
             permission=Permission.CONSUME,
         ),
@@ -410,13 +410,13 @@ _TABLE = (
     Act("archive_off", Role.ADMIN, kinds=_CURSORS, unchanged=(State.TOPIC, State.CURSOR, State.COUNTS)),
     Act("archive_again", Role.ADMIN, kinds=_CURSORS, unchanged=(State.TOPIC, State.CURSOR)),
     Act("set_archive_limits", Role.ADMIN, unchanged=(State.LIMITS,)),
-    # The pipeline. A replay publishes, as an operator may: what it plans and reads is in the archive, not in an answer.
+    # The pipeline. A replay publishes, as an operator may: its messages are in the archive, not in an answer.
     Act("stop_job", Role.OPERATOR, unchanged=(State.JOB,)),
     Act("start_job", Role.OPERATOR, unchanged=(State.JOB,)),
     Act("plan_replay", Role.OPERATOR),
     Act("run_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
     Act("cancel_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
-    # A tombstone ends by itself, after its lifetime. Whoever makes a token can give its rights to any program.
+    # A tombstone ends by itself, after its lifetime. The maker of a token can give its rights to any program.
     Act("tombstone_producer", Role.OPERATOR, unchanged=(State.TOMBSTONE,)),
     Act("create_token", Role.ADMIN),
     Act("revoke_token", Role.ADMIN, unchanged=(State.PROGRAM,)),
@@ -427,7 +427,7 @@ _TABLE = (
 )
 ACTS: Mapping[str, Act] = {act.name: act for act in _TABLE}
 
-# What is no act, or an act by another name, and still depends on the topic's kind.
+# Uses that are no acts, or acts by another name, and still depend on the topic's kind.
 USES: Mapping[str, Kinds] = {
     "publish_keyed": _KEYED,
     "write_batch": _KEYED,
@@ -463,6 +463,6 @@ def check(act: str, kind: str, *names: str) -> None:
 
 
 def rivals_of(action: str) -> frozenset[str]:
-    """The acts that change what the question of `action` shows, itself included where it does."""
+    """The acts that change the state that the question of `action` shows, itself included where it does."""
     changes = ACTS[action].changes
     return frozenset(act.name for act in _TABLE if act.changes & changes)

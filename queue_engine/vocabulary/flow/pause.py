@@ -19,8 +19,8 @@ class Pause:
     """One pause, from its first act to the act that ends it.
 
     by: who paused it; "" when that is unknown. reason: in the words of who paused; "" for none. since_ms, until_ms:
-    Unix milliseconds; until_ms 0: it has no end. depth: messages that waited when it began. changed_by, changed_ms:
-    who gave a pause that was there already the reason and end it has now, and when; "" and 0 when nobody did.
+    Unix milliseconds; until_ms 0: it has no end. depth: messages that waited when it began. changed_by, changed_ms: who
+    changed its reason or end last, and when; "" and 0 when it is unchanged.
     """
 
     by: str = ""
@@ -35,12 +35,12 @@ class Pause:
         """For how long it has outlived its time: its end, or `limit_ms` where it has none (0: no limit). 0: it has
         not. now_ms: Unix."""
         if not self.since_ms and not self.until_ms:
-            return 0  # nobody knows when it began
+            return 0  # its beginning is unknown
         end_ms = self.until_ms or (self.since_ms + limit_ms if limit_ms else now_ms)
         return max(now_ms - end_ms, 0)
 
     def document(self) -> dict[str, Any]:
-        """As it is stored, and answered over HTTP: without what it does not have."""
+        """The pause as topology.json and HTTP have it: without empty fields."""
         document: dict[str, Any] = {
             "by": self.by,
             "reason": self.reason,
@@ -66,7 +66,7 @@ class Ramp:
 
 
 def pause_of(document: object) -> Pause | None:
-    """What `Pause.document` made; None for None. Raises ValueError."""
+    """The pause of a document of `Pause.document`; None for None. Raises ValueError."""
     if document is None:
         return None
     given = object_of(document, "pause")
@@ -82,7 +82,7 @@ def pause_of(document: object) -> Pause | None:
 
 
 def ramp_of(document: object) -> Ramp | None:
-    """What `Ramp.document` made; None for None. Raises ValueError."""
+    """The ramp of a document of `Ramp.document`; None for None. Raises ValueError."""
     if document is None:
         return None
     given = object_of(document, "ramp")

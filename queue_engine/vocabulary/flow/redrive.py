@@ -6,15 +6,15 @@ from typing import Any
 
 # More would be a limit that no message meets.
 MAX_ATTEMPTS_MOST = 1_000
-# Messages a second. A redrive without a rate is slow enough for a look at what happens.
+# Messages a second. A redrive without a rate is slow enough for an operator to watch.
 RATE_MAX = 10_000
 RATE_DEFAULT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """rate: messages a second. total: how many there were when it began. began_ms: Unix; what is quarantined later is
-    not part of it. keeps_attempts: whether their deliveries so far count on. by: who asked for it."""
+    """rate: messages a second. total: how many there were when it began. began_ms: Unix; messages quarantined later are
+    not part of it. keeps_attempts: whether their deliveries so far count on. by: its author."""
 
     rate: int
     total: int
@@ -33,7 +33,7 @@ class Redrive:
 
 
 def redrive_of(document: Mapping[str, Any] | None) -> Redrive | None:
-    """What `document` made. Raises ValueError or TypeError."""
+    """The redrive of a document of `Redrive.document`. Raises ValueError or TypeError."""
     if document is None:
         return None
     rate, total, began_ms = (document[key] for key in ("rate", "total", "began_ms"))

@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class ReturnReason(IntEnum):
-    """How a message came back from its consumer. UNTOLD: the server stopped, or it was never sent; that says nothing
+    """How a message came back from its consumer. UNKNOWN: the server stopped, or it was never sent; that says nothing
     about the message."""
 
     UNKNOWN = 0
@@ -27,7 +27,7 @@ _TEXTS = {
     ReturnReason.DISCONNECTED: "disconnected",
     ReturnReason.BY_OPERATOR: "by an operator",
 }
-# After these the message itself may be what fails; an operator's requeue is a wish to try again.
+# After these the message itself may be the cause; an operator's requeue is a wish to try again.
 COUNTS_AGAINST = frozenset({ReturnReason.REQUEUED, ReturnReason.TIMED_OUT, ReturnReason.DISCONNECTED})
 
 

@@ -11,7 +11,7 @@ def _bounds(*seconds: float) -> tuple[int, ...]:
     return tuple(round(one * _NS_PER_S) for one in seconds)
 
 
-# Bounds are part of what monitoring systems store: change them only with a new name for the metric.
+# Monitoring systems store the bounds: change them only with a new name for the metric.
 SYNC_BOUNDS_NS = _bounds(
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10
 )

@@ -5,7 +5,7 @@
 
 The value shown for a bucket is 0.1 ms × 1.04^b / 1.02: at most 2 % away from any latency in it (bucket 0 apart).
 Buckets of many channels and minutes add up, and quantiles of the sum are as exact as those of a part; an average of
-quantiles would mean nothing. The growth, 1.04, and the least, 0.1 ms, are part of what is stored: never change them.
+quantiles would mean nothing. The growth, 1.04, and the least, 0.1 ms, are part of stored counts: never change them.
 """
 
 from bisect import bisect_left

@@ -16,7 +16,7 @@ _NS_PER_MS = 1_000_000
 
 
 def grown(now: Mapping[int, int], before: Mapping[int, int]) -> Mapping[int, int]:
-    """What was counted in between: bucket → count, without zeros. Neither mapping may be changed afterwards."""
+    """The counts in between: bucket → count, without zeros. Neither mapping may be changed afterwards."""
     if not before:
         return now
     return {bucket: count - was for bucket, count in now.items() if count > (was := before.get(bucket, 0))}

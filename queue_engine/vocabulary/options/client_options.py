@@ -1,4 +1,4 @@
-"""Clients: what they may ask for, and how long they may be silent."""
+"""Clients: the settings they may request, and how long they may be silent."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ class ClientOptions(OptionGroup):
 
     TITLE = "clients"
 
-    max_heartbeat_interval_ms: int = option(60_000, "longest heartbeat interval a client may ask for", low=1_000)
+    max_heartbeat_interval_ms: int = option(60_000, "longest heartbeat interval a client may request", low=1_000)
     client_timeout_ms: int = option(60_000, "how long a client that sent no IDENTIFY may be silent", low=1_000)
     max_rdy_count: int = option(2_500, "largest RDY", low=1)
-    max_output_buffer_size: int = option(64 << 10, "largest output buffer a client may ask for, bytes", low=64)
-    min_output_buffer_timeout_ms: int = option(25, "shortest output buffer timeout a client may ask for", low=1)
-    max_output_buffer_timeout_ms: int = option(30_000, "longest output buffer timeout a client may ask for", low=1)
-    output_buffer_timeout_ms: int = option(250, "output buffer timeout a client gets without asking", low=0)
+    max_output_buffer_size: int = option(64 << 10, "largest output buffer a client may request, bytes", low=64)
+    min_output_buffer_timeout_ms: int = option(25, "shortest output buffer timeout a client may request", low=1)
+    max_output_buffer_timeout_ms: int = option(30_000, "longest output buffer timeout a client may request", low=1)
+    output_buffer_timeout_ms: int = option(250, "output buffer timeout of a client that requests none", low=0)
     max_channel_consumers: int = option(0, "consumers per channel (0: unlimited)", low=0)
     max_connections: int = option(
         10_000, "TCP and HTTP connections at once, each; fewer where descriptors are few", low=1

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from queue_engine.vocabulary.options.addresses import split_address
 from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
 
-# Each is told of every topic and channel.
+# The server registers every topic and channel with each.
 LOOKUPDS_MAX = 32
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class DiscoveryOptions(OptionGroup):
-    """nsqlookupds, and what they are told."""
+    """nsqlookupds, and the address in registrations."""
 
     TITLE = "discovery by nsqlookupd"
 

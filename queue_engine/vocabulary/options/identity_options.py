@@ -1,4 +1,4 @@
-"""Who clients are, beyond loopback: auth servers, and what is opened on purpose."""
+"""The identity of clients beyond loopback: auth servers, and access without tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,14 +9,16 @@ from queue_engine.vocabulary.options.option import OptionGroup, option
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class IdentityOptions(OptionGroup):
-    """Identity: auth servers, and what needs no token."""
+    """Identity: auth servers, and access without tokens."""
 
     TITLE = "identity"
 
     auth_http_address: tuple[str, ...] = option(
-        (), "HOST:PORT or URL of a server that is asked what a client may do, with the secret of its AUTH, as nsqd does"
+        (), "HOST:PORT or URL of an auth server, which grants a client its rights by the secret of its AUTH, as in nsqd"
     )
-    auth_http_request_method: str = option("get", "how auth servers are asked: get or post", choices=("get", "post"))
+    auth_http_request_method: str = option(
+        "get", "method of requests to auth servers: get or post", choices=("get", "post")
+    )
     http_client_connect_timeout_ms: int = option(2_000, "how long connecting to an auth server may take", low=1)
     http_client_request_timeout_ms: int = option(5_000, "how long an auth server may take to answer", low=1)
     allow_anonymous: bool = option(

@@ -23,7 +23,7 @@ class ScanOptions(OptionGroup):
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class LimitOptions(OptionGroup):
-    """How much there may be of what clients create."""
+    """Limits on what clients create."""
 
     TITLE = "limits against exhaustion"
 
@@ -36,7 +36,7 @@ class LimitOptions(OptionGroup):
         "bytes of memory for deferred messages in all; beyond, DPUB is refused and REQ slows its channel",
         low=0,
     )
-    # What is in flight on `diskqueue` is in memory alone. As much as waits in all memory queues together.
+    # Messages in flight on `diskqueue` are in memory alone. As much as waits in all memory queues together.
     max_in_flight_bytes: int = option(
         256 << 20, "bytes of messages in flight in all, on diskqueue; beyond, channels wait for FIN", low=0
     )

@@ -1,4 +1,4 @@
-"""The log: when it is on the disk, what it keeps, its worker, damaged files, samples."""
+"""The log: syncs and retention, the pipeline's worker, damaged files, samples."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from queue_engine.vocabulary.options.option import OptionGroup, flag_of, option
 from queue_engine.vocabulary.retention import ARCHIVE_BYTES_MIN, ARCHIVE_MS_MIN
 
 LAKE_SCHEMES = ("s3", "gs", "az")
-# More would archive faster, and take cores and memory from whoever publishes.
-PYTHON_PROCESSES_MAX = 2  # unless more are asked for
+# More would archive faster, and take cores and memory from publishers.
+PYTHON_PROCESSES_MAX = 2  # unless the option sets more
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -17,7 +17,7 @@ class LogOptions(OptionGroup):
 
     TITLE = "the log and its readers"
 
-    # Storage: what a new topic gets, and when what was published to a `log` topic counts as kept.
+    # The storage kind of a new topic, and when a message of a `log` topic is acknowledged.
     storage: str = option("log", "storage kind of new topics: log or diskqueue", choices=("log", "diskqueue"))
     sync: str = option(
         "always",
@@ -29,16 +29,14 @@ class LogOptions(OptionGroup):
     log_segment_bytes: int = option(128 << 20, "bytes per file of the log", low=64 << 10, high=1 << 40)
 
     # Six MPUBs of --max-body-size, so that as many channels may lag by different amounts without reading them twice.
-    log_cache_bytes: int = option(
-        32 << 20, "bytes of the log kept in memory for the channels that read them next", low=0
-    )
+    log_cache_bytes: int = option(32 << 20, "bytes of the log cached for the channels that read them next", low=0)
     log_retention_ms: int = option(
         0, "how long messages that all channels have finished stay in the log (0: they are removed)", low=0
     )
     log_retention_bytes: int = option(0, "such messages stay while the log is smaller, bytes", low=0)
-    # A day: whoever deleted the wrong thing on a Friday evening finds out when the next shift begins.
+    # A day: a wrong deletion on a Friday evening shows when the next shift begins.
     trash_age_ms: int = option(
-        24 * 3_600_000, "how long what was emptied or deleted of the log can be restored (0: not at all)", low=0
+        24 * 3_600_000, "how long emptied or deleted messages of the log can be restored (0: not at all)", low=0
     )
     trash_max_bytes: int = option(
         10 << 30, "most bytes of the log that the trash alone keeps; beyond, its oldest entries go (0: no limit)", low=0
@@ -92,7 +90,7 @@ class WorkerOptions(OptionGroup):
         "data directory)",
     )
     # Topics may have limits of their own, set on their pages.
-    archive_retention_ms: int = option(0, "how long archived messages are kept (0: for ever)", low=0)
+    archive_retention_ms: int = option(0, "retention of archived messages by age (0: for ever)", low=0)
     archive_retention_bytes: int = option(0, "most bytes of a topic's archive, the oldest go (0: no limit)", low=0)
     # Readers outside can't be seen, and those of ours may take hours.
     archive_vacuum_ms: int = option(
@@ -123,15 +121,15 @@ class DamageOptions(OptionGroup):
     TITLE = "damaged files"
 
     set_aside_segment: str = option(
-        "", "a segment that can't be read: the start reports what would be lost without it; NAME:COUNT sets it aside"
+        "", "a segment that can't be read: the start reports the loss without it; NAME:COUNT sets it aside"
     )
     drop_unknown_topics: bool = option(
-        False, "start though the log has messages of topics that topology.json does not know, and drop those messages"
+        False, "start though the log has messages of topics that topology.json does not list, and drop those messages"
     )
-    # 90 days: who looks into an incident of the last quarter still finds the bytes.
+    # 90 days: after an incident of the last quarter the bytes are still there.
     set_aside_retention_ms: int = option(
         7_776_000_000,
-        "how long damaged files that were set aside are kept, and the bytes in quarantine (0: for ever)",
+        "retention of damaged files that were set aside, and of the bytes in quarantine (0: for ever)",
         low=0,
     )
 
@@ -145,7 +143,7 @@ class SampleOptions(OptionGroup):
     samples_interval_ms: int = option(
         10_000, "how often the server's stats are sampled, each second at most (0: never)", low=0
     )
-    samples_retention_ms: int = option(604_800_000, "how long samples are kept", low=60_000)
+    samples_retention_ms: int = option(604_800_000, "retention of samples by age", low=60_000)
     samples_retention_bytes: int = option(1 << 30, "most bytes that samples may take on disk", low=64 << 20)
     # Of a channel there are about fifty: enough for two thousand channels. Such an answer has 9 MB, as gzip 0.4 MB.
     metrics_series_max: int = option(

@@ -1,4 +1,4 @@
-"""Messages: their sizes and times, pauses of what delivers them, quarantine."""
+"""Messages: sizes, times, pauses, quarantine."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What one option is: a field with its help and its limits; its name on the command line and in the environment."""
+"""One option: a field with its help and its limits; its name on the command line and in the environment."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ class OptionGroup:
     """Options of one subject. `Options` inherits all groups, so each field has one name in all of them. No object of a
     group is made, so groups have no methods of dataclasses, which take long to make.
 
-    TITLE: what the group is about, as a heading of the help and of tables has it, without a capital."""
+    TITLE: the group's heading in the help and in tables, without a capital."""
 
     TITLE: ClassVar[str]
 
     def complaints(self) -> Iterator[str]:
-        """What is wrong with this group's values beside the limits of single fields: whole sentences without a stop,
-        each naming flag, value and limit. `Options.validate` asks every group."""
+        """The faults of this group's values beside the limits of single fields: whole sentences without a stop, each
+        naming flag, value and limit. `Options.validate` calls it for every group."""
         yield from ()
 
 

@@ -22,9 +22,9 @@ from queue_engine.vocabulary.options.server_options import AccessOptions, Server
 from queue_engine.vocabulary.options.stats_options import StatsOptions
 from queue_engine.vocabulary.options.wire_options import WireOptions
 
-# What a byte of an MPUB's body may cost in the log: a message of one byte is 5 there and at most 67 in a record.
+# The most bytes in the log for a byte of an MPUB's body: a message of one byte is 5 there and at most 67 in a record.
 LOG_BYTES_PER_BODY_BYTE_MAX = 16
-# What a message costs in an MPUB's body beside its own bytes.
+# Bytes of a message in an MPUB's body beside its own.
 MPUB_SIZE_BYTES = 4
 # Messages that came one by one and are appended together are at most so many bytes, counted as an MPUB counts them.
 GATHERED_BYTES_MAX = 1 << 20
@@ -50,7 +50,7 @@ class Options(
     LogOptions,
     ServerOptions,
 ):
-    """What the engine may be told. Check with `validate()` once at start."""
+    """All options of the engine. Check with `validate()` once at start."""
 
     def validate(self) -> None:
         """Check every limit at once. Raises OptionsError with all complaints, each naming flag, value and limit."""

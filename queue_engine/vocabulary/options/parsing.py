@@ -7,7 +7,7 @@ from typing import Any
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 from queue_engine.vocabulary.options.options import Options
 
-# What 64 bits hold: beyond it no option makes sense, and its sum with another would not fit the files.
+# The most that 64 bits hold: beyond it no option makes sense, and its sum with another would not fit the files.
 _NUMBER_MAX = (1 << 63) - 1
 _DIGITS_MAX = 40
 

@@ -34,12 +34,12 @@ class ServerOptions(OptionGroup):
     )
     log_level: str = option(
         log_lines.LEVEL_DEFAULT,
-        "least level of what the server writes to standard error: debug, info, warning or error",
+        "least level of the log lines on standard error: debug, info, warning or error",
         choices=log_lines.LEVELS,
     )
     log_format: str = option(
         log_lines.FORMAT_DEFAULT,
-        "form of those lines: text, or json (an object a line, what the start prints included)",
+        "form of those lines: text, or json (an object a line, the lines of the start included)",
         choices=log_lines.FORMATS,
     )
     node_id: int = option(-1, "part of every message id, 0 to 1023 (default: from the host name)", low=-1, high=1023)
@@ -63,7 +63,7 @@ class ServerOptions(OptionGroup):
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class AccessOptions(OptionGroup):
-    """Who may do what over HTTP; how long a stop goes on trying."""
+    """Access over HTTP; how long a stop goes on trying."""
 
     TITLE = "access and stopping"
 

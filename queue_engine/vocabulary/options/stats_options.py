@@ -1,4 +1,4 @@
-"""What the server tells about itself to other programs: latency percentiles, statsd, debugging."""
+"""Stats for other programs: latency percentiles, statsd, debugging."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from queue_engine.vocabulary.options.addresses import split_address
 from queue_engine.vocabulary.options.option import OptionGroup, option
 
-# What every path through the internet carries in one piece: 576 bytes less the heads of IP and UDP.
+# Every path through the internet carries so much in one piece: 576 bytes less the heads of IP and UDP.
 PACKET_BYTES = 508
 PACKET_BYTES_MAX = 65_507  # UDP has no more
 
@@ -27,7 +27,7 @@ class StatsOptions(OptionGroup):
     )
 
     statsd_address: str = option("", "HOST:PORT of a statsd daemon that gets the stats by UDP (default: none)")
-    statsd_prefix: str = option("nsq.%s", "what their names begin with; %s becomes this server's address and HTTP port")
+    statsd_prefix: str = option("nsq.%s", "prefix of their names; %s becomes this server's address and HTTP port")
     statsd_interval_ms: int = option(60_000, "how often they are sent", low=100)
     statsd_mem_stats: bool = option(True, "send the memory of the process, too")
     statsd_udp_packet_size: int = option(PACKET_BYTES, "most bytes of one packet", low=100, high=PACKET_BYTES_MAX)
@@ -50,7 +50,7 @@ class StatsOptions(OptionGroup):
             yield f"--statsd-prefix is {prefix!r}: it can have printable ASCII without a space, : or |"
 
     def effective_statsd_prefix(self, host: str, http_port: int) -> str:
-        """What names begin with: for %s, the server's address and HTTP port without dots, colons."""
+        """The prefix of names: %s becomes the server's address and HTTP port, without dots and colons."""
         address = f"[{host}]" if ":" in host else host
         server = f"{address}:{http_port}".replace(".", "_").replace(":", "_")
         prefix = self.statsd_prefix.replace("%s", server)

@@ -18,7 +18,7 @@ BOOLEAN = "true|false"  # the value of a switch
 
 @dataclass(frozen=True, slots=True)
 class OptionText:
-    """One option. group: of which options it is one. value: what to write behind the flag, its unit in capitals.
+    """One option. group: the title of its group. value: a placeholder behind the flag, its unit in capitals.
     default, limits: "" for none. is_list: may be given several times."""
 
     field_name: str

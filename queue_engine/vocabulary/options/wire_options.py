@@ -34,8 +34,8 @@ class WireOptions(OptionGroup):
     tls_root_ca_file: str = option("", "file with the authorities of clients' certificates, PEM (default: the system)")
     # Older versions are broken, and OpenSSL's own default refuses them.
     tls_min_version: str = option("tls1.2", "oldest TLS version", choices=TLS_VERSIONS)
-    snappy: bool = option(True, "clients may ask for snappy compression")
-    deflate: bool = option(True, "clients may ask for deflate compression")
+    snappy: bool = option(True, "clients may request snappy compression")
+    deflate: bool = option(True, "clients may request deflate compression")
     max_deflate_level: int = option(6, "highest deflate level that a client gets", low=1, high=9)
 
     @property

@@ -1,4 +1,4 @@
-"""What the two compressions of a connection have in common: they pass bytes on in bounded pieces, and refuse others."""
+"""The interface of a connection's two compressions: bytes pass in bounded pieces, and other bytes are refused."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -9,7 +9,7 @@ class CompressionError(Exception):
 
 
 class Encoder(Protocol):
-    """Compresses what is sent."""
+    """Compresses the bytes to send."""
 
     def encode(self, data: bytes) -> Iterable[bytes]:
         """Pieces from which the peer can decode all of `data`, each for a write of its own: a peer that gets a whole
@@ -18,14 +18,14 @@ class Encoder(Protocol):
 
 
 class Decoder(Protocol):
-    """Decompresses what is received, only so much as is asked for: a peer's few bytes may stand for very many."""
+    """Decompresses received bytes, only so many as the caller requests: a peer's few bytes may stand for very many."""
 
     def feed(self, data: bytes) -> None:
-        """Take a read of the peer's bytes; they are kept until `decode` needs them."""
+        """Take a read of the peer's bytes; they wait until `decode` needs them."""
         ...
 
     def decode(self, bytes_max: int) -> bytes:
-        """About `bytes_max` of what the fed bytes stand for: at most 64 KiB more. b"" when further bytes are needed.
+        """About `bytes_max` decompressed bytes: at most 64 KiB more. b"" when further bytes are needed.
 
         Raises CompressionError, after which the decoder is of no more use.
         """

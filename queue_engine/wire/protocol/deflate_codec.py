@@ -5,7 +5,7 @@ import zlib
 from queue_engine.wire.protocol.compression import CompressionError
 
 _RAW_WBITS = -zlib.MAX_WBITS
-# zlib copies what it has not used yet: it gets so much at a time.
+# zlib copies unused input: it gets so much at a time.
 _PIECE_BYTES = 16 << 10
 
 
@@ -20,7 +20,7 @@ class DeflateEncoder:
 
 
 class DeflateDecoder:
-    """Holds what was fed, and zlib's window of 32 KiB."""
+    """Holds the fed bytes, and zlib's window of 32 KiB."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(_RAW_WBITS)

@@ -1,4 +1,4 @@
-"""What a client may ask for in IDENTIFY beside times and sizes: TLS and a compression."""
+"""The features that a client may request in IDENTIFY beside times and sizes: TLS and a compression."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ NO_FEATURES = Features()
 
 
 def agreed_features(options: Options, *, tls: bool, snappy: bool, deflate: bool, deflate_level: int) -> Features:
-    """What a client gets that asks for these, by nsqd's rules: what the server does not offer is off.
+    """The features of a client that requests these, by nsqd's rules: those that the server does not offer are off.
 
     Raises ProtocolError E_IDENTIFY_FAILED for two compressions at once.
     """

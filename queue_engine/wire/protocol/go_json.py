@@ -1,6 +1,6 @@
 """Reads a JSON object's fields as Go's encoding/json does, so that a client gets nsqd's answer to every body.
 
-- Keys match in any case; of several spellings the last one counts. A null leaves what stands before it.
+- Keys match in any case; of several spellings the last one counts. A null leaves the value before it.
 - Bytes that are not UTF-8, and halves of surrogate pairs, become U+FFFD.
 - A body of null alone is an object without fields.
 - A byte order mark, NaN and Infinity are errors, also in fields that the server does not read.

@@ -15,7 +15,7 @@ DEFAULT_OUTPUT_BUFFER_SIZE = 16 << 10
 # Client libraries send these two by default.
 DEFAULT_OUTPUT_BUFFER_TIMEOUT_MS = 250
 OUTPUT_BUFFER_SIZE_MIN = 64
-# What nsqd answers for no buffer at all: it writes each message by itself.
+# nsqd's answer for no buffer at all: it writes each message by itself.
 NO_OUTPUT_BUFFER_SIZE = 1
 HEARTBEAT_INTERVAL_MS_MIN = 1_000
 MSG_TIMEOUT_MS_MIN = 1_000
@@ -24,7 +24,7 @@ SAMPLE_RATE_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AgreedSettings:
     """A connection's names, and the settings agreed with its client. 0 in a time means off.
 
     output_buffer_size: NO_OUTPUT_BUFFER_SIZE for none. sample_rate: the percent of messages that it gets, 0 for all.
@@ -67,9 +67,9 @@ class Identity:
         ).encode()
 
 
-def default_identity(host: str, options: Options) -> Identity:
+def default_identity(host: str, options: Options) -> AgreedSettings:
     """The settings of a connection that sent no IDENTIFY."""
-    return Identity(
+    return AgreedSettings(
         client_id=host,
         hostname=host,
         user_agent="",
@@ -80,11 +80,11 @@ def default_identity(host: str, options: Options) -> Identity:
     )
 
 
-def parse_identify(body: bytes, default: Identity, options: Options) -> Identity:
+def parse_identify(body: bytes, default: AgreedSettings, options: Options) -> AgreedSettings:
     """The settings for a client that sent `body`. Raises ProtocolError E_BAD_BODY or
     E_IDENTIFY_FAILED, which are fatal.
 
-    The values are checked in nsqd's order, which decides what it complains of. Names are those of this body alone.
+    Checks the values in nsqd's order, which decides the error. Names are those of this body alone.
     """
     if len(body) > BODY_BYTES_MAX:
         raise _invalid(f"body too big {len(body)} > {BODY_BYTES_MAX}")
@@ -130,9 +130,9 @@ def parse_identify(body: bytes, default: Identity, options: Options) -> Identity
     if msg_timeout_ms and not MSG_TIMEOUT_MS_MIN <= msg_timeout_ms <= options.max_msg_timeout_ms:
         raise _invalid(f"msg timeout ({msg_timeout_ms}) is invalid")
     features = NO_FEATURES
-    if feature_negotiation:  # without it the client could not learn what it gets
+    if feature_negotiation:  # without it the client could not learn the agreed values
         features = agreed_features(options, tls=tls, snappy=snappy, deflate=deflate, deflate_level=deflate_level)
-    return Identity(
+    return AgreedSettings(
         client_id=client_id,
         hostname=hostname,
         user_agent=user_agent,

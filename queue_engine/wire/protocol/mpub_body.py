@@ -1,4 +1,4 @@
-"""Cuts an MPUB's body into its messages, and says what is wrong with one that can't be cut.
+"""Cuts an MPUB's body into its messages, and names the fault of one that can't be cut.
 
     | count i32 | count × ( size i32 | body ) |      numbers are signed, big-endian
 

@@ -30,7 +30,7 @@ from queue_engine.wire.protocol.words import invalid, parse_number, quoted, text
 LINE_BYTES_MAX = 16 << 10
 # An MPUB's size and count.
 _LENGTHS_BYTES = 8
-# What `hold` waits for: more than any connection sends.
+# The bytes that `hold` waits for: more than any connection sends.
 _MORE_THAN_EVER_COMES = 1 << 62
 
 # A shorter read is joined with the ones before it: a client that sends its body byte by byte must not cost an object
@@ -86,7 +86,7 @@ class Parser:
         """Sizes in bytes. max_msg_size: one message's body; max_body_size: the body of MPUB, IDENTIFY and AUTH.
         max_mpub_messages: how many messages one MPUB may have."""
         self.admit: Admit | None = None
-        """Called with a verb, known or not, and all words of its line before the parser checks any parameter.
+        """Called with any verb and all words of its line before the parser checks any parameter.
 
         It may raise ProtocolError. When it returns True, the line becomes NOP (for commands without a body only), as
         RDY after CLS does. After a connection's first PUB it is not called for PUB lines in the cache.
@@ -170,7 +170,7 @@ class Parser:
             return None
         return (topic, data[body_at:]) if _unpack_size_from(data, body_at - 4)[0] == size else None
 
-    def _known_pub(self) -> Pub | None:
+    def _cached_pub(self) -> Pub | None:
         """The command at the position, which moves behind it, when it is a whole PUB whose line is in the cache."""
         buffer, start = self._buffer, self._position
         body_at = buffer.find(b"\n", start, start + _PUB_LINE_BYTES_MAX) + 5
@@ -194,7 +194,7 @@ class Parser:
         if self._is_ended:
             return None
         if self._read_body is None and not self._chunks:
-            pub = self._known_pub()
+            pub = self._cached_pub()
             if pub is not None:
                 if self._position == len(self._buffer):
                     self._buffer = b""
@@ -238,7 +238,7 @@ class Parser:
             raise
 
     def hold(self) -> None:
-        """Return no command until `release`; what is fed meanwhile waits."""
+        """Return no command until `release`; bytes fed meanwhile wait."""
         self._is_held = True
         self._read_body = self._held
 

@@ -8,7 +8,7 @@
     padding      | 0x80 … 0xfe | length u24 | bytes |              skipped
     reserved     | 0x02 … 0x7f |                                   refused
 
-Numbers are little-endian, `length` counts what is behind it. The checksum is a CRC-32C of the uncompressed bytes,
+Numbers are little-endian, `length` counts the bytes behind it. The checksum is a CRC-32C of the uncompressed bytes,
 turned right by 15 bits, plus 0xa282ead8. A block begins with its uncompressed length, so a false claim is refused
 before it costs memory.
 """
@@ -22,7 +22,7 @@ from crc32c import crc32c
 from queue_engine.wire.protocol.compression import CompressionError
 
 BLOCK_BYTES_MAX = 64 << 10
-# Snappy's own bound for what a block of 64 KiB can become, and the checksum.
+# Snappy's own bound for a compressed block of 64 KiB, and the checksum.
 _CHUNK_BYTES_MAX = 76_490 + 4
 # Chunks in a row that stand for nothing: identifiers, padding, empty ones. Each takes as long as one with bytes.
 _EMPTY_CHUNKS_MAX = 1_000
@@ -33,8 +33,8 @@ _FIRST_SKIPPED = 0x80
 _STREAM = 0xFF
 _HEADER_BYTES = 4
 _CHECKSUM_BYTES = 4
-# Of what is sent. pynsq loses its connection when a read ends in the chunk in which it began, so chunks are small, each
-# is written alone, and each fits into one record of TLS. nsqd cuts at 16 KiB, too, but for larger bodies.
+# Bytes of a sent block. pynsq loses its connection when a read ends in the chunk in which it began, so chunks are
+# small, each is written alone, and each fits into one record of TLS. nsqd cuts at 16 KiB, too, but for larger bodies.
 _SENT_BLOCK_BYTES = (16 << 10) - len(_IDENTIFIER) - _HEADER_BYTES - _CHECKSUM_BYTES
 
 _pack_checksum = struct.Struct("<I").pack
@@ -42,7 +42,7 @@ _unpack_checksum = struct.Struct("<I").unpack_from
 
 
 class SnappyEncoder:
-    """Makes chunks of what is sent, a piece of each."""
+    """Makes chunks of the bytes to send, a piece of each."""
 
     def __init__(self) -> None:
         self._start = _IDENTIFIER  # before the first chunk
@@ -61,7 +61,7 @@ class SnappyEncoder:
 
 
 class SnappyDecoder:
-    """Reads chunks of what is received. Holds what was fed, and no more than a chunk beyond."""
+    """Reads chunks of received bytes. Holds the fed bytes, and no more than a chunk beyond."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -91,7 +91,7 @@ class SnappyDecoder:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _chunk(self) -> bytes | None:
-        """What the next chunk stands for, b"" for an identifier and padding; None when it is not complete."""
+        """The bytes that the next chunk stands for, b"" for an identifier and padding; None when it is not complete."""
         buffer, at = self._buffer, self._position
         if len(buffer) - at < _HEADER_BYTES:
             return None

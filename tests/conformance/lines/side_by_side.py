@@ -53,7 +53,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "SBS MPUB runs what is left of its body": ("DEPARTURE MPUB all or nothing",),
     "SBS REQ 0 and timed-out messages go behind": (
         "storage/test_return_order.py::test_it_is_the_order_of_a_list_into_which_each_is_put_in_its_place",
-        "DEPARTURE order of what comes back",
+        "DEPARTURE order of returned messages",
     ),
     "SBS sample_rate": (
         "conversations/test_layers.py::test_a_sample_is_as_large_as_asked_for_and_the_rest_is_gone_for_the_channel",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.rules import PATHS, Rule
-from queue_engine.vocabulary.acts.parameters import CURSOR_ANEW, Place
+from queue_engine.vocabulary.acts.parameters import CURSOR_ANEW, Position
 from queue_engine.vocabulary.acts.table import ACTS
 from tests.service.http.server import Server, http_server, request_bytes
 from tests.support.clock import ManualClock
@@ -31,7 +31,7 @@ def test_what_a_request_for_an_act_brings_is_what_its_method_takes(tmp_path: Pat
     for act in ACTS.values():
         if act.http is None:
             continue
-        taken = {one.word.keyword if isinstance(one, Place) else one.keyword for one in act.http.parameters}
+        taken = {one.word.keyword if isinstance(one, Position) else one.keyword for one in act.http.parameters}
         taken.discard(CURSOR_ANEW.name)  # it chooses between two methods
         keywords = signature(ENGINE_ACTS[act.name].on(engine)).parameters.keys()
         assert taken <= keywords, act.name

@@ -9,7 +9,7 @@ from queue_engine.service.http.reference.declarations import Endpoint, Error, Su
 from queue_engine.service.http.reference.shapes import ref
 from queue_engine.vocabulary.acts import parameters
 from queue_engine.vocabulary.acts.act import Act, OverHttp
-from queue_engine.vocabulary.acts.parameters import Parameter, Place
+from queue_engine.vocabulary.acts.parameters import Parameter, Position
 from queue_engine.vocabulary.acts.table import ACTS
 
 _OF_TOPIC = (parameters.TOPIC.required(),)
@@ -99,7 +99,7 @@ def _errors(act: Act, start: str, taken: tuple[Parameter, ...]) -> tuple[Error, 
 
 def _endpoint(act: Act, http: OverHttp) -> Endpoint:
     start = start_of(http.path)
-    taken = tuple(one for given in http.parameters for one in (given if isinstance(given, Place) else (given,)))
+    taken = tuple(one for given in http.parameters for one in (given if isinstance(given, Position) else (given,)))
     return Endpoint(
         http.text,
         (_ANSWERS.get(act.name) or _ANSWERS.get(start) or _DONE,),

@@ -32,7 +32,7 @@ from queue_engine.vocabulary.acts.parameters import (
     TIME_MS,
     Parameter,
     Pattern,
-    Place,
+    Position,
     Repeated,
     WholeNumber,
     Word,
@@ -69,7 +69,7 @@ BATCH_KEY = Pattern(
 REPLAYED = Word("replayed", "flag the messages as replayed", words=("true", "false"), default="false")
 TOPIC_NUMBER = WholeNumber("number", "refuse unless the topic has this number", most=NUMBER_MAX)
 
-FROM_PLACE = Place(
+FROM_PLACE = Position(
     OFFSET, TIME_MS, Word("from", "the oldest message that the log has, or behind the newest one", words=(START, END))
 )
 

@@ -65,9 +65,9 @@ class DiskQueueReader:
         return self.file == self._writer.file and self.position >= self._writer.position
 
     def take_from_chunk(self, taken: list[bytes], count_max: int, bytes_left: int, size: int) -> int:
-        """Slice messages out of the chunk, the first of `size` bytes being certain; returns reason `bytes_left` is
-        then. Each is only taken when the length behind it is plausible too: a damaged length shows there. They are
-        added to `taken` when they are removed, all of them at once."""
+        """Slice messages out of the chunk, the first of `size` bytes being certain; returns the rest of `bytes_left`.
+        Each is only taken when the length behind it is plausible, too: a damaged length shows there. They are added to
+        `taken` when they are removed, all of them at once."""
         chunk, base = self._chunk, self._chunk_at
         barrier = self._barrier() - base
         limit = min(len(chunk), barrier)
