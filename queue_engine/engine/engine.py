@@ -78,7 +78,7 @@ class Engine:
     stats: snapshots of all counts, and the health. config: the options as they are now.
 
     on_work: called when `turn` has something to do and had nothing before. progress: `open` says there where it is.
-    sync_place: chooses which of the log's syncs
+    thread_choice: chooses which of the log's syncs
     run on the engine's thread; None: none of them. open_store: makes a topic's store; the default is by storage
     kind in the data directory.
     """

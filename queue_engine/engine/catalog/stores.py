@@ -45,7 +45,7 @@ LOG_DIRECTORY = "log"
 class Stores:
     """Makes the stores of topics. Belongs to the engine's thread.
 
-    sync_place: as of CommitLog. next_turn: the log requests it when it has something to write at a turn's end.
+    thread_choice: as of CommitLog. next_turn: the log requests it when it has something to write at a turn's end.
     progress: of the start.
     """
 

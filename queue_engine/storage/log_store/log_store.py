@@ -76,7 +76,7 @@ class LogOpening:
 class LogStore:
     """Belongs to the engine's thread. `open` makes the parts that need the recovered log.
 
-    next_turn: requested when something waits for `end_turn`; None: the owner calls that by itself. sync_place: as of
+    next_turn: requested when something waits for `end_turn`; None: the owner calls that by itself. thread_choice: as of
     CommitLog.
     """
 
