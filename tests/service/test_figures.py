@@ -10,9 +10,11 @@ from queue_engine.service.http.reference import stats_shape
 from queue_engine.service.monitoring.families import FAMILIES
 from queue_engine.service.statsd.lines import StatsdLines
 from queue_engine.vocabulary.figures import CHANNEL, CLIENT, COUNTED, MEASURED, NUMBER_OR_NULL, TOPIC, Figure, in_stats
+from queue_engine.vocabulary.log_figures import LOG
 from queue_engine.vocabulary.pieces import whole
 from tests.service.http.server import http_server
 from tests.service.http.test_stats import populate
+from tests.support.engine import settle
 
 # As nsqd 1.3 answered; of a client without AUTH.
 NSQD_TOPIC = """topic_name channels depth backend_depth message_count message_bytes paused e2e_processing_latency"""
@@ -58,6 +60,21 @@ def test_each_row_is_whole() -> None:
         for of in ("name", "metric", "statsd", "sample"):
             given = [getattr(row, of) for row in rows if getattr(row, of)]
             assert len(set(given)) == len(given), (name, of)
+
+
+async def test_figures_of_the_log_are_the_same_in_stats_metrics_and_samples(tmp_path: Path) -> None:
+    async with http_server(tmp_path, storage="log") as server:
+        server.engine.publish("orders", [b"x"])
+        settle(server.engine)
+        answer = (await server.request("GET", "/stats?format=json")).json["log"]
+        metrics = dict(re.findall(r"(?m)^(\w+) (\S+)$", (await server.request("GET", "/metrics")).body.decode()))
+        snapshot = server.engine.stats.now()
+        sample = compose_sample(snapshot, None, ProcessFigures(1, 2, 3, 4), node="n", sequence=1)["log"]
+    assert sample == {row.sample: int(answer[row.name]) for row in LOG if row.sample}
+    assert answer["bytes"] > 0
+    for row in LOG:
+        assert float(metrics[row.metric]) == (bool(answer[row.name]) if row.is_flag else answer[row.name]), row.name
+        assert stats_shape.LOG["properties"][row.name]["description"].startswith(row.text)
 
 
 async def test_each_output_has_the_figures_of_the_table(tmp_path: Path) -> None:

@@ -160,6 +160,7 @@ ONLY: dict[str, tuple[str, str]] = {
     ),
     "test_changes_during_a_write_share_the_next_one": (DISK_QUEUE, "goes by the worker's jobs; the log has others"),
     "test_a_topic_of_the_log_has_its_keys_too": (LOG, "the log's keys"),
+    "test_figures_of_the_log_are_the_same_in_stats_metrics_and_samples": (LOG, "figures of the log"),
     "test_dropping_messages_is_answered_when_a_power_cut_can_not_undo_it": (DISK_QUEUE, "the log has a journal for it"),
     "test_when_the_disk_does_not_say_that_what_was_dropped_is_gone_the_outcome_is_unknown": (
         DISK_QUEUE,

@@ -40,6 +40,7 @@ from queue_engine.delivery.stats import HEALTHY, ChannelStats, EngineSnapshot, T
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import CorruptError
 from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, Figure, FigureKind
+from queue_engine.vocabulary.log_figures import LOG
 
 MAGIC = b"PSMP"
 VERSION = 1
@@ -60,6 +61,7 @@ def _columns(rows: Iterable[Figure], kind: FigureKind) -> dict[str, str]:
 
 _CHANNEL_GAUGES, _CHANNEL_COUNTERS = _columns(CHANNEL, MEASURED), _columns(CHANNEL, COUNTED)
 _TOPIC_GAUGES, _TOPIC_COUNTERS = _columns(TOPIC, MEASURED), _columns(TOPIC, COUNTED)
+_LOG = {row.sample: row.attribute for row in LOG if row.sample}
 _CHANNEL_FLAGS = {row.sample: row.attribute for row in CHANNEL if row.sample and row.is_flag}
 # Sums over a topic's channels, of what the topic has not itself.
 _SUMMED_GAUGES = [column for column in _CHANNEL_GAUGES if column not in _TOPIC_GAUGES]
@@ -103,16 +105,7 @@ def compose_sample(
             "rss_bytes": process.rss_bytes,
             "cpu_ms": process.cpu_ms,
         },
-        "log": None
-        if log is None
-        else {
-            "bytes": log.bytes,
-            "hole_bytes": log.hole_bytes,
-            "sync_count": log.sync_count,
-            "written_bytes": log.written_bytes,
-            "damaged": log.damaged_count,
-            "full": int(log.is_full),
-        },
+        "log": None if log is None else {column: int(getattr(log, attribute)) for column, attribute in _LOG.items()},
         "disk": {"free_bytes": process.disk_free_bytes, "total_bytes": process.disk_total_bytes},
         "topics": _topic_table(topics, [_same(one, before.get(one.topic_name)) for one in topics], channel_table),
         "channels": channel_table,

@@ -15,6 +15,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.figures import CHANNEL, TOPIC, Figure
 from queue_engine.vocabulary.latency.histogram import MESSAGE_BOUNDS_NS, HistogramCounts
 from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX, end_ns_of, value_ms_of
+from queue_engine.vocabulary.log_figures import CURSOR, LOG
 
 
 def _metrics(rows: Iterable[Figure]) -> dict[str, str]:
@@ -25,27 +26,7 @@ def _metrics(rows: Iterable[Figure]) -> dict[str, str]:
 _TOPIC = _metrics(TOPIC)
 _CHANNEL = _metrics(row for row in CHANNEL if not row.is_of_part)
 _PART = _metrics(row for row in CHANNEL if row.is_of_part)
-_CURSOR = {
-    "penstock_cursor_depth": "depth",
-    "penstock_cursor_lag_bytes": "lag_bytes",
-    "penstock_cursor_warned": "is_warned",
-    "penstock_cursor_gaps": "gap_count",
-}
-_LOG = {
-    "penstock_log_bytes": "bytes",
-    "penstock_log_hole_bytes": "hole_bytes",
-    "penstock_key_index_missing_messages": "key_index_missing",
-    "penstock_log_segments": "segment_count",
-    "penstock_log_full": "is_full",
-    "penstock_log_failed": "error",
-    "penstock_log_damaged_messages_total": "damaged_count",
-    "penstock_progress_out_of_room": "is_progress_out_of_room",
-    "penstock_progress_faults_total": "progress_fault_count",
-    "penstock_log_written_bytes_total": "written_bytes",
-    "penstock_log_writes_total": "group_count",
-    "penstock_log_failed_writes_total": "failed_group_count",
-    "penstock_log_syncs_total": "sync_count",
-}
+_CURSOR, _LOG = _metrics(CURSOR), _metrics(LOG)
 # Bucket of a latency → bucket of the histogram.
 _PLACES = [*(bisect_left(MESSAGE_BOUNDS_NS, end_ns_of(bucket)) for bucket in range(BUCKET_MAX)), len(MESSAGE_BOUNDS_NS)]
 

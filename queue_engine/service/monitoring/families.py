@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, WAITING, Figure
+from queue_engine.vocabulary.log_figures import CURSOR, LOG
 
 COUNTER = "counter"
 GAUGE = "gauge"
@@ -225,16 +226,7 @@ _TABLE = (
         _CHANNEL,
     ),
     # Pipeline cursors.
-    Family("penstock_cursor_depth", GAUGE, "Messages that a pipeline cursor has not passed", "messages", _CURSOR),
-    Family("penstock_cursor_lag_bytes", GAUGE, "Bytes of the log that are kept for the cursor", "bytes", _CURSOR),
-    Family("penstock_cursor_warned", GAUGE, "1 while the lag is near --pipeline-retention-bytes", "0 or 1", _CURSOR),
-    Family(
-        "penstock_cursor_gaps",
-        GAUGE,
-        "Ranges of messages that the cursor gave up, the newest hundred",
-        "ranges",
-        _CURSOR,
-    ),
+    *_of(CURSOR, _CURSOR),
     Family(
         "penstock_tls_certificate_expiry_seconds",
         GAUGE,
@@ -243,38 +235,9 @@ _TABLE = (
         ("listener",),
     ),
     # The log.
-    Family("penstock_log_bytes", GAUGE, "Bytes in the log's segments", "bytes"),
-    Family("penstock_log_hole_bytes", GAUGE, "Bytes given back to the disk from inside segments", "bytes"),
-    Family("penstock_log_segments", GAUGE, "Segments of the log", "segments"),
-    Family(
-        "penstock_key_index_missing_messages",
-        GAUGE,
-        "Messages of the log that are not in the key index yet",
-        "messages",
-    ),
-    Family("penstock_log_full", GAUGE, "1 while the disk is full and the log refuses publishes", "0 or 1"),
-    Family("penstock_log_failed", GAUGE, "1 while the log accepts nothing more until the next start", "0 or 1"),
-    Family(
-        "penstock_log_damaged_messages_total", COUNTER, "Messages passed over because their bodies are lost", "messages"
-    ),
-    Family("penstock_log_written_bytes_total", COUNTER, "Bytes written to the log", "bytes"),
-    Family("penstock_log_writes_total", COUNTER, "Writes to the log", "writes"),
-    Family("penstock_log_failed_writes_total", COUNTER, "Writes to the log that the disk refused", "writes"),
-    Family("penstock_log_syncs_total", COUNTER, "Syncs of the log", "syncs"),
+    *_of(LOG, ()),
     Family("penstock_log_sync_seconds", HISTOGRAM, "Time that a sync of the log took", "seconds"),
     Family("penstock_log_oldest_unsynced_seconds", GAUGE, "Age of the oldest byte that is not synced", "seconds"),
-    Family(
-        "penstock_progress_out_of_room",
-        GAUGE,
-        "1 while the disk is too full for what channels did: messages finished meanwhile come again after a kill",
-        "0 or 1",
-    ),
-    Family(
-        "penstock_progress_faults_total",
-        COUNTER,
-        "Errors of the disk that the journal of channels' progress met",
-        "errors",
-    ),
     Family("penstock_recovery_seconds", GAUGE, "How long the last start took to recover the log", "seconds"),
     Family("penstock_recovery_lost_messages", GAUGE, "Messages that the last start found lost", "messages"),
     Family(

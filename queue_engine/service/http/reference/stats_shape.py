@@ -19,6 +19,7 @@ from queue_engine.storage.log_stats import LeaseStats, LogStats
 from queue_engine.storage.recovery_report import LostMessages, ProgressLoss
 from queue_engine.vocabulary import figures
 from queue_engine.vocabulary.figures import FLAG, NONE, NUMBER_OR_NULL, Figure, in_stats
+from queue_engine.vocabulary.log_figures import LOG as LOG_FIGURES
 
 _LATENCY = record(
     {
@@ -125,7 +126,12 @@ _RECOVERY = record(
 LOG_FIELDS = tuple(one.name for one in fields(LogStats) if one.name not in ("recovery", "leases", "sync_times"))
 _AS_THEY_ARE = record_of(LogStats, only=LOG_FIELDS)
 LOG = record(
-    {**_AS_THEY_ARE["properties"], "holds": array(record_of(LeaseStats)), "recovery": _RECOVERY},
+    {
+        **_AS_THEY_ARE["properties"],
+        **{row.name: {**_AS_THEY_ARE["properties"][row.name], "description": _description(row)} for row in LOG_FIGURES},
+        "holds": array(record_of(LeaseStats)),
+        "recovery": _RECOVERY,
+    },
     optional=("recovery",),
     text="The log that topics of kind log share. holds: leases. recovery: what the last start found.",
 )
