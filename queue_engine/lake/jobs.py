@@ -178,8 +178,8 @@ def job_of(name: str) -> tuple[Job, str]:
         return JOBS["replay"], name.removeprefix(REPLAY_PREFIX)
     if name in JOBS and name != "replay":
         return JOBS[name], ""
-    known = [known for known in JOBS if known != "replay"]
-    raise PipelineError(f"there is no job {name[:80]!r}; jobs are {', '.join(known)} and replay-ID")
+    names = [job for job in JOBS if job != "replay"]
+    raise PipelineError(f"there is no job {name[:80]!r}; jobs are {', '.join(names)} and replay-ID")
 
 
 def chosen_master(given: str | None, environment: Mapping[str, str], python_processes: int) -> str | None:
@@ -332,15 +332,15 @@ def _run_housekeeping(context: JobContext, _: str, once: bool) -> None:
     # The archive begins alone: a start after a rest has messages to archive.
     if not once and context.stop.wait(HOUSEKEEPING_BEGINS_AFTER_S):
         return
-    keeper = Housekeeping(context, context.open_tables())
+    housekeeping = Housekeeping(context, context.open_tables())
     limits = context.lake.within(FILE_NAME)
     while not context.stop.is_set():
-        known = sign_of(limits)
-        keeper.run()
+        limits_sign = sign_of(limits)
+        housekeeping.run()
         if once:
             return
         until_ns = context.clock.monotonic_ns() + int(HOUSEKEEPING_EVERY_S * NS_PER_S)
-        while context.clock.monotonic_ns() < until_ns and sign_of(limits) == known:
+        while context.clock.monotonic_ns() < until_ns and sign_of(limits) == limits_sign:
             if context.stop.wait(HOUSEKEEPING_LOOK_S):
                 return
 

@@ -149,10 +149,10 @@ class Registrations:
     def register(self, peer: Peer, topic: str, channel: str = "") -> None:
         """Make `peer` a producer of the topic, and of the channel if one is given. A producer that is there stays as
         it is, its tombstone included. Raises TooManyRegistrationsError, with nothing changed."""
-        known = self._topics.get(topic)
-        new_entries = (known is None) + (topic not in peer.topics)
+        registration = self._topics.get(topic)
+        new_entries = (registration is None) + (topic not in peer.topics)
         if channel:
-            new_entries += known is None or channel not in known.channels
+            new_entries += registration is None or channel not in registration.channels
             new_entries += channel not in peer.topics.get(topic, ())
         self._take_room(new_entries)
         entry = self._topics.setdefault(topic, _Topic())
@@ -199,8 +199,8 @@ class Registrations:
 
     def create_channel(self, topic: str, channel: str) -> None:
         """Its topic, too. Raises TooManyRegistrationsError, with nothing changed."""
-        known = self._topics.get(topic)
-        self._take_room((known is None) + (known is None or channel not in known.channels))
+        registration = self._topics.get(topic)
+        self._take_room((registration is None) + (registration is None or channel not in registration.channels))
         self._topics.setdefault(topic, _Topic()).channels.setdefault(channel, {})
 
     def delete_topic(self, topic: str) -> None:

@@ -86,8 +86,8 @@ class LookupSession:
         self.is_over = True
         if self._identify_size is None:
             return b""
-        what = "body size" if self._identify_size < 0 else "body"
-        reply = self._fail(ProtocolError("E_BAD_BODY", f"IDENTIFY failed to read {what}"))
+        part = "body size" if self._identify_size < 0 else "body"
+        reply = self._fail(ProtocolError("E_BAD_BODY", f"IDENTIFY failed to read {part}"))
         return _SIZE.pack(len(reply)) + reply
 
     def closed(self) -> None:

@@ -110,5 +110,5 @@ class Forward:
                 return None
         if not options.kept_fields:
             return body
-        kept = {name: document[name] for name in options.kept_fields if name in document}
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+        selected = {name: document[name] for name in options.kept_fields if name in document}
+        return json.dumps(selected, ensure_ascii=False, separators=(",", ":")).encode()

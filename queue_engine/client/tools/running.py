@@ -24,7 +24,7 @@ class Stopping:
         self._signalled_at = math.inf
         self._callbacks: list[Callable[[], None]] = []
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """End the tool when what has begun is done."""
         if not self.is_asked:
             self.is_asked = True
@@ -39,7 +39,7 @@ class Stopping:
         if self.is_asked and now >= self._signalled_at + _SAME_REQUEST_S:
             return True
         self._signalled_at = min(self._signalled_at, now)
-        self.ask()
+        self.request()
         return False
 
     @contextlib.contextmanager

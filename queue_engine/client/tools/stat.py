@@ -131,8 +131,8 @@ async def stat(
                     raise UnreachableError("no server answers" if errors else "nsqlookupd names no server")
                 # With other servers in the sums the difference is no rate.
                 comparable = before if servers == before_servers else {}
-                asked = len(servers) + len(errors)
-                write(f"{len(servers)} of {asked} servers" + ("" if table else ": nothing to show"))
+                server_count = len(servers) + len(errors)
+                write(f"{len(servers)} of {server_count} servers" + ("" if table else ": nothing to show"))
                 if table:
                     for line in lines_of(rows_of(table, comparable, at - before_at)):
                         write(line)

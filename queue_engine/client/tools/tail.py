@@ -47,7 +47,7 @@ async def tail(connecting: Connecting, options: TailOptions, write: Callable[[by
                     finish_all(deliveries)
                     printed += len(deliveries)
                     if printed == options.count:
-                        stopping.ask()
+                        stopping.request()
 
     identity = connecting.identity("tail")
     async with contextlib.AsyncExitStack() as stack:

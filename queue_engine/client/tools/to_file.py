@@ -72,15 +72,15 @@ class ToFile:
         stop = asyncio.Event()
         with stopping.calling(stop.set):
             async with asyncio.TaskGroup() as group:
-                known = set(self._options.topics)
+                started = set(self._options.topics)
                 while not stop.is_set():
                     try:
-                        found = [name for name in await source.topics() if matches(name) and name not in known]
+                        found = [name for name in await source.topics() if matches(name) and name not in started]
                     except UnreachableError as exc:
                         self._tell(str(exc))
                         found = []
                     for topic in found:
-                        known.add(topic)
+                        started.add(topic)
                         self._tell(f"topic {topic} matches {self._options.topic_pattern}")
                         group.create_task(self._write_topic(topic, source, stopping))
                     try:

@@ -190,5 +190,5 @@ def _is_ours(found: dict[str, object]) -> bool:
 
 
 def _sentence(copied: Copied) -> str:
-    known = f", {copied.known:,} of them by a run before" if copied.known else ""
-    return f"{copied.read:,} messages read, {copied.written:,} written{known}"
+    repeated = f", {copied.written_before:,} of them by a run before" if copied.written_before else ""
+    return f"{copied.read:,} messages read, {copied.written:,} written{repeated}"

@@ -107,11 +107,11 @@ class NsqdSource:
 
     def foreign(self) -> list[str]:
         """Names of files that belong to no topic of it, sorted; of a directory of ours those of disk queues alone."""
-        known = {"nsqd.dat", STATE_NAME, IMPORTED_NAME}
+        expected = {"nsqd.dat", STATE_NAME, IMPORTED_NAME}
         for topic in self.topics:
-            known.update(self.files_of(topic))
+            expected.update(self.files_of(topic))
         is_ours = any(name in self._names for name in TOPOLOGY_NAMES)
-        return sorted(name for name in set(self._names) - known if not is_ours or ".diskqueue." in name)
+        return sorted(name for name in set(self._names) - expected if not is_ours or ".diskqueue." in name)
 
 
 def _source_topic(topic: TopicEntry) -> SourceTopic:

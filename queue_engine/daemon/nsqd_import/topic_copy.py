@@ -31,13 +31,13 @@ _BITS_BYTES = 4 << 10  # how much longer a list of bits gets at once
 
 @dataclass(slots=True)
 class Copied:
-    """What a copy did. read: messages of all queues. written: of these, the joined ones; known: those of them that an
-    earlier run had written. finished: by channels that did not have them. damaged: names of files of which a part
-    could not be read. end_offset: behind the last message on the server."""
+    """The counts of one copy. read: messages of all queues. written: of these, the joined ones. written_before: the
+    written ones that an earlier run had written. finished: by channels that did not have them. damaged: names of files
+    of which a part could not be read. end_offset: behind the last message on the server."""
 
     read: int = 0
     written: int = 0
-    known: int = 0
+    written_before: int = 0
     finished: int = 0
     damaged: set[str] = field(default_factory=set)
     end_offset: int = 0
@@ -167,7 +167,7 @@ class TopicCopy:
         copied = self.copied
         copied.end_offset = max(copied.end_offset, end)
         copied.written += batch.count
-        copied.known += batch.count if batch.is_repeat else 0
+        copied.written_before += batch.count if batch.is_repeat else 0
         self._advanced(copied)
 
     def _finish_others(self, channel: str, had: bytearray) -> None:

@@ -111,13 +111,13 @@ class Archiver:
         all of the machine may be at fault: nothing was archived, and the error is none of the project's."""
         before = self.resting.note
         self.resting.keep(archived)
-        known = self.resting.topics
-        topics = (set(due) - known) | self.resting.rested()
+        resting = self.resting.topics
+        topics = (set(due) - resting) | self.resting.rested()
         run = self._passes(topics, is_round=True)
         if self.context.stop.is_set():
             return run.rows
         for topic, error in run.errors.items():
-            if run.rows == 0 and topic not in known and not isinstance(error, PenstockError):
+            if run.rows == 0 and topic not in resting and not isinstance(error, PenstockError):
                 raise error
         self.resting.forget(topics - run.errors.keys())
         for topic, error in run.errors.items():
@@ -338,8 +338,8 @@ class _Run:
         rows_max = self._step_rows
         if cursor.lag_bytes > self._step_bytes and cursor.depth > 0:
             rows_max = self._rows_max(state, begin)
-        known = self._archives.summary.topics.get(topic)
-        done = 0 if known is None else known.rows + known.damaged_count
+        entry = self._archives.summary.topics.get(topic)
+        done = 0 if entry is None else entry.rows + entry.damaged_count
         return _Work(identity, state, begin, archived is None, rows_max, done)
 
     def _repair(self, cursor: CursorStats, identity: ArchivedIdentity, missing: Sequence[TableFile]) -> bool:

@@ -147,8 +147,8 @@ class ArchiveFile:
         names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
         column = names.index("offset")
         for group in range(metadata.num_row_groups):
-            known = metadata.row_group(group).column(column).statistics
-            if known is None or not known.has_min_max or (known.min < next_offset and known.max >= first_offset):
+            bounds = metadata.row_group(group).column(column).statistics
+            if bounds is None or not bounds.has_min_max or (bounds.min < next_offset and bounds.max >= first_offset):
                 yield group
 
     @property

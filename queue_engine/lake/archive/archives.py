@@ -121,9 +121,9 @@ class Archives:
         """Where the archive had ended, when its table does not reach that place any more; None when it does. Raises
         StoreError, TableError."""
         archived = self.next_offset(identity)
-        known = self.summary.topics.get(identity.topic)
-        if known is not None and known.table_version >= 0 and _identity_of(known) == identity:
-            return None if archived is not None and archived >= known.next_offset else known.next_offset
+        entry = self.summary.topics.get(identity.topic)
+        if entry is not None and entry.table_version >= 0 and _identity_of(entry) == identity:
+            return None if archived is not None and archived >= entry.next_offset else entry.next_offset
         # Without a summary: a cursor that belongs to this lake was moved on behind a commit.
         if archived is None and cursor.lake == self.identity and cursor.offset > self.begun_at(identity, cursor.offset):
             return cursor.offset
@@ -156,13 +156,13 @@ class Archives:
         archived = self.next_offset(identity)
         begin = max(offset, archived or 0)
         first = min(begin, self.begun_at(identity, offset)) if archived is None else archived
-        known = [
+        gaps_before = [
             one for one in self._gaps.read(identity.topic).get(identity, []) if one.first_offset >= (archived or 0)
         ]
         # Not the time of a repair whose table is lost now: what has that would count for nothing.
         unfinished = self._unfinished_repairs(identity)
         at_ms = self._gaps.time_behind_lost(identity.topic, self._clock.time_ns() // NS_PER_MS, unfinished)
-        gaps = lost_gaps(known, first, had, begin, at_ms)
+        gaps = lost_gaps(gaps_before, first, had, begin, at_ms)
         if error := self.commit([Commit(identity, first, begin, archived is None, gaps=gaps)])[identity]:
             raise error
         self.summary.forget(identity.topic)
@@ -184,12 +184,12 @@ class Archives:
 
     def is_look_due(self, identity: ArchivedIdentity, *, is_anew: bool) -> bool:
         """Whether to look for missing files of a table. is_anew: whether its cursor was made anew."""
-        known = self.summary.topics.get(identity.topic)
-        if known is None or known.table_version < 0 or _identity_of(known) != identity:
+        entry = self.summary.topics.get(identity.topic)
+        if entry is None or entry.table_version < 0 or _identity_of(entry) != identity:
             return False
         looked_ns = self._looked_ns.get(identity)
         is_long_ago = looked_ns is None or self._clock.monotonic_ns() - looked_ns >= LOOK_EVERY_NS
-        return is_anew or known.is_lost or is_long_ago
+        return is_anew or entry.is_lost or is_long_ago
 
     def missing_files(self, identity: ArchivedIdentity) -> list[TableFile]:
         """Look for files of a table that are missing. Where none is, what a killed repair left goes, and the table no
@@ -202,17 +202,17 @@ class Archives:
             if unfinished:
                 at_ms = self._gaps.time_behind_lost(identity.topic, 0, unfinished)
                 self._gaps.commit_lost(identity, [], at_ms, unfinished=unfinished)
-            known = self.summary.topics.get(identity.topic)
-            is_noted = known is not None and (known.is_lost or known.is_partial)
-            if known is not None and (is_noted or known.table_version != table.version or unfinished):
-                self._sum_up_anew(identity, known.committed_ms)
+            entry = self.summary.topics.get(identity.topic)
+            is_noted = entry is not None and (entry.is_lost or entry.is_partial)
+            if entry is not None and (is_noted or entry.table_version != table.version or unfinished):
+                self._sum_up_anew(identity, entry.committed_ms)
             self._looked_ns[identity] = self._clock.monotonic_ns()
         return found
 
     def _unfinished_repairs(self, identity: ArchivedIdentity) -> set[int]:
         """Of this topic, and of those of this server that had its name before."""
-        known = self.summary.topics.get(identity.topic)
-        others = [] if known is None else _identities_of(known)
+        entry = self.summary.topics.get(identity.topic)
+        others = [] if entry is None else _identities_of(entry)
         table = archive_table(self._tables, identity.topic)
         return self._gaps.unfinished_repairs([identity, *others], table, identity.server)
 
@@ -232,9 +232,9 @@ class Archives:
         return plan_repair(self._tables, identity, state, files, start, rows_max)
 
     def is_partial(self, identity: ArchivedIdentity) -> bool:
-        """Whether it is known, and shown, that files of a table are missing."""
-        known = self.summary.topics.get(identity.topic)
-        return known is not None and known.is_partial and _identity_of(known) == identity
+        """Whether the summary shows that files of a table are missing."""
+        entry = self.summary.topics.get(identity.topic)
+        return entry is not None and entry.is_partial and _identity_of(entry) == identity
 
     def commit_repair(self, repair: Repair, written: Sequence[WrittenRange]) -> bool:
         """Commit what was written in the place of missing files, and what is lost. Returns False, and commits nothing,
@@ -260,12 +260,12 @@ class Archives:
             sum(gap.count for _, gap in gaps),
         )
         self._looked_ns[identity] = self._clock.monotonic_ns()
-        known = self.summary.topics.get(identity.topic)
+        entry = self.summary.topics.get(identity.topic)
         self._sum_up_anew(identity, now_ms)
-        if repair.left_count and known is not None and known.is_partial:
+        if repair.left_count and entry is not None and entry.is_partial:
             # The table still lacks files.
             summed = self.summary.topics[identity.topic]
-            self.summary.put(replace(summed, error=known.error, is_lost=known.is_lost, is_partial=True))
+            self.summary.put(replace(summed, error=entry.error, is_lost=entry.is_lost, is_partial=True))
         self.summary.write(is_last=True)
         return True
 
@@ -319,25 +319,25 @@ class Archives:
     # What pages show.
 
     def _sum_up(self, one: Commit, gaps: Sequence[ArchiveGap], now_ms: int) -> None:
-        known = self.summary.topics.get(one.identity.topic)
+        entry = self.summary.topics.get(one.identity.topic)
         version = archive_table(self._tables, one.identity.topic).version
         if (
-            known is None
-            or (known.table_version, known.next_offset) != (version - 1, one.first_offset)
-            or _identity_of(known) != one.identity
-            or not known.incarnations  # an earlier version's
+            entry is None
+            or (entry.table_version, entry.next_offset) != (version - 1, one.first_offset)
+            or _identity_of(entry) != one.identity
+            or not entry.incarnations  # an earlier version's
         ):
             self._sum_up_anew(one.identity, now_ms)
             return
         times = [time for file in one.files for time in _times_of(file)]
-        times += [time for time in (known.first_time_ms, known.last_time_ms) if time is not None]
+        times += [time for time in (entry.first_time_ms, entry.last_time_ms) if time is not None]
         self.summary.put(
             replace(
-                known,
+                entry,
                 next_offset=one.next_offset,
-                rows=known.rows + one.rows,
-                bytes=known.bytes + sum(file.size for file in one.files),
-                file_count=known.file_count + len(one.files),
+                rows=entry.rows + one.rows,
+                bytes=entry.bytes + sum(file.size for file in one.files),
+                file_count=entry.file_count + len(one.files),
                 first_time_ms=min(times, default=None),
                 last_time_ms=max(times, default=None),
                 table_version=version,
@@ -347,7 +347,7 @@ class Archives:
                 is_partial=False,
                 incarnations=tuple(
                     replace(other, rows=other.rows + one.rows) if _is_of(other, one.identity) else other
-                    for other in known.incarnations
+                    for other in entry.incarnations
                 ),
             ).with_gaps(list(gaps))
         )
@@ -356,10 +356,10 @@ class Archives:
         """Raises StoreUnreachableError: the next topic would wait as long."""
         try:
             end = self.next_offset(identity)
-            known = self.summary.topics.get(identity.topic)
-            is_known = known is not None and known.table_version >= 0 and _identity_of(known) == identity
-            if known is not None and is_known and (end is None or end < known.next_offset):
-                self.note_error(identity, self.lost(identity, known.next_offset))
+            entry = self.summary.topics.get(identity.topic)
+            is_of_identity = entry is not None and entry.table_version >= 0 and _identity_of(entry) == identity
+            if entry is not None and is_of_identity and (end is None or end < entry.next_offset):
+                self.note_error(identity, self.lost(identity, entry.next_offset))
                 return
             if end is None:
                 return  # killed before its first messages were committed
@@ -373,15 +373,15 @@ class Archives:
         except StoreUnreachableError:
             raise
         except PipelineError as exc:
-            known = self.summary.topics.get(identity.topic)
+            entry = self.summary.topics.get(identity.topic)
             nothing = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
-            self.summary.put(replace(known or nothing, error=sentence_of(exc)))
+            self.summary.put(replace(entry or nothing, error=sentence_of(exc)))
 
     def sum_up_again(self, topics: Iterable[str]) -> None:
         """Sum up topics whose tables others have changed, such as housekeeping."""
         for topic in topics:
-            known = self.summary.topics.get(topic)
-            if known is not None:
+            entry = self.summary.topics.get(topic)
+            if entry is not None:
                 try:
                     archive_table(self._tables, topic).refresh()
                 except StoreUnreachableError:
@@ -389,19 +389,21 @@ class Archives:
                 except PipelineError as exc:
                     logger.warning("topic not summed up topic=%s error=%s", topic, exc)
                     continue
-                self._sum_up_anew(_identity_of(known), known.committed_ms)
+                self._sum_up_anew(_identity_of(entry), entry.committed_ms)
                 summed = self.summary.topics[topic]
-                if (known.is_lost or known.is_partial) and not summed.is_lost:
+                if (entry.is_lost or entry.is_partial) and not summed.is_lost:
                     # The table alone does not tell that files are there: a look at them does, and forgets the error.
-                    kept = replace(summed, error=known.error, is_lost=known.is_lost, is_partial=known.is_partial)
-                    self.summary.put(kept)
+                    summed = replace(summed, error=entry.error, is_lost=entry.is_lost, is_partial=entry.is_partial)
+                    self.summary.put(summed)
 
     def _sum_up_all(self) -> None:
         """Every archive of the lake, from the tables."""
         newest: dict[str, ArchivedIdentity] = {}
         for identity in self._gaps.read():
-            known = newest.get(identity.topic, identity)
-            newest[identity.topic] = max(identity, known, key=lambda one: (one.server == self._server, one.number))
+            newest_so_far = newest.get(identity.topic, identity)
+            newest[identity.topic] = max(
+                identity, newest_so_far, key=lambda one: (one.server == self._server, one.number)
+            )
         for identity in newest.values():
             self._sum_up_anew(identity, 0)
 
@@ -409,7 +411,7 @@ class Archives:
         """Write what the summary has of this server's archives that `archive_gaps` lacks, since the table was gone: the
         begin of each, and of the newest topic of a name its newest gaps. Each server of a lake does so; until then,
         rows with the begins of its archives stand in for its own. Raises StoreError, TableError."""
-        archived = [(known, one) for known in self.summary.topics.values() for one in _identities_of(known)]
+        archived = [(entry, one) for entry in self.summary.topics.values() for one in _identities_of(entry)]
         own = [one for _, one in archived if one.server == self._server]
         # The first commit of an archive has its begin. The table itself may be there, and empty: it is made before.
         is_there = dict(zip(own, (at is not None for at in self._gaps.next_offsets(own)), strict=True))
@@ -418,31 +420,31 @@ class Archives:
         found = self._gaps.read()
         gaps: GapRows = {}
         ranges: dict[ArchivedIdentity, tuple[int | None, int]] = {}
-        for known, one in archived:
+        for entry, one in archived:
             if is_there.get(one, one in found):
                 continue
-            is_newest = one == _identity_of(known)
+            is_newest = one == _identity_of(entry)
             try:
                 table = archive_table(self._tables, one.topic)
                 end = table.transaction(one.app_id)
                 if end is None:
                     continue  # lost, or the summary is of another lake
-                first = known.first_offset if is_newest else _first_in_files(table, one)
+                first = entry.first_offset if is_newest else _first_in_files(table, one)
             except StoreUnreachableError:
                 raise
             except PipelineError as exc:
                 # The next start tries again.
                 logger.warning("archive_gaps lacks topic=%s number=%d error=%s", one.topic, one.number, exc)
-                if not known.is_lost:
+                if not entry.is_lost:
                     self.note_error(one, exc)
                 continue
-            rows = [] if one in found else [ArchiveGap(first, first, BEGIN, known.committed_ms)]
-            rows += known.gaps if is_newest and one in is_there else ()
+            rows = [] if one in found else [ArchiveGap(first, first, BEGIN, entry.committed_ms)]
+            rows += entry.gaps if is_newest and one in is_there else ()
             if rows:
                 gaps[one] = rows
             if rows and one in is_there:
                 # Where the table was put back to an earlier state, the next commit replaces the gaps behind its end.
-                ranges[one] = (end, max(end, known.next_offset if is_newest else 0))
+                ranges[one] = (end, max(end, entry.next_offset if is_newest else 0))
         if ranges:
             self._gaps.commit(gaps, ranges)
             logger.warning(
@@ -454,24 +456,24 @@ class Archives:
 
     def note_error(self, identity: ArchivedIdentity, error: BaseException) -> None:
         """Show an error with the topic until its next commit."""
-        known, is_lost = self.summary.topics.get(identity.topic), isinstance(error, ArchiveLostError)
-        if known is None and is_lost:
-            known = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
-        if known is not None:
+        entry, is_lost = self.summary.topics.get(identity.topic), isinstance(error, ArchiveLostError)
+        if entry is None and is_lost:
+            entry = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
+        if entry is not None:
             # What an operator has seen and decided upon stays, where carrying it out fails by another error.
-            is_partial = isinstance(error, ArchiveFilesMissingError) or (known.is_partial and not is_lost)
-            is_lost = is_lost or known.is_table_lost
-            self.summary.put(replace(known, error=sentence_of(error), is_lost=is_lost, is_partial=is_partial))
+            is_partial = isinstance(error, ArchiveFilesMissingError) or (entry.is_partial and not is_lost)
+            is_lost = is_lost or entry.is_table_lost
+            self.summary.put(replace(entry, error=sentence_of(error), is_lost=is_lost, is_partial=is_partial))
 
 
 def _identity_of(one: ArchivedTopic) -> ArchivedIdentity:
     return ArchivedIdentity(one.topic, one.server, one.number, one.id_base)
 
 
-def _identities_of(known: ArchivedTopic) -> list[ArchivedIdentity]:
+def _identities_of(entry: ArchivedTopic) -> list[ArchivedIdentity]:
     """All topics of a name of which something is archived."""
-    others = (ArchivedIdentity(known.topic, one.server, one.number, one.id_base) for one in known.incarnations)
-    return [*dict.fromkeys((_identity_of(known), *others))] if known.table_version >= 0 else []
+    others = (ArchivedIdentity(entry.topic, one.server, one.number, one.id_base) for one in entry.incarnations)
+    return [*dict.fromkeys((_identity_of(entry), *others))] if entry.table_version >= 0 else []
 
 
 def _first_in_files(table: LakeTable, identity: ArchivedIdentity) -> int:

@@ -113,16 +113,16 @@ class Gaps:
 
         gaps: of each topic of `ranges`; those of others are committed beside. ranges: the next offset of its table,
         None for none, and that of the step. Raises StoreError, TableError."""
-        known = dict(zip(ranges, self.next_offsets(list(ranges)), strict=True))
+        versions = dict(zip(ranges, self.next_offsets(list(ranges)), strict=True))
         ends = {one: -1 if archived is None else archived for one, (archived, _) in ranges.items()}
-        left = {one: ends[one] for one, at in known.items() if at is not None and at > ends[one]}
+        left = {one: ends[one] for one, at in versions.items() if at is not None and at > ends[one]}
         rows, replaced = self._beside(left, lambda one, gap: one in left and not _lies_before(gap, left[one]))
         rows += [(identity, gap) for identity, found in gaps.items() for gap in found]
         if not rows and not replaced:
             return
         moves = []
         for one, (_, end) in ranges.items():
-            at = known[one]
+            at = versions[one]
             if gaps[one] or (replaced and one in left):
                 # Behind a step that was killed, so that this commit is not taken for that one.
                 moves.append(Move(one.app_id, end if at is None else max(end, at + 1), at))
@@ -141,8 +141,8 @@ class Gaps:
     def time_behind_lost(self, topic: str, now_ms: int, others: Iterable[int | None]) -> int:
         """The time (Unix ms) for new lost gaps of a topic's name: now, or behind that of each other one and of `others`
         where the clock was set back. So no repair takes the gaps of anything else for its own."""
-        known = (gap.at_ms for gaps in self.read(topic).values() for gap in gaps if gap.reason == LOST)
-        return max(now_ms, 0, *(one + 1 for one in (*known, *others) if one is not None))
+        lost_ms = (gap.at_ms for gaps in self.read(topic).values() for gap in gaps if gap.reason == LOST)
+        return max(now_ms, 0, *(one + 1 for one in (*lost_ms, *others) if one is not None))
 
     def commit_lost(
         self, identity: ArchivedIdentity, rows: Sequence[GapRow], at_ms: int, *, unfinished: Collection[int]
@@ -153,12 +153,12 @@ class Gaps:
         def is_left(one: ArchivedIdentity, gap: ArchiveGap) -> bool:
             return (one.topic, gap.reason) == (identity.topic, LOST) and gap.at_ms in unfinished
 
-        kept, replaced = self._beside([identity] if unfinished else [], is_left)
+        others, replaced = self._beside([identity] if unfinished else [], is_left)
         if not rows and not replaced:
             return
-        (known,) = self._table.transactions([identity.repair_app_id])
-        written = [*kept, *rows]
-        move = Move(identity.repair_app_id, at_ms, known)
+        (version,) = self._table.transactions([identity.repair_app_id])
+        written = [*others, *rows]
+        move = Move(identity.repair_app_id, at_ms, version)
         self._table.commit_moves([self._written(written)] if written else [], [move], remove=replaced)
 
     def _beside(
@@ -167,14 +167,14 @@ class Gaps:
         """The files with gaps of these topics' names that a killed process left, by their paths, and what else is in
         them."""
         names = {one.topic for one in topics}
-        kept: list[GapRow] = []
+        others: list[GapRow] = []
         paths = []
         for file, rows in self._files(names) if names else ():
             beside = [(one, gap) for one, gap in rows if not is_left(one, gap)]
             if len(beside) < len(rows):
-                kept += beside
+                others += beside
                 paths.append(file.path)
-        return kept, paths
+        return others, paths
 
     def _files(self, topics: Collection[str]) -> Iterator[tuple[TableFile, list[GapRow]]]:
         """Each file that may have gaps of these names, or of all for none, with all of its rows."""
@@ -257,10 +257,10 @@ def gaps_to(next_offset: int, cursor: CursorStats, begin: int, at_ms: int) -> li
     return gaps
 
 
-def lost_gaps(known: Sequence[ArchiveGap], first: int, had: int, begin: int, at_ms: int) -> list[ArchiveGap]:
+def lost_gaps(recorded: Sequence[ArchiveGap], first: int, had: int, begin: int, at_ms: int) -> list[ArchiveGap]:
     """The gaps from `first` to `begin`, of an archive that begins again there after its table was lost.
 
-    known: the gaps that it had. had: where it had ended: what lies before is LOST, what lies behind OFF."""
+    recorded: the gaps that it had. had: where it had ended: what lies before is LOST, what lies behind OFF."""
     gaps: list[ArchiveGap] = []
 
     def fill(until: int) -> None:
@@ -269,7 +269,7 @@ def lost_gaps(known: Sequence[ArchiveGap], first: int, had: int, begin: int, at_
             if at < end:
                 gaps.append(ArchiveGap(at, end, reason, at_ms))
 
-    for gap in sorted(known):
+    for gap in sorted(recorded):
         start = max(gap.first_offset, gaps[-1].next_offset if gaps else first)
         # Replayed messages lie among others: of a part of such a range their count is unknown.
         is_whole = start == gap.first_offset and gap.next_offset <= begin

@@ -102,7 +102,7 @@ def plan_repair(
     gaps = Gaps(tables)
     found = gaps.read(identity.topic)
     unfinished = gaps.unfinished_repairs({identity, *found}, table, identity.server)
-    known = [one for one in found.get(identity, []) if not (one.reason == LOST and one.at_ms in unfinished)]
+    recorded = [one for one in found.get(identity, []) if not (one.reason == LOST and one.at_ms in unfinished)]
     owners = {file.path: owner_of(file, {identity, *found}) for file in files}
     others = [file for file in files if owners[file.path] != identity]
     oldest, messages = max(start, state.oldest_offset), synced_messages(state)
@@ -110,7 +110,7 @@ def plan_repair(
     own = all_own if rows_max is None else _first_of(all_own, end, oldest, rows_max)
     covered = _joined(_range_of(file, end) for file in own)
     # Of a replayed range the messages among the replayed ones are in the table, or were.
-    taken = [(one.first_offset, one.next_offset) for one in known if one.count == one.next_offset - one.first_offset]
+    taken = [(one.first_offset, one.next_offset) for one in recorded if one.count == one.next_offset - one.first_offset]
     taken += _offsets_beside(table, identity, covered, owners.keys())
     wanted = [part for first, after in covered for part in MessageRanges(_joined(taken)).unused_between(first, after)]
     return Repair(
@@ -120,7 +120,7 @@ def plan_repair(
         tuple(wanted),
         tuple(part for first, after in wanted for part in messages.within(max(first, oldest), after)),
         sum(file.rows for file in own),
-        tuple(_joined((one.first_offset, one.next_offset) for one in known if one.reason == REPLAYED)),
+        tuple(_joined((one.first_offset, one.next_offset) for one in recorded if one.reason == REPLAYED)),
         tuple((owners[one.path] or identity, _range_of(one, end), one.rows) for one in others),
         len(all_own) - len(own),
     )

@@ -31,8 +31,8 @@ class RestingTopics:
 
     def fail(self, topic: str, sentence: str) -> None:
         """Let a topic rest, twice as long as the last time. sentence: why it failed."""
-        known = self._rests.get(topic)
-        rest_s = REST_FIRST_S if known is None else min(2 * known.rest_s, REST_MAX_S)
+        rest = self._rests.get(topic)
+        rest_s = REST_FIRST_S if rest is None else min(2 * rest.rest_s, REST_MAX_S)
         until_ns = self._clock.monotonic_ns() + rest_s * NS_PER_S
         until_ms = (self._clock.time_ns() + rest_s * NS_PER_S) // NS_PER_MS
         self._rests[topic] = _Rest(sentence, rest_s, until_ns, until_ms)

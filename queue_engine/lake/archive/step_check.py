@@ -44,13 +44,13 @@ def _checked(wanted: WantedRange, parts: Sequence[TopicRows]) -> WrittenRange:
     files = tuple(file for part in parts for file in part.files)
     left_out = _sorted([runs for part in parts for runs in part.left_out])
     missing = tuple(sorted((one.first_offset, one.next_offset, one.reason) for part in parts for one in part.missing))
-    kept = [runs for part in parts for runs in part.kept]
-    rows = sum(int(np.sum(runs[:, 1] - runs[:, 0])) for runs in kept)
+    written = [runs for part in parts for runs in part.written]
+    rows = sum(int(np.sum(runs[:, 1] - runs[:, 0])) for runs in written)
     place = f"{wanted.topic}, offsets {wanted.first_offset} to {wanted.next_offset}"
     if rows != sum(file.rows for file in files):
         raise ArchiveMismatchError(f"{place}: the files have other rows than were written; nothing of the step is kept")
     # An offset without a message counts as a run of its own: so a row that has it overlaps.
-    runs = _sorted([*kept, left_out, _pairs((first, after) for first, after, _ in missing), _pairs(wanted.unused)])
+    runs = _sorted([*written, left_out, _pairs((first, after) for first, after, _ in missing), _pairs(wanted.unused)])
     if len(runs) and (runs[0, 0] < wanted.first_offset or runs[-1, 1] > wanted.next_offset):
         raise ArchiveMismatchError(f"{place}: offsets {runs[0, 0]} to {runs[-1, 1]} were written")
     ends = np.maximum.accumulate(np.append(wanted.first_offset, runs[:, 1]))

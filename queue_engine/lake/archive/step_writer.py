@@ -44,13 +44,13 @@ class StepTarget:
 class TopicRows:
     """What one task has done of one topic.
 
-    kept: runs of offsets that the files have, by file. left_out: runs of replayed messages that were not written.
+    written: runs of offsets that the files have, by file. left_out: runs of replayed messages that were not written.
     missing: messages that the log does not have, or not intact.
     """
 
     topic: str
     files: list[DataFile] = field(default_factory=list)
-    kept: list[Runs] = field(default_factory=list)
+    written: list[Runs] = field(default_factory=list)
     left_out: list[Runs] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
 
@@ -93,7 +93,7 @@ def _write_gathered(gathered: dict[str, list[pa.Table]], target: StepTarget, fou
                 one.left_out.append(runs_of(rows.filter(replayed).column("offset")))
                 rows = rows.filter(pc.invert(replayed))
         for day, of_day in _by_day(rows):
-            one.kept.append(runs_of(of_day.column("offset")))
+            one.written.append(runs_of(of_day.column("offset")))
             one.files.append(_written(topic, day, of_day, target))
     gathered.clear()
 

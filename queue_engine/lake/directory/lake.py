@@ -35,10 +35,10 @@ CONVERTING_COMMIT = "a84e6062"
 OWN_DIRECTORIES = ("", "history", "jobs")
 
 
-def not_converted(what: str, manifest: str) -> NotConvertedError:
-    """The refusal to read or write what lies below a manifest of the first versions. what: such as "the history"."""
+def not_converted(subject: str, manifest: str) -> NotConvertedError:
+    """The refusal to read or write what lies below a manifest of the first versions. subject: such as "the history"."""
     return NotConvertedError(
-        f"{what} has a format of before release 0.2.0, named by {manifest}; nothing was changed. Penstock at commit"
+        f"{subject} has a format of before release 0.2.0, named by {manifest}; nothing was changed. Penstock at commit"
         f" {CONVERTING_COMMIT} converts it by `penstock pipeline convert`; to go on without it, move its folder away"
     )
 

@@ -174,8 +174,8 @@ class HistoryTables:
         write_status_file(Path(self._lake.within(SUMMARY)), {"end_s": self.end_s()})
 
     def _change(self, level: str, files: Iterable[DataFile], gone: Iterable[str]) -> None:
-        known = self._tables[level].transaction(CHANGED)
-        self._tables[level].commit(files, CHANGED, (known or 0) + 1, after=known, remove=gone)
+        version = self._tables[level].transaction(CHANGED)
+        self._tables[level].commit(files, CHANGED, (version or 0) + 1, after=version, remove=gone)
 
     def _closed(self, level: str) -> int | None:
         return self._tables[level].transaction(CLOSED)

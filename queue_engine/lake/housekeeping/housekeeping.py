@@ -166,8 +166,8 @@ class Housekeeping:
         gone = outdated(files_of(table), self._now_ms(), keep_ms=keep_ms, keep_bytes=limits.keep_bytes or None)
         if not gone:
             return
-        known = table.transaction(RETENTION_APP)
-        table.commit([], RETENTION_APP, (known or 0) + 1, after=known, remove=[one.path for one in gone])
+        version = table.transaction(RETENTION_APP)
+        table.commit([], RETENTION_APP, (version or 0) + 1, after=version, remove=[one.path for one in gone])
         rows, size = sum(one.rows for one in gone), sum(one.bytes for one in gone)
         logger.info("archive beyond its limits table=%s files=%d rows=%d bytes=%d", table.path, len(gone), rows, size)
         run.dropped_files += len(gone)

@@ -40,9 +40,9 @@ class HousekeepingLease:
 
         Raises StoreError, TableError."""
         now_s = self._clock.time_ns() // NS_PER_S
-        known = self._table.transaction(_APP)
-        if known is not None:
-            until_s, owner = known >> _OWNER_BITS, known & ((1 << _OWNER_BITS) - 1)
+        lease = self._table.transaction(_APP)
+        if lease is not None:
+            until_s, owner = lease >> _OWNER_BITS, lease & ((1 << _OWNER_BITS) - 1)
             if owner != self._owner and until_s > now_s:
                 return until_s - now_s
             if owner == self._owner and until_s - now_s > LEASE_S // 2:
@@ -50,7 +50,7 @@ class HousekeepingLease:
             # A clock that was set back: a lease is never given for an earlier end.
             now_s = max(now_s, until_s)
         try:
-            self._table.commit([], _APP, (now_s + LEASE_S) << _OWNER_BITS | self._owner, after=known)
+            self._table.commit([], _APP, (now_s + LEASE_S) << _OWNER_BITS | self._owner, after=lease)
         except TableTransactionError:
             return LEASE_S  # another server was first
         if self._table.version % LOG_COMMITS == 0:

@@ -68,8 +68,8 @@ def write_limits(lake_path: Path, topic: str, limits: ArchiveLimits | None) -> N
     if limits is not None:
         limits.check()
     with _writing:
-        known: Mapping[str, ArchiveLimits] = read_limits(lake_path)
-        changed = {name: value for name, value in known.items() if name != topic}
+        limits_by_topic: Mapping[str, ArchiveLimits] = read_limits(lake_path)
+        changed = {name: value for name, value in limits_by_topic.items() if name != topic}
         if limits is not None:
             changed[topic] = limits
         content = {"topics": {name: asdict(value) for name, value in sorted(changed.items())}}

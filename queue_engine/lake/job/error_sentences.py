@@ -8,7 +8,7 @@ SENTENCE_LENGTH_MAX = 500
 # Spark's text about an error that was raised in one of its Python processes ends with the error itself.
 _OWN_ERROR = re.compile(rf"{re.escape(PenstockError.__module__)}\.\w+: (.+)")
 # Errors of the machine: a pattern of Java's or Spark's text, and our sentence. The first pattern that matches is taken.
-_KNOWN = (
+_SENTENCES = (
     (
         re.compile(r"No space left on device"),
         "There is no space left on the disk.",
@@ -62,13 +62,13 @@ def sentence_of(error: BaseException) -> str:
     own = _OWN_ERROR.findall(text)
     if own:
         return _ended(str(own[-1]))
-    for pattern, sentence in _KNOWN:
+    for pattern, sentence in _SENTENCES:
         if pattern.search(text):
             return sentence
     raised = _TRACEBACK.findall(text)
     if raised:
-        name, said = raised[-1]
-        return _ended(f"An unexpected error, {name.rpartition('.')[2]}{f': {said}' if said else ''}")
+        name, reason = raised[-1]
+        return _ended(f"An unexpected error, {name.rpartition('.')[2]}{f': {reason}' if reason else ''}")
     line = _unwrapped(text)
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""

@@ -47,9 +47,9 @@ class JobReports:
     def clear_error(self, job: str) -> None:
         """Clear the error of a job that is tried again, unless it has failed meanwhile."""
         with self._mutex:
-            known = self._newest.get(job)
-            if known is not None and known.is_in_trouble and known.state != FAILED:
-                self._newest[job] = replace(known, error="")
+            newest = self._newest.get(job)
+            if newest is not None and newest.is_in_trouble and newest.state != FAILED:
+                self._newest[job] = replace(newest, error="")
 
     def forget(self, job: str) -> None:
         """Forget a job whose file is removed: it is not written again."""

@@ -170,8 +170,8 @@ class JobThread:
         # A job reports its progress while it stops; its state stays the one that the stop has requested.
         is_stopping = self._stop.is_set() and self._end_state != WAITING
         word = self._end_state if is_stopping else state.state
-        known = self._reports.newest(self.name)
-        started_ms = state.started_ms or (known.started_ms if known else 0)
+        newest = self._reports.newest(self.name)
+        started_ms = state.started_ms or (newest.started_ms if newest else 0)
         now_ms = self._reports.now_ms()
         if self._done_first is None:
             self._done_first = state.done
@@ -190,6 +190,6 @@ class JobThread:
         )
 
     def _report(self, word: str, **changes: Any) -> None:
-        known = self._reports.newest(self.name) or JobState(self.name, word, unit=self._unit)
+        newest = self._reports.newest(self.name) or JobState(self.name, word, unit=self._unit)
         now_ms = self._reports.now_ms()
-        self._reports.report(replace(known, state=word, updated_ms=now_ms, **{"next_try_ms": 0, **changes}))
+        self._reports.report(replace(newest, state=word, updated_ms=now_ms, **{"next_try_ms": 0, **changes}))

@@ -263,9 +263,9 @@ def _unread(reason: str, views: list[View]) -> str:
         error = table_error(OSError(reason), place)
         if isinstance(error, StoreError) and type(error) is not StoreError:
             return f"{names} can't be read: {error}"
-    said = re.sub(r"^\w+: ", "", " ".join(reason.split())).rstrip(".")
+    first_reason = re.sub(r"^\w+: ", "", " ".join(reason.split())).rstrip(".")
     return (
-        f"A data file of {names} can't be read: {said}. Run the query again, since housekeeping may just "
+        f"A data file of {names} can't be read: {first_reason}. Run the query again, since housekeeping may just "
         f"have replaced the file; if that fails too, restore the file from a backup{_again(reason, views)}."
     )
 

@@ -68,33 +68,33 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
     state = engine.topic(topic, time_ms=None if start.isdecimal() else _time_ms_of(start))
     identity = ArchivedIdentity(topic, engine.server(), state.number, state.id_base)
     cursor = next((one for one in engine.cursor_list() if (one.topic, one.cursor) == (topic, ARCHIVE_CURSOR)), None)
-    known = (read_summary(lake) or {}).get(topic)
-    if known is not None and (
-        known.table_version < 0 or ArchivedIdentity(topic, known.server, known.number, known.id_base) != identity
+    entry = (read_summary(lake) or {}).get(topic)
+    if entry is not None and (
+        entry.table_version < 0 or ArchivedIdentity(topic, entry.server, entry.number, entry.id_base) != identity
     ):
-        known = None  # of an earlier topic of the name
+        entry = None  # of an earlier topic of the name
     table = archive_table(tables, topic)
     archived = table.transaction(identity.app_id)
-    had = known.next_offset if known is not None else 0 if cursor is None else cursor.offset
+    had = entry.next_offset if entry is not None else 0 if cursor is None else cursor.offset
     if archived is None and had == 0:
         raise PipelineError(
             f"{topic}, number {state.number}, was never archived here: "
             + ("use Archive… on its page" if cursor is None else "its archive is on, and begins at offset 0 by itself")
             + "; nothing was done"
         )
-    asked = int(start) if start.isdecimal() else state.time_offset or 0
+    start_offset = int(start) if start.isdecimal() else state.time_offset or 0
     missing = missing_files(table) if table.exists() else []
-    repair = plan_repair(tables, identity, state, missing, asked) if missing else None
+    repair = plan_repair(tables, identity, state, missing, start_offset) if missing else None
     sentences: list[str] = []
     offsets: list[int] = []
     if repair is not None:
-        said = missing_sentence(table, missing, identity, Gaps(tables).read(topic))
-        sentences += _repaired(repair, said, is_dry=is_dry)
+        sentence = missing_sentence(table, missing, identity, Gaps(tables).read(topic))
+        sentences += _repaired(repair, sentence, is_dry=is_dry)
         offsets += [first for first, _ in repair.readable[:1]]
     if archived is None or archived < had:
-        begin, begun = _begun_again(state, table, archived, had, asked, known, is_dry=is_dry)
+        begin, begun = _begun_again(state, table, archived, had, start_offset, entry, is_dry=is_dry)
         sentences += begun
-        is_noticed = known is None or known.is_table_lost
+        is_noticed = entry is None or entry.is_table_lost
         if not (is_dry or is_noticed) and begin > max(archived or 0, state.oldest_offset):
             # The job can't tell it from "Archive… from now on" by an operator who has not seen the loss: it stops.
             raise PipelineError(
@@ -143,13 +143,13 @@ def _begun_again(
     table: LakeTable,
     archived: int | None,
     had: int,
-    asked: int,
-    known: ArchivedTopic | None,
+    start_offset: int,
+    entry: ArchivedTopic | None,
     *,
     is_dry: bool,
 ) -> tuple[int, list[str]]:
     """Where an archive begins again whose table is lost or ends early, and the sentences about it."""
-    begin = min(max(asked, state.oldest_offset, archived or 0), state.synced_offset)
+    begin = min(max(start_offset, state.oldest_offset, archived or 0), state.synced_offset)
     count = synced_messages(state).count_between(begin, state.synced_offset)
     reads, writes, begins = ("Would read", "and write", "Would begin") if is_dry else ("Reads", "and writes", "Begins")
     found, to = ("is gone", "a new table") if not table.exists() else ("has nothing of this topic", "the table")
@@ -162,7 +162,7 @@ def _begun_again(
         if count
         else f"{begins} again at offset {begin:,}, in {to}, with the messages that are published from now on."
     )
-    first = archived if archived is not None else known.first_offset if known is not None else 0
+    first = archived if archived is not None else entry.first_offset if entry is not None else 0
     if begin > first:
         gets = "would get" if is_dry else "gets"
         sentences.append(
@@ -189,11 +189,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         tables = LakeTables(TableStorage(given.lake or str(pipeline)), is_holder=False)
         with LogClient(given.engine_url, take_token(os.environ)) as engine:
-            said = rearchive(engine, Lake(str(pipeline)), tables, given.topic, given.start, is_dry=given.dry_run)
+            sentence = rearchive(engine, Lake(str(pipeline)), tables, given.topic, given.start, is_dry=given.dry_run)
     except (PenstockError, OSError, ModuleNotFoundError) as exc:
         sys.stderr.write(f"penstock: {exc}\n")
         return 2
-    sys.stdout.write(f"{said}\n")
+    sys.stdout.write(f"{sentence}\n")
     return 0
 
 

@@ -86,15 +86,15 @@ def next_offsets(
     """
     offsets: Offsets = {}
     ready: dict[str, int] = {}
-    known = {series_of(key).topic: key for key in start}
+    key_by_topic = {series_of(key).topic: key for key in start}
     for topic in options.topics:
         state = states.get(topic)
-        if topic in known and (state is None or key_of(state) != known[topic]):
-            gone = known[topic]
+        if topic in key_by_topic and (state is None or key_of(state) != key_by_topic[topic]):
+            gone = key_by_topic[topic]
             _check_gone(url, series_of(gone), _unread(start[gone], seen.get(gone)), state, options)
         if state is None:
-            if topic in known:
-                offsets[known[topic]] = start[known[topic]]
+            if topic in key_by_topic:
+                offsets[key_by_topic[topic]] = start[key_by_topic[topic]]
             continue
         key = key_of(state)
         if key not in start:

@@ -113,8 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise
                 logger.warning("the stream waits for a server: %s", exc)
                 continue
-            known = {key_of(state) for node in nodes for state in node.states.values()}  # one may have two addresses
-            nodes.append(_Node(url, {topic: state for topic, state in states.items() if key_of(state) not in known}))
+            keys = {key_of(state) for node in nodes for state in node.states.values()}  # one may have two addresses
+            nodes.append(_Node(url, {topic: state for topic, state in states.items() if key_of(state) not in keys}))
             self._seen |= {key_of(state): state for state in states.values()}
         return nodes
 

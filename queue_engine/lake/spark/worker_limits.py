@@ -63,7 +63,7 @@ def add_option(parser: argparse.ArgumentParser, name: str) -> None:
     is_time = name.endswith("_ms")
     default = format_duration(int(str(spec.default))) if is_time else str(spec.default)
     # Where "" stands for something, the option's text says for what.
-    text, _, said = str(spec.metadata["help"]).partition(" (default: ")
+    text, _, default_text = str(spec.metadata["help"]).partition(" (default: ")
     parser.add_argument(
         flag_of(name),
         dest=name,
@@ -71,7 +71,7 @@ def add_option(parser: argparse.ArgumentParser, name: str) -> None:
         # A text, so that argparse checks the environment's value like an argument.
         default=os.environ.get(variable) or default,
         metavar="TIME" if is_time else "PLACE" if spec.default == "" else "N",
-        help=f"{text} (default: ${variable}, else {default or said.removesuffix(')') or 'none'})",
+        help=f"{text} (default: ${variable}, else {default or default_text.removesuffix(')') or 'none'})",
     )
 
 

@@ -68,12 +68,12 @@ def merge(
                 f"{table.place}: {len(files)} files of {partition} have {merged.rows} rows, and their commits say"
                 f" {sum(file.rows for file in files)}: they are not merged"
             )
-    known = table.transaction(COMPACTION_APP)
+    version = table.transaction(COMPACTION_APP)
     table.commit(
         [merged],
         COMPACTION_APP,
-        (known or 0) + 1,
-        after=known,
+        (version or 0) + 1,
+        after=version,
         remove=[file.path for file in files],
         changes_data=False,
     )
@@ -92,13 +92,13 @@ def vacuum(table: LakeTable, *, retention_ms: int, unnamed_age_ms: int) -> Vacuu
     table.refresh()
     table.make_durable()
     expired, recent = table.replaced_files(retention_ms)
-    kept = recent | {file.path for file in table.files()}
+    needed = recent | {file.path for file in table.files()}
     now_ms = table.clock.time_ns() // NS_PER_MS
     cut = len(table.path) + 1
     replaced, unnamed, removed_bytes = [], [], 0
     for path, one in listed.items():
         name = path[cut:]
-        if name in kept or name.startswith(f"{LOG}/"):
+        if name in needed or name.startswith(f"{LOG}/"):
             continue
         if name in expired:
             replaced.append(path)

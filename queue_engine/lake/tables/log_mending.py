@@ -170,6 +170,8 @@ def _list(storage: TableStorage, table: str) -> LogListing:
 
 
 def _move_aside(storage: TableStorage, path: str) -> None:
-    aside = f"{path}.torn-{uuid.uuid4()}"
-    logger.warning("torn file of a table's log moved aside path=%s to=%s", storage.at(path), posixpath.basename(aside))
-    storage.rename(path, aside)
+    torn_path = f"{path}.torn-{uuid.uuid4()}"
+    logger.warning(
+        "torn file of a table's log moved aside path=%s to=%s", storage.at(path), posixpath.basename(torn_path)
+    )
+    storage.rename(path, torn_path)

@@ -42,7 +42,7 @@ _NAMES = re.compile(r"\w+://\S+|'[^']*'|\bin [\d.]+\s?(?:ns|µs|ms|s)\b")
 
 _NO_ROOM = "there is no room left; make room, and the job goes on by itself"
 # A pattern of the store's text, and the sentence about it. The first pattern that matches is taken.
-_KNOWN: tuple[tuple[re.Pattern[str], type[StoreError], str], ...] = (
+_SENTENCES: tuple[tuple[re.Pattern[str], type[StoreError], str], ...] = (
     (
         re.compile(r"NoSuchBucket|NO_SUCH_BUCKET|ContainerNotFound|The specified bucket does not exist"),
         StoreRefusedError,
@@ -108,9 +108,9 @@ def table_error(error: BaseException, place: str) -> PipelineError:
     text = str(error)
     if "://" in place:
         # Names and durations may have any number in them.
-        said = _NAMES.sub("", text)
-        for pattern, kind, sentence in _KNOWN:
-            if pattern.search(said):
+        unnamed = _NAMES.sub("", text)
+        for pattern, kind, sentence in _SENTENCES:
+            if pattern.search(unnamed):
                 return kind(f"{place}: {sentence}")
     if damage := _DAMAGED_LOG.search(text):
         return TableDamagedError(f"{place}: {_DAMAGES[damage[1]]}")

@@ -92,11 +92,11 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 
 class CommitResult(enum.Enum):
-    """COMMITTED: this call made the commit. KNOWN: the table had it, or one that goes further, and nothing changed.
+    """COMMITTED: this call made the commit. UNCHANGED: the table had it, or one that goes further, and nothing changed.
     Either way it is durable."""
 
     COMMITTED = "committed"
-    KNOWN = "known"
+    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,8 @@ class LakeTable:
 
         with self._lock:
             found: set[str] = self._tried(lambda: expired(hours))
-            known: set[str] = self._tried(lambda: expired(0))
-            return found, known - found
+            replaced: set[str] = self._tried(lambda: expired(0))
+            return found, replaced - found
 
     def at(self, file: TableFile | DataFile) -> str:
         """The absolute path or URL of a data file."""
@@ -259,9 +259,9 @@ class LakeTable:
         replace; all must count. No files at all only move the version. changes_data: False when the same rows are in
         other files. A file older than FILE_AGE_MS_MAX is refused, since a vacuum may just remove it.
 
-        When the table has `version` or a higher one, nothing is changed: KNOWN. When it has `after`, the files are
+        When the table has `version` or a higher one, nothing is changed: UNCHANGED. When it has `after`, the files are
         committed. Between them or below: another writer has moved on, TableTransactionError. Never remove `files`
-        after KNOWN: this very commit may have made it before its answer was lost; files without a commit are
+        after UNCHANGED: this very commit may have made it before its answer was lost; files without a commit are
         removed by age.
 
         Raises DataFileMissingError, CommitUnknownError and the errors of the class; after an error the same call may
@@ -333,9 +333,9 @@ class LakeTable:
                 try:
                     self._tried(self._refresh)
                     self._check_is_there()
-                    if self._is_known(moves):
+                    if self._has_moves(moves):
                         self._sync_log()
-                        return CommitResult.KNOWN
+                        return CommitResult.UNCHANGED
                     if self._lacking:
                         self._add_columns()
                     if not is_prepared:
@@ -378,15 +378,15 @@ class LakeTable:
             self._delta = None
             raise TableMissingError(f"there is no table at {self.place} any more")
 
-    def _is_known(self, moves: Sequence[Move]) -> bool:
+    def _has_moves(self, moves: Sequence[Move]) -> bool:
         """Whether the table has all of the moves. Raises TableTransactionError when it is elsewhere."""
         versions = [self._opened().transaction_version(move.app_id) for move in moves]
-        if all(known is not None and known >= move.version for move, known in zip(moves, versions, strict=True)):
+        if all(found is not None and found >= move.version for move, found in zip(moves, versions, strict=True)):
             return True
-        for move, known in zip(moves, versions, strict=True):
-            if known != move.after:
+        for move, found in zip(moves, versions, strict=True):
+            if found != move.after:
                 raise TableTransactionError(
-                    f"{self.place} has transaction {known} of {move.app_id}, and this commit goes from {move.after} to"
+                    f"{self.place} has transaction {found} of {move.app_id}, and this commit goes from {move.after} to"
                     f" {move.version}: another writer commits for it; see that only one server archives here"
                 )
         return False
@@ -597,16 +597,18 @@ class LakeTable:
         """What is other in a table with these columns and partitions."""
         wanted = {one.name: one.type for one in self.schema}
         has = {one.name: one.type for one in found}
-        said = [f"the column {name} is missing" for name in wanted if name not in has.keys() | self.later]
-        said += [f"the column {name} is new" for name in has if name not in wanted]
-        said += [
+        differences = [f"the column {name} is missing" for name in wanted if name not in has.keys() | self.later]
+        differences += [f"the column {name} is new" for name in has if name not in wanted]
+        differences += [
             f"the column {name} is {has[name]}, not {kind}"
             for name, kind in wanted.items()
             if has.get(name, kind) != kind
         ]
         if parts != self.partition_by:
-            said.append(f"it is partitioned by {', '.join(parts) or 'nothing'}, not {', '.join(self.partition_by)}")
-        return ", ".join(said[:DIFFERENCES_MAX])
+            differences.append(
+                f"it is partitioned by {', '.join(parts) or 'nothing'}, not {', '.join(self.partition_by)}"
+            )
+        return ", ".join(differences[:DIFFERENCES_MAX])
 
     def _opened(self) -> DeltaTable:
         with self._lock:

@@ -67,8 +67,8 @@ class JobScheduler:
             if is_replay and state.state in (WAITING, RUNNING, FAILED):
                 self._enqueue(state.job)
         for name, job in self._jobs.items():
-            known = states.by_name.get(name)
-            if job.is_service and (known is None or known.state != STOPPED):
+            last_state = states.by_name.get(name)
+            if job.is_service and (last_state is None or last_state.state != STOPPED):
                 self._start(name)
 
     def tick(self) -> None:
@@ -145,9 +145,9 @@ class JobScheduler:
             case job_requests.PLAN_REPLAY:
                 self._plan_anew(PLAN_PREFIX + name.removeprefix(REPLAY_PREFIX))
             case job_requests.RUN_REPLAY:
-                known = self.reports.newest(name)
-                if known is not None and known.state in (DONE, CANCELLED):
-                    raise PipelineError(f"{name} is {known.state}")
+                newest = self.reports.newest(name)
+                if newest is not None and newest.state in (DONE, CANCELLED):
+                    raise PipelineError(f"{name} is {newest.state}")
                 self._mark(name, WAITING)
                 self._enqueue(name)
 
@@ -175,9 +175,9 @@ class JobScheduler:
                 self._to_restart.add(name)
             return
         if self._is_replay(name):
-            known = self.reports.newest(name)
-            if known is None or known.state in (DONE, CANCELLED):
-                raise PipelineError(f"{name} is {known.state if known else 'not known'}: there is nothing to start")
+            newest = self.reports.newest(name)
+            if newest is None or newest.state in (DONE, CANCELLED):
+                raise PipelineError(f"{name} is {newest.state if newest else 'not known'}: there is nothing to start")
             self._mark(name, WAITING)
             self._enqueue(name)
         elif name in self._jobs:
@@ -199,8 +199,8 @@ class JobScheduler:
             # The state is written before the request is removed: a worker killed in between does not start the job.
             self._mark(name, state)
         else:
-            known = self.reports.newest(name)
-            if known is None or known.state not in (DONE, CANCELLED):
+            newest = self.reports.newest(name)
+            if newest is None or newest.state not in (DONE, CANCELLED):
                 self._mark(name, state)
 
     # Threads.
@@ -237,10 +237,10 @@ class JobScheduler:
         thread.start()
 
     def _mark(self, name: str, state: str) -> None:
-        known = self.reports.newest(name) or JobState(name, state)
+        newest = self.reports.newest(name) or JobState(name, state)
         now_ms = self.reports.now_ms()
-        error = known.error if state == FAILED else ""
-        self.reports.report(replace(known, state=state, updated_ms=now_ms, error=error, next_try_ms=0))
+        error = newest.error if state == FAILED else ""
+        self.reports.report(replace(newest, state=state, updated_ms=now_ms, error=error, next_try_ms=0))
 
 
 def _job_named_by(request: JobRequest) -> str:

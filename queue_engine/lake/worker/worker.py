@@ -80,10 +80,10 @@ EXIT_HELD = 3
 
 
 class Shutdown:
-    """Ends the process: when it is asked to, on a signal, to rest, or when the parent is gone."""
+    """Ends the process: when it is requested to, on a signal, to rest, or when the parent is gone."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.reason = ""
         self.is_resting = False  # no work is the only reason so far
         self.is_ready = False  # before the session is ready nothing can be stopped in order
@@ -97,24 +97,24 @@ class Shutdown:
     def take_signals(self) -> None:
         """Set the signal handlers. Called again after Spark's start, which sets its own."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _: self.ask(signal.Signals(number).name))
+            signal.signal(number, lambda number, _: self.request_end(signal.Signals(number).name))
 
-    def ask(self, reason: str) -> None:
+    def request_end(self, reason: str) -> None:
         """Request the end: in order when the session is ready, else at once. Any thread may call it."""
-        if self.asked.is_set() and not self.is_resting:
+        if self.requested.is_set() and not self.is_resting:
             return
         self.is_resting = False
         self._end(reason, KILL_AFTER_S)
 
     def rest(self) -> None:
-        """Request the end for want of work. A later `ask` makes haste."""
-        if not self.asked.is_set():
+        """Request the end for want of work. A later `request_end` makes haste."""
+        if not self.requested.is_set():
             self.is_resting = True
             self._end("there is no work", REST_KILL_AFTER_S)
 
     def _end(self, reason: str, kill_after_s: float) -> None:
         self.reason = reason
-        self.asked.set()
+        self.requested.set()
         if not self.is_ready:
             kill_group(0)
         timer = threading.Timer(kill_after_s, kill_group, (EXIT_FAILED,))
@@ -128,13 +128,13 @@ class Shutdown:
                 if readable:
                     # After the first line only the end follows, or a rest and then the end.
                     if os.read(0, len(REST_LINE)) == b"":
-                        self.ask("standard input ended")
+                        self.request_end("standard input ended")
                         return
                     self.rest()
             else:
                 time.sleep(PARENT_CHECK_S)
             if os.getppid() != self._parent:
-                self.ask("the parent process ended")
+                self.request_end("the parent process ended")
                 return
 
 
@@ -174,7 +174,7 @@ def kill_group(status: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the worker until it is asked to end, then end the process."""
+    """Run the worker until it is requested to end, then end the process."""
     given = _parse(arguments)
     token = take_token(os.environ)
     if given.follow_stdin:
@@ -255,8 +255,8 @@ def _run_jobs(
     except Exception as exc:
         logger.exception("the worker ends")
         status, sentence = EXIT_FAILED, sentence_of(exc)
-    if not shutdown.asked.is_set():
-        shutdown.ask("done")
+    if not shutdown.requested.is_set():
+        shutdown.request_end("done")
     logger.info("ending reason=%s", shutdown.reason)
     write_state(worker_state.ENDING, sentence)
     jobs.stop()
@@ -277,7 +277,7 @@ def _tick(
     *,
     is_java_alive: Callable[[], bool],
 ) -> None:
-    while not shutdown.asked.wait(TICK_S):
+    while not shutdown.requested.wait(TICK_S):
         jobs.tick()
         write_state(worker_state.READY)
         log.keep_small()

@@ -73,7 +73,7 @@ def test_a_table_lives_on_s3(storage: TableStorage, table: LakeTable) -> None:
     assert table.transaction(APP) is None
     for number in range(5):
         assert commit(table, number * 10, number * 10 + 10) is CommitResult.COMMITTED
-    assert commit(opened(storage), 40, 50) is CommitResult.KNOWN
+    assert commit(opened(storage), 40, 50) is CommitResult.UNCHANGED
     assert table.checkpoint()
     merged = merge(table, sorted(table.files(), key=lambda file: int(file.minimum["offset"])))
     assert merged is not None
@@ -240,7 +240,7 @@ def test_a_store_that_goes_away_in_mid_commit_leaves_it_unknown(store: ObjectSto
     with pytest.raises(CommitUnknownError, match=r"up to 20 is in the table is not known, and the job finds out"):
         table.commit([file], APP, 20, after=10)
     store.heal()
-    assert table.commit([file], APP, 20, after=10) is CommitResult.KNOWN
+    assert table.commit([file], APP, 20, after=10) is CommitResult.UNCHANGED
     assert offsets_of(table) == list(range(20))
 
 

@@ -37,8 +37,8 @@ def test_no_table_has_no_transaction(table: LakeTable) -> None:
 
 def test_a_commit_makes_the_table_and_counts_once(storage: TableStorage, table: LakeTable) -> None:
     assert table.commit([data_file(storage, 0, 10)], APP, 10, after=None) is CommitResult.COMMITTED
-    assert table.commit([data_file(storage, 0, 10)], APP, 10, after=None) is CommitResult.KNOWN
-    assert table.commit([data_file(storage, 0, 5)], APP, 5, after=None) is CommitResult.KNOWN
+    assert table.commit([data_file(storage, 0, 10)], APP, 10, after=None) is CommitResult.UNCHANGED
+    assert table.commit([data_file(storage, 0, 5)], APP, 5, after=None) is CommitResult.UNCHANGED
     assert table.transaction(APP) == 10
     assert offsets_of(table) == list(range(10))
     again = LakeTables(storage).open(PATH, SCHEMA)
@@ -50,7 +50,7 @@ def test_two_writers_of_one_step_commit_it_once(storage: TableStorage, table: La
     table.commit([data_file(storage, 0, 10)], APP, 10, after=None)
     assert other.transaction(APP) == 10
     assert table.commit([data_file(storage, 10, 20)], APP, 20, after=10) is CommitResult.COMMITTED
-    assert other.commit([data_file(storage, 10, 20)], APP, 20, after=10) is CommitResult.KNOWN
+    assert other.commit([data_file(storage, 10, 20)], APP, 20, after=10) is CommitResult.UNCHANGED
     assert offsets_of(other) == list(range(20))
 
 
@@ -106,7 +106,7 @@ def test_a_partition_is_replaced_as_a_whole(storage: TableStorage, table: LakeTa
     table.commit([data_file(storage, 0, 5), data_file(storage, 5, 10)], APP, 10, after=None)
     table.commit([data_file(storage, 10, 20, date="2026-11-23")], APP, 20, after=10)
     assert table.overwrite({"date": DATE}, [data_file(storage, 0, 9)], "day", 1, after=None) is CommitResult.COMMITTED
-    assert table.overwrite({"date": DATE}, [data_file(storage, 0, 3)], "day", 1, after=None) is CommitResult.KNOWN
+    assert table.overwrite({"date": DATE}, [data_file(storage, 0, 3)], "day", 1, after=None) is CommitResult.UNCHANGED
     assert offsets_of(table) == [*range(9), *range(10, 20)]
     assert len(DeltaTable(table.place, version=1).file_uris()) == 2
 
