@@ -4,12 +4,12 @@ A topic is archived while it has a pipeline cursor named `archive`. One step tak
 topics and does, in this order:
 
     1. one Spark job writes them to data files        killed here: no commit names them; they are removed by age
-    2. what it wrote is checked, message by message
+    2. the job's files are checked, message by message
     3. the gaps are committed to `archive_gaps`       killed here: the next run writes the messages, and no gap twice
     4. each topic's files are committed to its table  from here on they count
     5. each topic's cursor is moved                   killed before it: the next run moves it to where the table ends
 
-The table says where the next step begins; the cursor only keeps the log from removing messages. Offsets that the log
+The next step begins where the table ends; the cursor only stops the log from removing messages. Offsets that the log
 no longer has (the cursor was cut off, the topic was not archived for a while) are recorded as gaps, with the reason.
 Before a topic's first step its cursor takes the lake's identity: from then on no other lake can archive it.
 """
@@ -62,14 +62,14 @@ STEP_TOPICS = 200
 # How often one run lists the cursors again because topics changed meanwhile.
 _PASSES_MAX = 5
 _OF_THE_STORE = (StoreUnreachableError, StoreRefusedError, StoreBusyError, StoreFullError)
-# A store may refuse single topics, as its rules say. When it has refused so many, one after the other, it refuses all.
+# A store's rules may refuse single topics. After so many refusals in a row it refuses all.
 REFUSED_TOPICS_MAX = 20
 # Each opens a table: so many at each look at the cursors hold no message up.
 LOOKS_MAX = 10
 
 
 class Archiver:
-    """Archives to one lake. It is kept between runs, since it knows how far each topic is. One thread."""
+    """Archives to one lake. One object serves all runs: it remembers how far each topic is. One thread."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class _Run:
                 return False
             is_idle = cursor.offset >= cursor.synced_offset
             if is_idle and not self._archives.is_look_due(self._identity(cursor), is_anew=not cursor.lake):
-                # Nothing new: its table is not asked.
+                # Nothing new: its table is not read.
                 continue
             try:
                 work = self._prepare(cursor)
@@ -343,8 +343,8 @@ class _Run:
         return _Work(identity, state, begin, archived is None, rows_max, done)
 
     def _repair(self, cursor: CursorStats, identity: ArchivedIdentity, missing: Sequence[TableFile]) -> bool:
-        """Write about a step of the missing files of a table again, from the cursor's offset on; what lies before is
-        lost. Returns whether the table lacks nothing more."""
+        """Write about a step of the missing files of a table again, from the cursor's offset on; messages before it
+        are lost. Returns whether the table lacks nothing more."""
         # Where no operator has seen that files are missing, the offset was chosen for something else.
         start = cursor.offset if self._archives.is_partial(identity) else 0
         state = self._state_of(cursor)
@@ -436,7 +436,7 @@ class _Run:
                 return self._step_alone(works)
             work = works[0]
             work.is_done = True
-            # The engine is asked again: when it is gone, this raises and the run ends.
+            # A request to the engine: when it is gone, this raises and the run ends.
             now = {self._identity(one): one for one in self._cursors()}
             if work.identity not in now:
                 logger.info("topic gone in mid-archive topic=%s number=%d", work.identity.topic, work.identity.number)

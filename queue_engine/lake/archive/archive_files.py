@@ -1,4 +1,4 @@
-"""Reads the data files of a topic's table: the rows of one topic, told from others of its name by their ids.
+"""Reads the data files of a topic's table: the rows of one topic; their ids separate topics of one name.
 
 A file may have rows of several topics of one name, and its rows may be in any order: compaction joins files.
 """
@@ -71,7 +71,7 @@ def row_counts(table: LakeTable, identities: Collection[ArchivedIdentity]) -> di
 
 
 def owner_of(file: TableFile, identities: Collection[ArchivedIdentity]) -> ArchivedIdentity | None:
-    """The topic of which all rows of a file are, by its statistics; None where these do not tell."""
+    """The topic of which all rows of a file are, by its statistics; None where they do not show it."""
     owners = [one for one in identities if _may_have(file, one)]
     if len(owners) == 1 and file.rows and {"offset", "message_id"} <= file.minimum.keys() & file.maximum.keys():
         return owners[0]

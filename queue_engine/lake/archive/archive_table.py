@@ -1,7 +1,7 @@
-"""The archive's tables: where they are, their columns, and who has written what to them.
+"""The archive's tables: where they are, their columns, and their transactions.
 
     <lake>/archive/<topic>/    a Delta table: the messages of all topics that ever had this name
-    <lake>/archive_gaps/       a Delta table: what is not in the archive (gaps.py)
+    <lake>/archive_gaps/       a Delta table: the messages that are not in the archive (gaps.py)
 
     offset long · published_at timestamp (UTC, microseconds) · message_id string, 16 hex digits: id base + offset ·
     key binary, null for none · body binary · replayed boolean · server string: the identity of the data directory
@@ -9,11 +9,11 @@
     of published_at, UTC
 
 A commit's app id is <server>/<topic number>-<id base, 16 hex digits>, its version the next offset to be archived: all
-messages before it are in the table, or in `archive_gaps`. So the table itself says where the next step begins, and a
+messages before it are in the table, or in `archive_gaps`. So the table itself shows where the next step begins, and a
 step that is done twice is committed once.
 
 A repair, which writes missing files again (repair.py), has the app id <that of the topic>/repair, and for its version
-when it was made, Unix ms, in this table and in `archive_gaps`. A version that does not know it goes on beside it.
+when it was made, Unix ms, in this table and in `archive_gaps`. An older version ignores it.
 """
 
 from dataclasses import dataclass

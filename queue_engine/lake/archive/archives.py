@@ -81,9 +81,9 @@ class Commit:
 
 
 class Archives:
-    """The archives in the lake of `tables`, as one process knows them; only the holder of the lake makes one.
+    """The archives in the lake of `tables`; only the process that holds the lake makes one.
 
-    identity: the lake's. summary: what pages show, kept up with the commits.
+    identity: the lake's. summary: the entries that pages show; each commit updates it.
     """
 
     def __init__(self, lake: Lake, tables: LakeTables, server: str, clock: Clock) -> None:
@@ -151,15 +151,15 @@ class Archives:
         return {topic for topic, one in self.summary.topics.items() if one.is_lost}
 
     def begin_again(self, identity: ArchivedIdentity, had: int, offset: int) -> int:
-        """Begin at `offset` behind a lost table, or where the table ends if that is further on; what lies before and is
-        not in the table is a gap. Returns where it begins. Done twice, it is done once. Raises PipelineError."""
+        """Begin at `offset` behind a lost table, or where the table ends if that is further on; earlier offsets that
+        are not in the table are a gap. Returns where it begins. Done twice, it is done once. Raises PipelineError."""
         archived = self.next_offset(identity)
         begin = max(offset, archived or 0)
         first = min(begin, self.begun_at(identity, offset)) if archived is None else archived
         gaps_before = [
             one for one in self._gaps.read(identity.topic).get(identity, []) if one.first_offset >= (archived or 0)
         ]
-        # Not the time of a repair whose table is lost now: what has that would count for nothing.
+        # Not the time of a repair whose table is lost now: gaps of that time count for nothing.
         unfinished = self._unfinished_repairs(identity)
         at_ms = self._gaps.time_behind_lost(identity.topic, self._clock.time_ns() // NS_PER_MS, unfinished)
         gaps = lost_gaps(gaps_before, first, had, begin, at_ms)
@@ -168,12 +168,13 @@ class Archives:
         self.summary.forget(identity.topic)
         self._sum_up_anew(identity, self._clock.time_ns() // NS_PER_MS)
         logger.warning("archive begins again topic=%s offset=%d ended_at=%d", identity.topic, begin, had)
-        # Before the cursor belongs to this lake again: from then on a table that lacks what the summary has is lost.
+        # Before the cursor belongs to this lake again: from then on a table that ends before the summary's offset is
+        # lost.
         self.summary.write(is_last=True)
         return begin
 
     def begun_at(self, identity: ArchivedIdentity, offset: int) -> int:
-        """Where an archive without a table begins: `offset`, or where its gaps say that it began before: then its first
+        """Where an archive without a table begins: `offset`, or earlier where its gaps begin earlier: then its first
         step was killed."""
         if self._gaps.next_offsets([identity]) == [None]:
             return offset
@@ -192,8 +193,8 @@ class Archives:
         return is_anew or entry.is_lost or is_long_ago
 
     def missing_files(self, identity: ArchivedIdentity) -> list[TableFile]:
-        """Look for files of a table that are missing. Where none is, what a killed repair left goes, and the table no
-        longer counts as lost. Raises StoreError, TableError."""
+        """Return the files of a table that are missing. Where none is, the gaps that a killed repair left go, and the
+        table no longer counts as lost. Raises StoreError, TableError."""
         self._looked_ns.pop(identity, None)
         table = archive_table(self._tables, identity.topic)
         found = missing_files(table)
@@ -237,8 +238,8 @@ class Archives:
         return entry is not None and entry.is_partial and _identity_of(entry) == identity
 
     def commit_repair(self, repair: Repair, written: Sequence[WrittenRange]) -> bool:
-        """Commit what was written in the place of missing files, and what is lost. Returns False, and commits nothing,
-        where one of the files was put back meanwhile: the table keeps it. Raises StoreError, TableError."""
+        """Commit the files written in the place of missing ones, and the lost messages. Returns False, and commits
+        nothing, where one of the files was put back meanwhile: the table keeps it. Raises StoreError, TableError."""
         identity = repair.identity
         table = archive_table(self._tables, identity.topic)
         if back := {one.path for one in repair.files} - {one.path for one in missing_files(table)}:
@@ -279,7 +280,7 @@ class Archives:
         now_ms = self._clock.time_ns() // NS_PER_MS
         gaps = {one.identity: [*one.begin(now_ms), *one.gaps] for one in commits}
         for one in commits:
-            # Until its outcome is seen: whatever ends this call, the tables are asked again.
+            # Until the outcome is seen: whatever ends this call, the tables are read again.
             self._next.pop(one.identity, None)
         self._gaps.commit(gaps, {one.identity: (one.archived, one.next_offset) for one in commits})
         unreachable: list[PipelineError] = []
@@ -316,7 +317,7 @@ class Archives:
             return exc
         return None
 
-    # What pages show.
+    # The summary.
 
     def _sum_up(self, one: Commit, gaps: Sequence[ArchiveGap], now_ms: int) -> None:
         entry = self.summary.topics.get(one.identity.topic)
@@ -392,7 +393,8 @@ class Archives:
                 self._sum_up_anew(_identity_of(entry), entry.committed_ms)
                 summed = self.summary.topics[topic]
                 if (entry.is_lost or entry.is_partial) and not summed.is_lost:
-                    # The table alone does not tell that files are there: a look at them does, and forgets the error.
+                    # The table alone does not show that its files are there: `missing_files` does, and clears the
+                    # error.
                     summed = replace(summed, error=entry.error, is_lost=entry.is_lost, is_partial=entry.is_partial)
                     self.summary.put(summed)
 
@@ -408,9 +410,9 @@ class Archives:
             self._sum_up_anew(identity, 0)
 
     def _write_gaps_anew(self) -> None:
-        """Write what the summary has of this server's archives that `archive_gaps` lacks, since the table was gone: the
-        begin of each, and of the newest topic of a name its newest gaps. Each server of a lake does so; until then,
-        rows with the begins of its archives stand in for its own. Raises StoreError, TableError."""
+        """Write the gaps that the summary has of this server's archives and `archive_gaps` lacks, since the table was
+        gone: the begin of each archive, and the newest gaps of the newest topic of a name. Each server of a lake does
+        so; until then, rows with the begins of its archives stand in for its own. Raises StoreError, TableError."""
         archived = [(entry, one) for entry in self.summary.topics.values() for one in _identities_of(entry)]
         own = [one for _, one in archived if one.server == self._server]
         # The first commit of an archive has its begin. The table itself may be there, and empty: it is made before.
@@ -460,7 +462,7 @@ class Archives:
         if entry is None and is_lost:
             entry = ArchivedTopic(identity.topic, identity.server, identity.number, identity.id_base, 0, 0)
         if entry is not None:
-            # What an operator has seen and decided upon stays, where carrying it out fails by another error.
+            # The loss that an operator has seen stays noted where the repair fails by another error.
             is_partial = isinstance(error, ArchiveFilesMissingError) or (entry.is_partial and not is_lost)
             is_lost = is_lost or entry.is_table_lost
             self.summary.put(replace(entry, error=sentence_of(error), is_lost=is_lost, is_partial=is_partial))

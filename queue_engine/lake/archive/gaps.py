@@ -4,8 +4,8 @@
 
     topic string · server string · number long · id_base long: the topic · first_offset long · next_offset long: the
     range, its end excluded · count long: of the offsets in it that are not in the archive · reason string · at
-    timestamp (UTC, microseconds): when it was found · lost long · left_out long · unused long: what of count are lost
-    messages, messages that were left out on purpose, and offsets that no message ever had
+    timestamp (UTC, microseconds): when it was found · lost long · left_out long · unused long: how many of count are
+    lost messages, messages left out on purpose, and offsets that no message ever had
 
     damaged     the log had the message, and not intact
     absent      no such message was ever published: offsets that an unclean stop of the server left unused
@@ -16,15 +16,15 @@
     replayed    replayed messages, which are left out; others lie between them, so count is less than the range
     begin       where the archive begins: nothing is missing there, count is 0
 
-The last three columns came later, and say what count and reason say: the first commit to an older table adds them, and
+The last three columns came later, and split count by reason: the first commit to an older table adds them, and
 its rows have null there; `penstock sql` computes them for all rows. An older version refuses a table that has them
 ("the column lost is new"): its archive rests, loses nothing, and goes on once a version that has these columns runs.
 
 Of each topic, rows in its table + counts here = next offset - first offset. Gaps are committed before the messages
 beside them, with the same app id and version. So a step that was killed in between leaves gaps behind the end of its
-topic's table: the topic's next commit replaces them, and nothing is counted twice. What a repair that was killed left
-is told by its time (repair.py). A table that is gone is made anew
-from the summary when the job starts, with the begin of each archive and the newest gaps of each topic (summary.py).
+topic's table: the topic's next commit replaces them, and nothing is counted twice. The rows
+of a killed repair are found by their time (repair.py). A table that is gone is made anew from the summary when the job
+starts, with the begin of each archive and the newest gaps of each topic (summary.py).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ class Gaps:
         gaps: Mapping[ArchivedIdentity, Sequence[ArchiveGap]],
         ranges: Mapping[ArchivedIdentity, tuple[int | None, int]],
     ) -> None:
-        """Commit gaps, durably, and of each topic once, in the place of those that a killed step has left.
+        """Commit gaps, durably, and of each topic once. They replace those that a killed step has left.
 
         gaps: of each topic of `ranges`; those of others are committed beside. ranges: the next offset of its table,
         None for none, and that of the step. Raises StoreError, TableError."""
@@ -147,8 +147,8 @@ class Gaps:
     def commit_lost(
         self, identity: ArchivedIdentity, rows: Sequence[GapRow], at_ms: int, *, unfinished: Collection[int]
     ) -> None:
-        """Commit what a repair of a topic's table finds lost, durably, in the place of what unfinished ones left.
-        at_ms: of the rows, and the version of the commit. Raises StoreError, TableError."""
+        """Commit the rows that a repair of a topic's table finds lost, durably. They replace those of unfinished
+        repairs. at_ms: of the rows, and the version of the commit. Raises StoreError, TableError."""
 
         def is_left(one: ArchivedIdentity, gap: ArchiveGap) -> bool:
             return (one.topic, gap.reason) == (identity.topic, LOST) and gap.at_ms in unfinished
@@ -164,8 +164,8 @@ class Gaps:
     def _beside(
         self, topics: Iterable[ArchivedIdentity], is_left: Callable[[ArchivedIdentity, ArchiveGap], bool]
     ) -> tuple[list[GapRow], list[str]]:
-        """The files with gaps of these topics' names that a killed process left, by their paths, and what else is in
-        them."""
+        """Returns the other rows, and the paths, of files with gaps of these topics' names that a killed process
+        left."""
         names = {one.topic for one in topics}
         others: list[GapRow] = []
         paths = []
@@ -216,7 +216,7 @@ class Gaps:
 
 def _row_of(row: Mapping[str, Any]) -> GapRow:
     identity = ArchivedIdentity(row["topic"], row["server"], row["number"], row["id_base"])
-    # Not cut off: a float may lie below the millisecond, and the time tells a repair's gaps.
+    # Not cut off: a float may lie below the millisecond, and a repair's gaps are found by their time.
     at_ms = round(row["at"].timestamp() * 1000)
     return identity, ArchiveGap(row["first_offset"], row["next_offset"], row["reason"], at_ms, row["count"])
 
@@ -227,7 +227,7 @@ def _lies_before(gap: ArchiveGap, end: int) -> bool:
 
 
 def gaps_of(written: WrittenRange, at_ms: int) -> list[ArchiveGap]:
-    """What of a range is not in its files."""
+    """The gaps of a range: its offsets that are not in its files."""
     wanted = written.wanted
     gaps = [ArchiveGap(first, after, ABSENT, at_ms) for first, after in wanted.unused]
     gaps += [ArchiveGap(first, after, reason, at_ms) for first, after, reason in written.missing]
@@ -260,7 +260,7 @@ def gaps_to(next_offset: int, cursor: CursorStats, begin: int, at_ms: int) -> li
 def lost_gaps(recorded: Sequence[ArchiveGap], first: int, had: int, begin: int, at_ms: int) -> list[ArchiveGap]:
     """The gaps from `first` to `begin`, of an archive that begins again there after its table was lost.
 
-    recorded: the gaps that it had. had: where it had ended: what lies before is LOST, what lies behind OFF."""
+    recorded: the gaps that it had. had: where it had ended: offsets before it are LOST, later ones OFF."""
     gaps: list[ArchiveGap] = []
 
     def fill(until: int) -> None:
@@ -277,7 +277,7 @@ def lost_gaps(recorded: Sequence[ArchiveGap], first: int, had: int, begin: int, 
         if gap.reason == BEGIN or start >= after or not (is_whole or gap.reason != REPLAYED):
             continue
         fill(start)
-        # Of the time of now what is lost, too: that of a repair tells its rows apart.
+        # Lost rows get the time of now, too: a repair's rows are found by its own.
         gap_ms = at_ms if gap.reason == LOST else gap.at_ms
         gaps.append(replace(gap, at_ms=gap_ms) if is_whole else ArchiveGap(start, after, gap.reason, gap_ms))
         if gap.reason == REPLAYED and (others := after - start - gap.count):

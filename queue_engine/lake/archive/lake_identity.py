@@ -1,9 +1,9 @@
-"""Who a lake is, so that no topic is divided between two.
+"""The identity of a lake, so that no topic is divided between two.
 
     <lake>/penstock_lake.json    {"version": 1, "lake": "0b7f…"} LF, and its CRC-32C (storage/disk/checked_line.py)
 
 The identity is that of the table `archive_gaps`: a table is made by one writer alone, on every store, so two servers
-that begin a lake at the same time find the same. The file stays what the lake is when the table is made anew.
+that begin a lake at the same time find the same. The file stays valid when the table is made anew.
 """
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ def lake_identity(storage: TableStorage, gaps: Gaps) -> str:
         content = decode_line(data)
         if content is None or content.get("version") != VERSION or not isinstance(content.get("lake"), str):
             raise LakeDamagedError(
-                f"{storage.at(NAME)} is damaged, so it can't be told which lake this is: remove it when the lake is "
+                f"{storage.at(NAME)} is damaged, so the lake's identity can't be read: remove it when the lake is "
                 "the right one, and it is made anew"
             )
         return str(content["lake"])

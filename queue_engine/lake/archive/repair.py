@@ -1,7 +1,7 @@
-"""What of an archive's table is missing, and what is written in its place.
+"""Repairs an archive's table: which messages are missing with its files, and which are written again.
 
-    1. data files with what the log still has of it are written and checked (archive.py)
-    2. what the log no longer has is committed to `archive_gaps` as lost        killed here: the next repair replaces it
+    1. data files with the messages that the log still has are written and checked (archive.py)
+    2. the other messages are committed to `archive_gaps` as lost               killed here: the next repair replaces it
     3. one commit of the table removes the missing files and adds the new ones  from here on it is done
 
 A repair handles about as many rows as a step of the archive; the next one goes on with the files that are left.
@@ -35,8 +35,8 @@ NAMED_MAX = 3
 class Repair:
     """files: the missing ones. wanted: offsets of the topic that only they had, in ascending ranges; readable: those of
     them that the log has. rows: how many of the topic's the files had. replayed: ranges in which messages were left out
-    because they were replayed. others: as lost, what the files had of other topics of the name, of which this log has
-    nothing, and what other programs wrote without statistics. left_count: missing files for the next repair."""
+    because they were replayed. others: as lost, the files' rows of other topics of the name, which this log does not
+    have, and files that other programs wrote without statistics. left_count: missing files for the next repair."""
 
     identity: ArchivedIdentity
     state: TopicState
@@ -49,7 +49,7 @@ class Repair:
     left_count: int
 
     def ranges(self, rows_max: int) -> Iterator[tuple[WantedRange, bool]]:
-        """What is to be read, at most rows_max messages each, and whether replayed messages were left out there: each
+        """The ranges to read, at most rows_max messages each, and whether replayed messages were left out there: each
         range lies in one of the replayed ones, or beside all."""
         replayed = MessageRanges(self.replayed)
         for first, after in self.readable:
@@ -65,16 +65,16 @@ class Repair:
 
     @property
     def unreadable_count(self) -> int:
-        """About how many messages stay missing, as far as that is known before the log is read."""
+        """About how many messages stay missing, estimated before the log is read."""
         wanted = sum(after - first for first, after in self.wanted)
         return min(wanted - self.readable_count, self.rows) + sum(rows for *_, rows in self.others)
 
     def gaps(self, written: Sequence[WrittenRange], at_ms: int) -> list[GapRow]:
-        """What is lost, when this was written."""
+        """The messages that are lost although these ranges were written."""
         missing = _joined((first, after) for one in written for first, after, _ in one.missing)
         there = [part for first, after in self.readable for part in MessageRanges(missing).unused_between(first, after)]
         runs = [part for first, after in self.wanted for part in MessageRanges(there).unused_between(first, after)]
-        # Of a range with replayed messages only their number is known: the files' rows tell how many others it had.
+        # Gaps have only the number of replayed messages in a range; the files' rows are the others.
         left_out = sum(after - first for first, after in runs) - self.rows + sum(one.rows for one in written)
         found: list[GapRow] = []
         for first, after in runs:
@@ -94,8 +94,8 @@ def plan_repair(
     start: int,
     rows_max: int | None = None,
 ) -> Repair:
-    """How the missing `files` of the table of a topic, which the log has in `state`, are written again. start: what
-    lies before this offset is not read. rows_max: only the first files that have about so many rows to be read, and all
+    """Plan how the missing `files` of a topic's table are written again. state: the topic in the log. start: messages
+    before this offset are not read. rows_max: only the first files that have about so many rows to be read, and all
     that have none; None for all. Raises StoreError, TableError."""
     table = archive_table(tables, identity.topic)
     end = table.transaction(identity.app_id) or 0
@@ -129,8 +129,8 @@ def plan_repair(
 def missing_sentence(
     table: LakeTable, files: Sequence[TableFile], identity: ArchivedIdentity, others: Collection[ArchivedIdentity]
 ) -> str:
-    """How much is missing: `2 of the 7 files of the table X are missing, with 20 messages, offsets 0 to 19`, and what
-    of it is not of the topic `identity`, so that its log has nothing of that. others: all topics of the name."""
+    """How much is missing: `2 of the 7 files of the table X are missing, with 20 messages, offsets 0 to 19`, and how
+    many of these are of other topics than `identity`, which its log does not have. others: all topics of the name."""
     owned: dict[ArchivedIdentity | None, list[TableFile]] = {}
     for file in files:
         owned.setdefault(owner_of(file, {identity, *others}), []).append(file)
@@ -171,14 +171,14 @@ def _offsets_named(files: Sequence[TableFile]) -> str:
 
 
 def _range_of(file: TableFile, end: int) -> OffsetRange:
-    """The offsets of a file; up to `end` where its statistics do not tell."""
+    """The offsets of a file; up to `end` where it has no statistics."""
     first, last = offset_bounds(file)
     return first, last + 1 if "offset" in file.maximum else max(first, end)
 
 
 def _first_of(files: Sequence[TableFile], end: int, oldest: int, rows_max: int) -> list[TableFile]:
     """The first of a topic's files, with about rows_max rows from the offset `oldest` on. Files whose ranges overlap
-    stay together: of such a range neither alone tells which offsets it had."""
+    stay together: neither alone shows which offsets of such a range it had."""
     found: list[TableFile] = []
     rows = reach = 0
     for file in sorted(files, key=lambda one: (_range_of(one, end), one.path)):

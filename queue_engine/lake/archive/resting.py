@@ -1,4 +1,4 @@
-"""Which topics rest since they failed, so that one topic's trouble keeps no other topic waiting.
+"""Lets topics that failed rest, so that no other topic waits for them.
 
 failed ──► rests 5 s, 10 s … 5 min ──► tried again ──► archived: forgotten
                     ▲                       │
@@ -58,7 +58,7 @@ class RestingTopics:
 
     @property
     def note(self) -> tuple[str, int]:
-        """What a page says of them: (a sentence, when the next one is tried again, Unix ms); ("", 0) when none rests.
+        """The note for a page: (a sentence, when the next topic is tried again, Unix ms); ("", 0) when none rests.
 
         The sentence names the topic that is tried next."""
         if not self._rests:

@@ -1,7 +1,7 @@
-"""Checks what the tasks of a step have written against what was wanted, message by message, before it counts.
+"""Checks the files of a step against its ranges, message by message, before they count.
 
 Each message of a range must be in exactly one file, or replayed and left out, or reported as missing; offsets without a
-message must be in none. The runs of offsets say that: no two may overlap, and together they are as many as the range
+message must be in none. The runs of offsets show that: no two may overlap, and together they are as many as the range
 has messages. Otherwise the step is not committed.
 """
 
@@ -32,8 +32,8 @@ class WrittenRange:
 
 
 def checked_ranges(ranges: Sequence[WantedRange], found: Iterable[TopicRows]) -> list[WrittenRange]:
-    """What the tasks wrote, one entry for each range in their order. Raises ArchiveMismatchError unless it has every
-    message of the ranges exactly once."""
+    """Check the tasks' files, and return one entry for each range, in their order. Raises ArchiveMismatchError unless
+    it has every message of the ranges exactly once."""
     by_topic: dict[str, list[TopicRows]] = {one.topic: [] for one in ranges}
     for one in found:
         by_topic[one.topic].append(one)
@@ -48,7 +48,7 @@ def _checked(wanted: WantedRange, parts: Sequence[TopicRows]) -> WrittenRange:
     rows = sum(int(np.sum(runs[:, 1] - runs[:, 0])) for runs in written)
     place = f"{wanted.topic}, offsets {wanted.first_offset} to {wanted.next_offset}"
     if rows != sum(file.rows for file in files):
-        raise ArchiveMismatchError(f"{place}: the files have other rows than were written; nothing of the step is kept")
+        raise ArchiveMismatchError(f"{place}: the files have other rows than were written; nothing of the step counts")
     # An offset without a message counts as a run of its own: so a row that has it overlaps.
     runs = _sorted([*written, left_out, _pairs((first, after) for first, after, _ in missing), _pairs(wanted.unused)])
     if len(runs) and (runs[0, 0] < wanted.first_offset or runs[-1, 1] > wanted.next_offset):
@@ -60,7 +60,7 @@ def _checked(wanted: WantedRange, parts: Sequence[TopicRows]) -> WrittenRange:
     if twice or lost:
         raise ArchiveMismatchError(
             f"{place}: {lost} messages are missing and {twice} are there more than once, or have offsets of no message;"
-            " nothing of the step is kept"
+            " nothing of the step counts"
         )
     return WrittenRange(wanted, files, left_out, missing)
 

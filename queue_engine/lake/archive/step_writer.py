@@ -1,7 +1,7 @@
 """One task of a step: reads parts of the log and writes their messages to data files of the archive's tables.
 
-It runs in a process of Spark's, perhaps on another machine, and returns what it wrote. The driver compares that with
-what was wanted (`step_check.py`) and commits it (`archive.py`); before that nothing of it counts.
+It runs in a process of Spark's, perhaps on another machine, and returns the names of its files. The driver compares
+them with the step's ranges (`step_check.py`) and commits them (`archive.py`); before that none of them counts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ class StepTarget:
 
 @dataclass(slots=True)
 class TopicRows:
-    """What one task has done of one topic.
+    """The rows of one topic in one task.
 
     written: runs of offsets that the files have, by file. left_out: runs of replayed messages that were not written.
     missing: messages that the log does not have, or not intact.
@@ -68,7 +68,7 @@ def write_task(parts: Sequence[Part], options: ReadOptions, target: StepTarget) 
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], target: StepTarget) -> dict[str, TopicRows]:
-    """In: the columns of `arrow_schemas.MESSAGES`. Out: what was written of each topic."""
+    """In: the columns of `arrow_schemas.MESSAGES`. Out: the files and runs of each topic."""
     found: dict[str, TopicRows] = {}
     gathered: dict[str, list[pa.Table]] = {}
     gathered_bytes = 0

@@ -1,4 +1,4 @@
-"""What the archive has of each topic, for pages: summed up by the job, so that no page opens a table.
+"""The archive of each topic, summed up by the job for pages, so that no page opens a table.
 
     pipeline/archive_summary.json, a manifest of lake.py: {"version": 1, "topics": [TOPIC, …]}
 
@@ -7,13 +7,13 @@
             "first_time_ms", "last_time_ms": of publishing, null while empty, "table_version", "committed_ms",
             "gaps": [{"first_offset", "next_offset", "reason", "at_ms", "count"}, …]: of that newest topic, the newest
             GAPS_MAX, "damaged_count": of all, "error": why the table can't be read, or "", "is_lost": whether the table
-            is gone or ends before next_offset, so that an operator decides what follows, "is_partial": whether only
+            is gone or ends before next_offset, so that an operator decides, "is_partial": whether only
             files of it are gone,
             "incarnations": [{"server", "number", "id_base", "rows"}, …]: of each topic that ever had this name, those
             of this topic's server first, the newest first}
 
 A version that does not have one of these fields makes the file anew. Derived from the tables: a missing or damaged file
-is made anew, and so is the entry of a topic whose table has another version than it says, as after a kill, a
+is made anew, and so is the entry of a topic whose table has another version than the entry, as after a kill, a
 compaction, or the commits of another server. But next_offset is also the record of how far a table had come: while the
 table does not reach it, the entry stays as it is.
 """
@@ -105,7 +105,7 @@ def _topic_of(fields: Mapping[str, Any]) -> ArchivedTopic:
 
 
 class ArchiveSummary:
-    """The summary as the job keeps it. One thread."""
+    """The summary in the memory of the job. One thread."""
 
     def __init__(self, lake: Lake, clock: Clock) -> None:
         self._lake = lake

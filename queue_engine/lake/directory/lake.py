@@ -36,7 +36,7 @@ OWN_DIRECTORIES = ("", "history", "jobs")
 
 
 def not_converted(subject: str, manifest: str) -> NotConvertedError:
-    """The refusal to read or write what lies below a manifest of the first versions. subject: such as "the history"."""
+    """The refusal to read or write files below a manifest of the first versions. subject: such as "the history"."""
     return NotConvertedError(
         f"{subject} has a format of before release 0.2.0, named by {manifest}; nothing was changed. Penstock at commit"
         f" {CONVERTING_COMMIT} converts it by `penstock pipeline convert`; to go on without it, move its folder away"
@@ -93,7 +93,7 @@ class Lake:
             return None
         content = decode_line(data)
         if content is None:
-            raise LakeDamagedError(f"manifest {self.within(path)} is damaged: its content is not what was written")
+            raise LakeDamagedError(f"manifest {self.within(path)} is damaged: its content is not the one written")
         return content
 
     def write_manifest(self, path: str, content: Mapping[str, Any]) -> None:
@@ -117,7 +117,7 @@ class Lake:
 
     def remove_tree(self, path: str) -> bool:
         """Remove a directory with all that is in it; of a symbolic link the link alone. Returns whether it is gone:
-        what can't be removed is logged and stays."""
+        files that can't be removed are logged and stay."""
         self._check_held()
         place = self.within(path)
         if os.path.islink(place) or not os.path.isdir(place):

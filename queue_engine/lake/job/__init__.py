@@ -1,1 +1,1 @@
-"""Jobs: what they get, how they run, what they report."""
+"""Jobs: their resources, their threads, their reports."""

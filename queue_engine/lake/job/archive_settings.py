@@ -1,4 +1,4 @@
-"""What the options say about the archive: where its tables are, how long they keep what, for the worker's command line.
+"""The options of the archive for the worker's command line: where its tables are, and their retention.
 
 Options of `serve`; `queue_engine/vocabulary/options/log_options.py` has their names, limits and defaults.
 """

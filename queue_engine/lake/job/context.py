@@ -1,4 +1,4 @@
-"""What a job of the pipeline gets from the process that runs it; jobs use no globals."""
+"""The resources that a job of the pipeline gets from its process; jobs use no globals."""
 
 import threading
 from collections.abc import Callable
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobResources:
-    """What all jobs of a process share.
+    """The resources that all jobs of a process share.
 
     spark: the process's SparkSession; None where no job needs it. lake: the pipeline's directory, held by this process.
     make_engine: makes a client for one thread. reports: writes the jobs' states. read_from: where messages of topics
-    are read, as in `ReadOptions`. archive: what the options say of it.
+    are read, as in `ReadOptions`. archive: its options.
     """
 
     spark: Any
@@ -37,7 +37,7 @@ class JobResources:
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What one job gets; see `JobResources`.
+    """The resources of one job; see `JobResources`.
 
     engine: this job's own client, for its thread. stop: set when the job has to end early, in a state from which it can
     go on later. report: takes the job's state, as often as the job likes; at most one a second is written.

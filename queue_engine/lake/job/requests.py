@@ -93,7 +93,7 @@ def take_requests(lake_path: Path) -> Iterator[JobRequest]:
             content = read_status_file(path, REQUEST_BYTES_MAX)
             kind = content.pop("kind", "")
             if kind not in KINDS:
-                raise BrokenStatusFileError(f"{DIRECTORY}/{name} asks for {str(kind)[:80]!r}, which is no known kind")
+                raise BrokenStatusFileError(f"{DIRECTORY}/{name} has the kind {str(kind)[:80]!r}, which does not exist")
             yield JobRequest(str(kind), content)
         except FileNotFoundError:
             continue

@@ -5,11 +5,11 @@
                                  "next_try_ms": 0,
                                  "topics": [{"topic": "orders", "number": 3, "done": 1200, "total": 5000}, …]}
 
-Times are Unix milliseconds. done and total count messages (or what `unit` says), not offsets that no message has; total
-0: not known. lag: how many the job is behind its source, null: not known. error: why the job failed, as a sentence; it
-stays while the job is tried again, until it makes progress. next_try_ms: when a failed job, or the part of a waiting or
-running one that failed, is tried again; 0: it is not. The worker writes the file. A job that an operator stopped stays
-stopped when the worker is started again, because this file says so. A missing field takes its default and an unknown
+Times are Unix milliseconds. done and total count messages (or another `unit`), not offsets that no message has; total
+0: no figure yet. lag: how many the job is behind its source, null: no figure. error: why the job failed, as a sentence;
+it stays while the job is tried again, until it makes progress. next_try_ms: when a failed job, or the part of a waiting
+or running one that failed, is tried again; 0: it is not. The worker writes the file. A job that an operator stopped
+stays stopped when the worker is started again, because of this file. A missing field takes its default and an unknown
 one is ignored: so fields can be added without a version, and no field may change its meaning.
 """
 
@@ -45,7 +45,7 @@ _JOB_NAME = re.compile(r"[a-z](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """A job's progress in one topic; `number` tells topics of the same name apart."""
+    """A job's progress in one topic; `number` separates topics of the same name."""
 
     topic: str
     number: int

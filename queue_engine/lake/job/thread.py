@@ -92,7 +92,7 @@ class JobThread:
         self._stop.set()
 
     def stopping_for_s(self) -> float:
-        """Seconds since the job was asked to stop and has not; 0 when it was not asked, or has ended."""
+        """Seconds since the request to stop, while the job still runs; 0 without a request, or when it has ended."""
         if not self._asked_to_stop_ns or not self.is_running:
             return 0.0
         return (self._clock.monotonic_ns() - self._asked_to_stop_ns) / NS_PER_S

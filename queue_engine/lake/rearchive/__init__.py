@@ -1,1 +1,1 @@
-"""Makes tables of what earlier versions of the pipeline wrote."""
+"""Writes lost tables and files of an archive again."""

@@ -1,8 +1,8 @@
-"""Writes again what an archive has lost: its table, what an earlier state of it lacks, or files: `pipeline rearchive`.
+"""Writes lost messages of an archive again, whose table, its newest commits or files are gone: `pipeline rearchive`.
 
     python -m queue_engine.lake.rearchive.rearchive orders --from 2026-11-20T00:00:00Z --dry-run
 
-The archive's cursor is made anew where the log is to be read, and the archive job, which finds what is lost, goes on
+The command makes the archive's cursor anew where the log is to be read. The archive job finds the loss and goes on
 there, each message once. The server runs meanwhile, its worker too. The command can be killed and run again.
 """
 
@@ -34,13 +34,13 @@ from queue_engine.vocabulary.errors import PenstockError, PipelineError
 from queue_engine.vocabulary.names import ARCHIVE_CURSOR
 from queue_engine.wire.topic_state import TopicState
 
-SENTENCE = "write again what an archive has lost: its table, what an earlier state of it lacks, or files of it"
+SENTENCE = "write lost messages of an archive again: of its table, of an earlier state of it, or of files of it"
 # The log keeps the messages while the cursor is made anew.
 _LEASE_MS = 60_000
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What `penstock pipeline rearchive` takes."""
+    """The parser of `penstock pipeline rearchive`."""
     parser = argparse.ArgumentParser("pipeline rearchive", description=SENTENCE)
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
@@ -51,7 +51,7 @@ def command_line() -> argparse.ArgumentParser:
         help="read from this offset on, or from the first message of this time, such as 2026-11-20T00:00:00Z (default: "
         "the oldest message that the log has)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print what it would read and write, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print how much it would read and write, and do nothing")
     parser.add_argument(
         "--engine-url",
         default=os.environ.get(ENGINE_URL_VARIABLE, ENGINE_URL_DEFAULT),
@@ -63,8 +63,8 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, start: str, *, is_dry: bool) -> str:
-    """Make the cursor of an archive anew that has lost something. start: an offset, or a time with its zone. Returns
-    what it did, or would do. Raises PipelineError where the table lacks nothing."""
+    """Make the cursor of an archive anew that has lost messages. start: an offset, or a time with its zone. Returns
+    the sentences about it. Raises PipelineError where the table lacks nothing."""
     state = engine.topic(topic, time_ms=None if start.isdecimal() else _time_ms_of(start))
     identity = ArchivedIdentity(topic, engine.server(), state.number, state.id_base)
     cursor = next((one for one in engine.cursor_list() if (one.topic, one.cursor) == (topic, ARCHIVE_CURSOR)), None)
@@ -96,7 +96,7 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
         sentences += begun
         is_noticed = entry is None or entry.is_table_lost
         if not (is_dry or is_noticed) and begin > max(archived or 0, state.oldest_offset):
-            # The job can't tell it from "Archive… from now on" by an operator who has not seen the loss: it stops.
+            # To the job this looks like "Archive… from now on" by an operator who has not seen the loss: it stops.
             raise PipelineError(
                 f"--from {start}: messages of the log are given up only once the archive job shows that the table "
                 f"{table.place} is lost. Nothing was done. Run the job (penstock pipeline run archive --once), and "
@@ -158,7 +158,7 @@ def _begun_again(
     sentences = [f"The archive of {state.topic} had come to offset {had:,}, and its table {table.place} {found}."]
     sentences.append(
         f"{reads} {count:,} messages of the log, from offset {begin:,} up to {state.synced_offset:,}, {writes} each "
-        f"once to {to} there, and then what was published meanwhile."
+        f"once to {to} there, and then the messages published meanwhile."
         if count
         else f"{begins} again at offset {begin:,}, in {to}, with the messages that are published from now on."
     )
