@@ -167,7 +167,7 @@ def run_job(
 
 
 def end_of_run(name: str, last: JobState | None, *, is_stopped: bool) -> str:
-    """What a run of a job until it is up to date ended with, as a sentence. last: the state that it reported."""
+    """The result of a run of a job until it is up to date, as a sentence. last: the state that it reported."""
     done = f": {last.done:,} {last.unit} in all" if last is not None and last.done else ""
     return f"{name} {'was stopped before it was' if is_stopped else 'is'} up to date{done}"
 
@@ -346,7 +346,7 @@ def _run_housekeeping(context: JobContext, _: str, once: bool) -> None:
 
 
 def replayed_topics(environment: Mapping[str, str]) -> frozenset[str]:
-    """Topics whose replayed messages are archived again, as the environment says."""
+    """Topics whose replayed messages are archived again; from the environment."""
     named = environment.get(ARCHIVE_REPLAYED_VARIABLE, "").split(",")
     return frozenset(name.strip() for name in named if name.strip())
 
@@ -371,7 +371,7 @@ JOBS: Mapping[str, Job] = {
         Job("archive", "writes the messages of archived topics to Delta tables", "messages", _run_archive),
         Job(
             "housekeeping",
-            "merges small files of the archive, and removes what is beyond its limits",
+            "merges small files of the archive, and removes messages beyond its limits",
             "tables",
             _run_housekeeping,
         ),
@@ -396,7 +396,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What `penstock pipeline run` takes."""
+    """The parser of `penstock pipeline run`."""
     parser = argparse.ArgumentParser("penstock pipeline run", description="Run one job of the data pipeline.")
     parser.add_argument("job", metavar="JOB", help="rollup, compact, archive, housekeeping, or replay-ID")
     parser.add_argument("--once", action="store_true", help="end when it is up to date, instead of going on")

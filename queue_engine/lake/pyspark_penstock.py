@@ -1,4 +1,4 @@
-"""What Spark finds by itself: installed, this file is the top-level module `pyspark_penstock` (pyproject.toml).
+"""The data source for Spark: installed, this file is the top-level module `pyspark_penstock` (pyproject.toml).
 
 Spark imports the top-level modules named `pyspark_*` in a process of its own when a session meets the first format it
 does not have, and registers the class `DefaultSource` of each. So `format("penstock")` needs no registration.

@@ -11,7 +11,7 @@ makes a Spark column of the nodes. From loosest to tightest:
 A column is one of COLUMNS; `body.a.b`, or json("a.b") where a name has other characters than letters, digits and _, is
 a field of the body's JSON, and json("a[0].b") one of the first element of an array. Constants: 12.5, 'text' (a quote
 inside is doubled), true, false; a text beside a time is read as one, '2026-11-20T10:00:00Z' or '2026-11-20' (UTC). A
-field of the JSON is compared as what the other side is.
+field of the JSON is compared in the type of the other side.
 
 sqlglot parses a text in pieces, one for each pair of parentheses; in the piece around it, a name stands for them.
 Before that, `_check_order` refuses each word that can't follow the words before it. So a text that is nested too deeply
@@ -54,7 +54,7 @@ LIST_MAX = 1000
 WILDCARDS_MAX = 32  # % in one pattern
 WHOLE_MAX = 1 << 53  # whole numbers from here on are not exact
 
-# Function → the kinds of its arguments, and of what comes out; `literal` is a text written there.
+# Function → the kinds of its arguments, and of its result; `literal` is a text written there.
 FUNCTIONS: dict[str, tuple[tuple[str, ...], Kind]] = {
     "lower": (("text",), "text"),
     "upper": (("text",), "text"),
@@ -111,7 +111,7 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Raises ExpressionError that names the word it stopped at, its place, and what may stand there."""
+    """Raises ExpressionError that names the word it stopped at, its place, and the words allowed there."""
     try:
         reader = _Reader(text)
         root = reader.whole(tokens_of(text))
@@ -373,7 +373,7 @@ def _compared(operator: str, left: _Side, right: _Side) -> Comparison:
     loose = kinds & {"bytes", "json"}
     firm = kinds - loose
     if not firm:
-        # Two that could be several things are taken as what both can be.
+        # Two operands of several possible types get a type that both can have.
         if loose == {"json"}:
             refuse(
                 left[1],

@@ -1,6 +1,6 @@
 """Splits a boolean expression into words, each with its place, as tokens for sqlglot's parser.
 
-The parser gets only what a person may write: comments and brackets are refused here. Of SQL's words it gets those of
+The parser gets only words of the grammar: comments and brackets are refused here. Of SQL's words it gets those of
 _WORDS; every other word is a quoted name to it, and has no other meaning.
 """
 

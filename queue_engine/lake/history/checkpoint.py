@@ -1,4 +1,4 @@
-"""What Spark's checkpoint of the rollups' stream says, without Spark."""
+"""Reads Spark's checkpoint of the rollups' stream, without Spark."""
 
 import os
 
@@ -8,7 +8,7 @@ from queue_engine.lake.directory.lake import Lake
 from queue_engine.storage.disk.no_follow import read_no_follow
 
 # To change the columns or the grouping of `aggregation.minutes`, take another name here: Spark goes on from a
-# checkpoint only with the state that it knows. The new stream begins where the files end, and nothing is doubled.
+# checkpoint only with the same state schema. The new stream begins where the files end, and nothing is doubled.
 CHECKPOINT = "checkpoints/rollup"
 
 

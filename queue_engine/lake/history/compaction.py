@@ -1,8 +1,8 @@
 """The daily compaction: computes a closed day again from its raw samples, late ones included, into two files.
 
 A day is closed ten minutes after its end (UTC). Its minutes replace the stream's, and then its hours are added
-(history_tables.py). Samples are kept for a week: where the raw samples of a day, or of its beginning, are gone, the
-stream's minutes are taken instead. Hours of the current day are not written: readers sum them from its minutes.
+(history_tables.py). The log retains samples for a week: where the raw samples of a day, or of its beginning, are gone,
+the stream's minutes are taken instead. Hours of the current day are not written: readers sum them from its minutes.
 """
 
 import logging
@@ -99,7 +99,7 @@ def _minutes_of_day(
 ) -> tuple[DataFrame | None, str]:
     """The day's minutes as `HISTORY_ROWS`, and their source; None without data."""
     start_ms, end_ms = (day_s - EARLY_S) * 1000, (day_s + DAY_S + LATE_S) * 1000
-    # The engine is asked before Spark starts a job: days without samples are common, and cost nothing.
+    # One request to the engine before Spark starts a job: days without samples are common, and cost nothing.
     has_raw = samples.has_any(start_ms, (day_s + DAY_S) * 1000)
     raw_from_s = day_s
     if not samples.is_whole_from(day_s * 1000):

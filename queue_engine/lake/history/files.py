@@ -63,7 +63,7 @@ class HistoryFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What is read of a table. is_converted: whether it has an earlier version's files."""
+    """The files of a table. is_converted: whether it has an earlier version's files."""
 
     number: int
     files: tuple[HistoryFile, ...]

@@ -1,4 +1,4 @@
-"""The history's two tables, for the process that holds the lake: what is committed to them, and in which order.
+"""The history's two tables, for the process that holds the lake: their commits, and the order of these.
 
     history/minutes/    one Delta table, history/hours/ the other; columns: schema.py, partitioned by date
     history_summary.json    {"end_s": 1800057660}: where the minutes end, for readers that load no table; derived

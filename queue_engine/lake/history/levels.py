@@ -6,7 +6,7 @@ MINUTES = "minutes"
 HOURS = "hours"
 # Level → seconds of a window.
 WINDOW_S = {MINUTES: 60, HOURS: 3600}
-# Level → seconds that its rows are kept.
+# Level → retention of its rows, seconds.
 RETENTION_S = {MINUTES: 35 * 86_400, HOURS: 400 * 86_400}
 DAY_S = 86_400
 

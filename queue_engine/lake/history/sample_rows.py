@@ -74,7 +74,7 @@ def _rows(sample: dict[str, Any]) -> pa.RecordBatch:
     for name in _TOPIC_GAUGES:
         own = topics[name]
         of_channels = channels["depth" if name == "waiting" else name]
-        # When one topic's value is not known, the total is not known.
+        # When one topic has no value, the total has none.
         total = None if None in own else float(sum(own))
         arrays[name] = pa.array([total, *own, *of_channels], pa.float64())
     ages = channels["oldest_age_ms"]

@@ -9,9 +9,9 @@ import pyarrow as pa
 from queue_engine.vocabulary.figures import CHANNEL, COUNTED, MEASURED, TOPIC, WAITING
 
 _ROWS = (WAITING, *TOPIC, *CHANNEL)
-# Column → what it is, at the moment of a sample.
+# Column → its meaning, at the moment of a sample.
 GAUGES = {row.sample: row.history for row in _ROWS if row.history and row.kind is MEASURED}
-# Column → what it counts, within a sample's interval or a window.
+# Column → its count, within a sample's interval or a window.
 COUNTERS = {row.sample: row.history for row in _ROWS if row.history and row.kind is COUNTED}
 KEYS = ("node", "topic", "channel")
 # Every file is sorted so: one channel's rows lie together. The node makes the order whole.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-# What a merged file is meant to have; delta tables elsewhere aim at the same.
+# The size of a merged file; other writers of Delta tables aim at the same.
 TARGET_BYTES = 128 << 20
 # So many neighbours of one size are merged into one of the next size: a message is then written once for each size,
 # and a date that still grows has fewer than FAN_IN files of each.

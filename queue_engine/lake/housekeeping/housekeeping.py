@@ -1,18 +1,18 @@
-"""The job that keeps the archive's tables small and quick: it merges files, drops what is too old, removes what no
-reader needs, one table after another.
+"""The job housekeeping: merges small files of the archive's tables, drops files beyond the limits, removes files that
+no reader needs, one table after another.
 
     1. drop      files beyond the topic's limits no longer count; the log has let go of these messages long ago
     2. merge     neighbouring small files become one, of the same messages (choices.py); readers notice nothing
     3. vacuum    once a day: files go that no version of the last days names, and those that no commit ever named
 
 Each step is a commit of its own, beside those of the archive: a run that is killed anywhere has done some of them, and
-left at most a file that no commit names. Files stay for `vacuum_ms` after a commit has replaced or dropped them: who
-reads an older version of the table, a replay or a program that is not ours, has that long. Programs outside can't be
-seen, so a reader that takes longer finds files missing.
+left at most a file that no commit names. Files stay for `vacuum_ms` after a commit has replaced or dropped them, for
+readers of an older version of the table: replays, and other programs. Housekeeping does not see these, so a reader
+that takes longer finds files missing.
 
-What goes by its age waits while the clock is far ahead of where it was (vocabulary/trusted_time.py).
+Removal by age waits while the clock is far ahead of where it was (vocabulary/trusted_time.py).
 
-On an object store that several servers share, one of them keeps house at a time (lease.py).
+On an object store that several servers share, one of them runs housekeeping at a time (lease.py).
 """
 
 import logging
@@ -44,14 +44,14 @@ logger = logging.getLogger(__name__)
 JOB = "housekeeping"
 HOUR_MS = 3_600_000
 VACUUM_EVERY_MS = 86_400_000
-# Whoever asks for the gaps of a topic reads every file that may have some.
+# A read of a topic's gaps reads every file that may have some.
 GAPS_FILES_MAX = 64
 # In a table's transactions: how often files went because of the topic's limits.
 RETENTION_APP = "penstock/retention"
 
 
 class Housekeeping:
-    """Keeps the tables of one lake; each `run` looks at all of them. For one thread."""
+    """Maintains the tables of one lake; each `run` looks at all of them. For one thread."""
 
     def __init__(self, context: JobContext, tables: LakeTables) -> None:
         self._context = context
@@ -62,14 +62,14 @@ class Housekeeping:
         self._lease: HousekeepingLease | None = None
         self._lake_path = Path(context.lake.path)
         self._time: TrustedTime | None = None
-        # Of each topic, what a look found that left nothing to do: the table's version, the hour, the limits.
+        # By topic, the table's version, the hour and the limits at the last look that found nothing to do.
         self._kept: dict[str, tuple[int, int, ArchiveLimits]] = {}
 
     def run(self) -> HousekeepingRun:
-        """Look at every table once, until context.stop is set. Returns what was done, which the report has, too.
+        """Look at every table once, until context.stop is set. Returns the run, which is in the report, too.
 
-        A table that can't be kept costs that table: it is a problem of the run. Raises BrokenStatusFileError when the
-        limits can't be read (nothing is removed then), StoreError when the lake can't be reached, OSError.
+        A table that can't be maintained costs that table: it is a problem of the run. Raises BrokenStatusFileError when
+        the limits can't be read (nothing is removed then), StoreError when the lake can't be reached, OSError.
         """
         started_ms = self._now_ms()
         limits = read_limits(self._lake_path)
@@ -118,7 +118,7 @@ class Housekeeping:
             self._lease = HousekeepingLease(self._tables, self._context.engine.server(), self._context.clock)
         wait_s = self._lease.take()
         if wait_s:
-            logger.info("another server keeps house lake=%s for_s=%d", self._tables.storage.place, wait_s)
+            logger.info("another server runs housekeeping lake=%s for_s=%d", self._tables.storage.place, wait_s)
         return not wait_s
 
     def _keep(self, topic: str, limits: ArchiveLimits, vacuumed_ms: dict[str, int], run: HousekeepingRun) -> None:
@@ -200,11 +200,11 @@ class Housekeeping:
 
 @contextmanager
 def _problem_of(name: str, run: HousekeepingRun) -> Iterator[None]:
-    """A table that can't be kept is a problem of the run, and costs that table alone."""
+    """A table that can't be maintained is a problem of the run, and costs that table alone."""
     try:
         yield
     except PipelineError as exc:
-        logger.warning("table not kept table=%s error=%s", name, exc)
+        logger.warning("table not maintained table=%s error=%s", name, exc)
         run.add_problem(f"{name}: {exc}")
 
 
@@ -216,7 +216,7 @@ def files_of(table: LakeTable) -> list[ArchivedFile]:
         offset, newest = first.get("offset"), last.get("published_at")
         if offset is None or newest is None:
             continue  # without statistics: another program's file, which is left alone
-        # Ids are the id base plus the offset: so the first and the last one tell whether all are of one topic.
+        # Ids are the id base plus the offset: so the first and the last one show whether all are of one topic.
         bases = {_id_base(first), _id_base(last)}
         servers = {first.get("server"), last.get("server")}
         identity = (
@@ -245,7 +245,7 @@ def _ahead_sentence(ahead_ms: int) -> str:
 
 
 def _id_base(bound: Mapping[str, Any]) -> int | None:
-    """None where the statistics do not tell, as of another program's file."""
+    """None where the file has no statistics, as another program's."""
     try:
         return int(bound["message_id"], 16) - int(bound["offset"])
     except (KeyError, TypeError, ValueError):

@@ -1,11 +1,11 @@
-"""On an object store that several servers share, one of them keeps house at a time: the others leave it alone.
+"""On an object store that several servers share, one of them runs housekeeping at a time: the others wait.
 
-    <lake>/archive_housekeeping/    a Delta table without rows; its transaction `lease` says who, and until when;
+    <lake>/archive_housekeeping/    a Delta table without rows; its transaction `lease` has the holder and the end;
                                     its log is cut each LOG_COMMITS commits, which are a quarter of a day
 
     version of the transaction: Unix seconds of the end << 28 | 28 bits of a hash of the server's identity
 
-Two servers that keep house at once lose nothing, since a merge of files that another merge has replaced is refused;
+Two servers that run it at once lose nothing, since a merge of files that another merge has replaced is refused;
 they only do the same work twice. A server that was killed leaves its lease behind until it ends.
 """
 

@@ -1,10 +1,10 @@
-"""How long and how much of each topic the archive keeps; the console writes it, housekeeping reads it.
+"""The retention of each topic's archive, by age and size; the console writes it, housekeeping reads it.
 
     pipeline/archive_limits.json    {"topics": {"orders": {"keep_ms": 2592000000, "keep_bytes": 0}, …}}
 
 0: no limit. A topic that is not named has the limits of the options `--archive-retention` and
-`--archive-retention-bytes`. Housekeeping of the next run follows a change; what it removed before does not come back.
-An unknown field is ignored, and a missing one is 0: so fields can be added without a version.
+`--archive-retention-bytes`. The next run of housekeeping follows a change; messages that it removed before do not come
+back. An unknown field is ignored, and a missing one is 0: so fields can be added without a version.
 """
 
 import threading
@@ -55,7 +55,7 @@ def read_limits(lake_path: Path) -> dict[str, ArchiveLimits]:
         return {}
     topics = content.get("topics")
     if not isinstance(topics, dict):
-        raise BrokenStatusFileError(f"{FILE_NAME} does not say which topics have limits")
+        raise BrokenStatusFileError(f"{FILE_NAME} has no limits by topic")
     return {name: _limits_of(name, value) for name, value in topics.items()}
 
 

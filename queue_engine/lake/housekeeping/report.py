@@ -1,10 +1,10 @@
-"""What housekeeping did, for the Pipeline page: the last runs that changed something, the newest first.
+"""The report of housekeeping for the Pipeline page: the last runs that changed something, the newest first.
 
     pipeline/housekeeping.json    {"looked_ms": …, "trusted_ms": …, "leapt_ms": …, "vacuumed_ms": {"orders": …},
                                    "runs": [{…as HousekeepingRun…}, …]}
 
 looked_ms: when the last run ended, whether it changed anything or not. trusted_ms, leapt_ms: whether the clock is
-believed (vocabulary/trusted_time.py); a file without them has looked_ms and 0. vacuumed_ms: when a table's removed
+trusted (vocabulary/trusted_time.py); a file without them has looked_ms and 0. vacuumed_ms: when a table's removed
 files were last looked for. Derived: without the file, housekeeping looks at every table again.
 """
 
@@ -27,8 +27,8 @@ PROBLEMS_KEPT = 10
 class HousekeepingRun:
     """One run; it counts while it goes on. Times: Unix ms. merged_files became made_files, of as many messages and
     merged_bytes before. dropped_*: removed because of the limits of a topic. removed_*: files that no version within
-    the retention names. problems: a sentence for each table that could not be kept, at most PROBLEMS_KEPT. changed: the
-    topics whose tables have another version now."""
+    the retention names. problems: a sentence for each table that could not be maintained, at most PROBLEMS_KEPT.
+    changed: the topics whose tables have another version now."""
 
     at_ms: int = 0
     took_ms: int = 0

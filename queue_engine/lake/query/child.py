@@ -27,12 +27,12 @@ BATCH_ROWS = 500
 _MESSAGE_LENGTH_MAX = 2_000
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analy[sz]e\s+|\(\s*(?:analy[sz]e|format\s+\w+)\s*\)\s*)?(?=\S)", re.IGNORECASE)
 _NO_TABLE = re.compile(r"Catalog Error: Table with name (.+) does not exist!")
-# Types that have no form in Arrow, or one that says something else (an unsigned 128-bit number becomes negative, a time
+# Types that have no form in Arrow, or another meaning there (an unsigned 128-bit number becomes negative, a time
 # loses its zone): they become text.
 _SHOWN_AS_TEXT = re.compile(r"UNION|UHUGEINT|BIGNUM|\bBIT\b|TIME WITH TIME ZONE|INTERVAL|GEOMETRY")
 # Columns of the views that a query can't name as it names others.
 _WORDS_OF_SQL = re.compile(r"""(?<![\w"'])(?:offset|at)(?![\w"'])""", re.IGNORECASE)
-# What duckdb writes before pyarrow's own text.
+# The text that duckdb writes before pyarrow's own.
 _READING = "reading the Arrow source failed: "
 # Of a disk, and of a store.
 _MISSING = re.compile(r"No such file|does not exist|NO_SUCH_KEY|HTTP response code: 404")
@@ -75,7 +75,7 @@ class Outcome:
 
 
 class RefusedError(Exception):
-    """The query is not run; the text says why."""
+    """The query is not run; the text has the reason."""
 
 
 def main() -> None:
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def _only_rows() -> Any:
-    """Standard output as a file. What a library prints goes to standard error from now on, and not between the rows:
+    """Standard output as a file. Prints of libraries go to standard error from now on, not between the rows:
     duckdb takes a process without a script for a person's, and draws a progress bar after two seconds."""
     rows = os.dup(1)
     os.dup2(2, 1)
@@ -154,7 +154,7 @@ def locked_database(task: Task) -> Any:
     for name, descriptor in task.given.items():
         _add_given(connection, name, descriptor)
     for name in task.names:
-        # Its table is not open, and nobody shall take it for an empty one.
+        # Its table is not open, and must not look like an empty one.
         connection.execute(
             f"CREATE VIEW {quoted(name)} AS SELECT e AS unnamed "  # noqa: S608 - a topic's name
             f"FROM (SELECT error('the query reaches {name} without its name') AS e) WHERE e IS NULL"
@@ -188,7 +188,7 @@ def _add(connection: Any, view: View) -> None:
     else:
         raise RefusedError(
             f"{view.name} has no table in {view.place}: nothing of it is archived there yet, or it has a format of "
-            "before release 0.2.0; the log of the worker says so then."
+            "before release 0.2.0; the log of the worker has the reason then."
         )
 
 
@@ -209,7 +209,7 @@ def checked_relation(connection: Any, sql: str) -> Any:
         raise RefusedError(f"The text has {len(statements)} statements, and a query is one.")
     kind = statements[0].type
     if kind == StatementType.EXPLAIN:
-        # What is explained may be run: it has to be a query as well.
+        # EXPLAIN ANALYZE runs the statement: it has to be a query as well.
         inner = sql[found.end() :] if (found := _EXPLAIN.match(sql)) else ""
         explained = connection.extract_statements(inner) if inner else []
         if [one.type for one in explained] != [StatementType.SELECT]:

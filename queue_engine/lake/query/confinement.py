@@ -1,4 +1,4 @@
-"""What the process of a query may do in the operating system: read, and compute for a while, and little else.
+"""Confines the process of a query in the operating system: it may read, and compute for a while, and little else.
 
 duckdb's own lock (child.py) keeps a query from files and settings. This is the second wall, in case that one has a
 hole: the kernel refuses every change of a file, and every start of a program (Landlock, Linux 5.13 and newer); memory
@@ -30,7 +30,7 @@ def forbid_writing() -> bool:
         return False
     handled = _EXECUTE | _WRITE_FILE | _REMOVE_AND_MAKE
     handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    # struct landlock_ruleset_attr: its first field alone. No rule is added: what is handled is allowed nowhere.
+    # struct landlock_ruleset_attr: its first field alone. No rule is added: the handled rights are allowed nowhere.
     attributes = ctypes.c_uint64(handled)
     ruleset = libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
     if ruleset < 0:

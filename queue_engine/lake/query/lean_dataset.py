@@ -33,7 +33,7 @@ class LeanDataset(ds.FileSystemDataset):
     is_on_disk = True
 
     def scanner(self, **given: Any) -> Any:
-        # A store is asked for all columns of a row group at once; on a disk that would only hold more in memory.
+        # One request to a store for all columns of a row group; on a disk that would only hold more in memory.
         options = ds.ParquetFragmentScanOptions(pre_buffer=not self.is_on_disk, use_buffered_stream=self.is_on_disk)
         return super().scanner(
             **{

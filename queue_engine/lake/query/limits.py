@@ -17,7 +17,7 @@ COLUMNS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """memory_bytes: of duckdb; Python, pyarrow and what they have read ahead come on top, at most once as much.
+    """memory_bytes: of duckdb; Python, pyarrow and their read-ahead come on top, at most once as much.
     timeout_ms: how long the query may work; the time in which its rows wait for their reader does not count. rows: the
     most that are returned."""
 

@@ -23,11 +23,11 @@ from queue_engine.vocabulary.options.durations import format_duration
 
 _CODE = Path(__file__).resolve().parents[3]
 _THREADS_MAX = 2  # of a machine that has a server to run
-# What the libraries look for by themselves: where programs, homes, certificates and credentials of stores are.
+# Variables that the libraries read by themselves: where programs, homes, certificates and credentials of stores are.
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 _KEPT_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "LC_")
-_WHAT_ELSE = "`--list` prints those that there are."
-# Words by which a query asks which views there are: then it gets those as well that it does not name.
+_WHAT_ELSE = "`--list` prints all of them."
+# Words by which a query lists the views: then it gets those as well that it does not name.
 _LISTING_WORDS = ("show", "information_schema", "duckdb_", "pg_", "sqlite_master")
 
 
@@ -46,7 +46,7 @@ class Query:
         given: Mapping[str, Iterable[pa.RecordBatch]] | None = None,
         given_schemas: Mapping[str, pa.Schema] | None = None,
     ) -> None:
-        """views: all that the caller may read. given: further views, by their rows; asked for only where the query can
+        """views: all that the caller may read. given: further views, by their rows; read only where the query can
         name them; given_schemas: their columns. Raises QueryError, OSError."""
         check_text(sql)
         self._limits = limits
@@ -107,7 +107,7 @@ class Query:
             process.stdin.write(task.encode())
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended; `batches` says how
+            pass  # it has ended; `batches` raises the reason
         except BaseException:
             process.kill()
             process.wait()
@@ -142,7 +142,7 @@ class Query:
         self._raise_outcome(is_cut_off=False)
 
     def _in_time(self, read: Any) -> Any:
-        """What `read` returns; when it takes more than is left of the time, the process is ended."""
+        """The result of `read`; when it takes more than the time left, the process is ended."""
         left_s = max(self._limits.timeout_ms / 1_000 - self._waited_s, 0)
         timer = threading.Timer(left_s, self._end_too_late)
         timer.daemon = True

@@ -1,6 +1,6 @@
-"""What a query can ask: which views there are, and which tables they are made of.
+"""The views that a query can name, and the tables behind them.
 
-A view's name is the topic's. SQL does not tell capitals from small letters, topics do: of names that SQL takes for one
+A view's name is the topic's. SQL ignores case, topics do not: of names that are one in SQL
 the first has it, and the others get ~2, ~3 … behind them, which no topic's name can have. The fixed names come first.
 """
 
@@ -18,7 +18,7 @@ HISTORY_VIEWS = {"history_minutes": "minutes", "history_hours": "hours"}
 AUDIT = "audit"
 FIXED_NAMES = (ARCHIVE_GAPS, *HISTORY_VIEWS, AUDIT)
 
-# What a view selects of its table.
+# The columns that a view selects of its table.
 _OF_ARCHIVE = (
     '"offset", published_at, message_id, "key", body, try(decode(body)) AS text, '
     "try_cast(try(decode(body)) AS JSON) AS json, replayed, server, date"

@@ -1,9 +1,9 @@
 """Checks the paths of an expression against a sample of the archive, once its search has found nothing.
 
 A path such as `lines.0.sku` is right by the grammar, and null for every message where `lines` is an array; a plan of
-no message would not say so. A path that no message of the sample has is refused instead. A sample says nothing of the
+no message would not say so. A path that no message of the sample has is refused instead. A sample proves nothing of the
 rest: where the search finds messages, paths are not looked at. The error has the path that exists, of names that are in
-half of the sample or more, which makes them names of the format and not of somebody.
+half of the sample or more, which makes them names of the format and not a person's.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ class PathCheck:
             self._refuse_kind(path, at, kinds)
 
     def _documents(self) -> Iterator[Any]:
-        """What the bodies are, one at a time: parsed, they take many times the memory."""
+        """The bodies as JSON, one at a time: parsed, they take many times the memory."""
         for body in self._bodies:
             try:
                 yield orjson.loads(body)
@@ -113,7 +113,8 @@ class PathCheck:
 
 
 def _walked(path: JsonPath, document: Any) -> tuple[int, Any]:
-    """How many parts of a path a document has, and what is there; _ABSENT where the next name or element is missing."""
+    """How many parts of a path a document has, and the value there; _ABSENT where the next name or element is
+    missing."""
     value = document
     for at, part in enumerate(path):
         if value is None:

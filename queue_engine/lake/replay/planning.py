@@ -1,7 +1,7 @@
 """The dry run of a replay: Spark finds the messages that match, and the driver divides them into batches.
 
 Only the dry run evaluates an expression: the plan has the offsets. Tasks read the archive's files by pyarrow, wherever
-the lake is; Java sees only what an expression needs.
+the lake is; Java sees only the columns that an expression needs.
 
 In: files of the archive (columns: `archive/archive_table.py`). Out: one step for each batch.
 """
@@ -55,7 +55,7 @@ from queue_engine.vocabulary.errors import LakeDamagedError, PipelineError, Topi
 
 logger = logging.getLogger(__name__)
 
-# What Spark gets of each message that may match: its size, and the columns that an expression can name.
+# The columns that Spark gets of each message that may match: its size, and the columns that an expression can name.
 _SIZES = [
     StructField("body_bytes", LongType(), False, {"comment": "of the body"}),
     StructField("weight", LongType(), False, {"comment": "bytes of the message in a batch: body and key"}),

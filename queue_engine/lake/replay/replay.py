@@ -27,7 +27,7 @@ from queue_engine.vocabulary.errors import PipelineError, TopicMissingError, Top
 
 logger = logging.getLogger(__name__)
 
-# Batches after the last written progress are sent again after a kill, and the engine knows their keys.
+# Batches after the last written progress are sent again after a kill, and the engine recognizes their keys.
 PROGRESS_INTERVAL_NS = NS_PER_S
 
 

@@ -1,4 +1,4 @@
-"""Which archived topic a replay reads, what it leaves out, and a sample of its messages; without Spark."""
+"""The archived topic that a replay reads, the ones that it leaves out, a sample of the messages; without Spark."""
 
 from collections.abc import Sequence
 
@@ -58,7 +58,7 @@ def source_of(context: JobContext, archived: Sequence[ArchivedIdentity], request
 def left_out_of(
     table: LakeTable, archived: Sequence[ArchivedIdentity], source: ArchivedIdentity
 ) -> tuple[ArchivedIncarnation, ...]:
-    """What the archive has of the other topics of the name."""
+    """The other topics of the name in the archive."""
     if len(archived) == 1:
         return ()
     counts = row_counts(table, archived)

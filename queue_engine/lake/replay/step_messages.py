@@ -22,7 +22,7 @@ _COLUMNS = ("key", "body")
 
 
 class StepMessages:
-    """Reads one step after the other. Keeps the row groups in memory that the last step came from, so steps should be
+    """Reads one step after the other. Caches the row groups of the last step, so steps should be
     read in order."""
 
     def __init__(
@@ -77,7 +77,7 @@ class StepMessages:
         return chosen.column("body").to_pylist(), [key or b"" for key in chosen.column("key").to_pylist()]
 
     def _places(self, step: ReplayStep) -> list[tuple[str, int]]:
-        """The files and row groups that may have messages of a step; what lies elsewhere is let go."""
+        """The files and row groups that may have messages of a step; others leave the cache."""
         if self._files is None:
             self._table.refresh()
             self._files = files_of(self._table, self._source)

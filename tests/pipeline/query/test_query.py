@@ -128,7 +128,7 @@ def test_a_view_that_is_not_there_is_named_with_the_nearest_one(tmp_path: Path) 
     with pytest.raises(QueryError) as caught:
         ask("SELECT * FROM ordres", views(str(tmp_path)))
     assert str(caught.value) == (
-        "There is no view ordres. The nearest is orders. `--list` prints those that there are."
+        "There is no view ordres. The nearest is orders. `--list` prints all of them."
     )
 
 
