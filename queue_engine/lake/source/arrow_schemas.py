@@ -1,6 +1,6 @@
 """The columns that jobs read, as an Arrow schema. `schemas.py` makes the Spark schema of it.
 
-A column's `comment` says its unit and its source.
+A column's `comment` has its unit and its source.
 """
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = Fals
 
 MESSAGES = pa.schema(
     [
-        _column("topic", pa.string(), "name of the topic, as asked for"),
+        _column("topic", pa.string(), "name of the topic, as in the option"),
         _column("offset", pa.int64(), "number of the message within its topic, from the record's first offset"),
         _column("message_id", pa.string(), "16 hex digits: the topic's id base plus the offset"),
         _column(

@@ -35,7 +35,7 @@ class _PushedFilters:
 
 
 class BatchReader(DataSourceReader):
-    """One read. Its leases expire: Spark does not tell a source when the last task has ended."""
+    """One read. Its leases expire: Spark gives a source no sign when the last task has ended."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

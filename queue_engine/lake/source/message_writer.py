@@ -4,8 +4,8 @@ Tasks publish nothing: they hand their rows to the driver (`staged_rows.py`), an
 in the order of the partitions. It cuts them into chunks and publishes each under a batch key of its own, made of the
 job's name, the micro-batch of a stream and the chunk's number. The engine remembers the keys: it recognizes the chunks
 that an earlier run published, and refuses other content under a used key. Chunks are published one behind the other, so
-what an earlier run published are the first ones, whichever moment ended it, and a run whose rows differ is refused at
-the first difference, before it adds anything. How many partitions there are does not matter, their rows and their order
+an earlier run has published the first ones, whichever moment ended it, and a run whose rows differ is refused at the
+first difference, before it adds anything. How many partitions there are does not matter, their rows and their order
 do.
 """
 
@@ -72,7 +72,7 @@ class StreamMessageWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def _parts_of(messages: Sequence[WriterCommitMessage | None]) -> list[StagedRows]:
-    """What the tasks that succeeded returned, in the order of the partitions."""
+    """The results of the tasks that succeeded, in the order of the partitions."""
     return [one for one in messages if isinstance(one, StagedRows)]
 
 
@@ -119,7 +119,7 @@ def publish_parts(options: WriteOptions, batch_id: str, parts: Sequence[StagedRo
 def batch_key_of(job: str, batch_id: str, chunk: int) -> bytes:
     """16 bytes. The job's length comes first, so that no two lists of arguments hash the same text."""
     text = job.encode()
-    # Earlier versions had the partition's number where 0 is: what they published of the first one is recognized.
+    # Earlier versions had the partition's number where 0 is: their messages of the first one are recognized.
     return blake2b(len(text).to_bytes(8, "big") + text + f"{batch_id}/0/{chunk}".encode(), digest_size=16).digest()
 
 

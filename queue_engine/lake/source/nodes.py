@@ -60,7 +60,7 @@ def _producers(address: str, topic: str) -> Iterable[str]:
     finally:
         connection.close()
     if answer.status == 404:
-        return []  # it does not know the topic
+        return []  # 404: the topic is not there
     if answer.status != 200:
         raise ValueError(f"status {answer.status}")
     if len(data) > ANSWER_BYTES_MAX:

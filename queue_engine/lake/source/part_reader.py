@@ -139,7 +139,8 @@ class PartReader:
                 raise OffsetGoneError(f"offset {offset} of {place} is gone: the oldest is {page.oldest_offset}")
             if page.next_offset <= offset:
                 raise OffsetBeyondEndError(
-                    f"offset {offset} of {place} is beyond what is synced, {page.synced_offset}, and was there before"
+                    f"offset {offset} of {place} is beyond the synced offset, {page.synced_offset}, and was there"
+                    " before"
                 )
             yield from columns.page(page.data)
             columns.passed(wanted.number, page.next_offset)

@@ -96,7 +96,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     lookupd = tuple(one.strip() for one in (given.get("lookupd") or "").split(",") if one.strip())
     if lookupd:
         for name, reason in (
-            ("url", "one of them says where the servers are"),
+            ("url", "one of them names the servers"),
             ("start_offset", "each server counts its own offsets"),
             ("end_offset", "each server counts its own offsets"),
         ):

@@ -47,7 +47,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class LeasedRange:
-    """A range within a file. lease: the lease that keeps the file. first_byte: where the range should begin."""
+    """A range within a file. lease: the lease that retains the file. first_byte: where the range should begin."""
 
     wanted: WantedRange
     lease: str
@@ -73,8 +73,8 @@ class SegmentPart:
 
 @dataclass(frozen=True, slots=True)
 class HttpPart:
-    """A range to read over HTTP. lease: the name of the lease that keeps it; "" where the engine gives none. bytes: its
-    approximate size in the log."""
+    """A range to read over HTTP. lease: the name of the lease that retains it; "" where the engine gives none. bytes:
+    its approximate size in the log."""
 
     wanted: WantedRange
     lease: str
@@ -142,12 +142,12 @@ def _check_offsets(url: str, state: TopicState, options: ReadOptions) -> None:
     place = f"{state.topic} at {url}"
     for name, offset in (("start_offset", options.start_offset), ("end_offset", options.end_offset)):
         if offset is not None and offset > state.synced_offset:
-            raise OffsetBeyondEndError(f"{name} {offset} of {place} is beyond what is synced, {state.synced_offset}")
+            raise OffsetBeyondEndError(f"{name} {offset} of {place} is beyond the synced offset, {state.synced_offset}")
     start = options.start_offset
     if start is not None and start < state.oldest_offset:
         text = f"start_offset {start} of {place} is gone: the oldest is {state.oldest_offset}"
         if options.on_gap != REPORT:
-            raise OffsetGoneError(f"{text}; on_gap=report reads what is left")
+            raise OffsetGoneError(f"{text}; on_gap=report reads the others")
         logger.warning("%s", text)
 
 

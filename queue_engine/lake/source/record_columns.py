@@ -1,6 +1,6 @@
 """Turns records of the log into Arrow batches.
 
-Python reads a record's header, which says where its columns begin. Numpy gathers the columns for many records at a
+Python reads a record's header, which has the begins of its columns. Numpy gathers the columns for many records at a
 time, and one call of Arrow takes the bodies out of the input. Every CRC is checked: `decode_record` decodes a record
 with a wrong one message by message.
 
@@ -45,7 +45,7 @@ REPLACED = "replaced"
 
 # Arrow's offsets into a binary column have 32 bits: the input of one batch must not be longer.
 _SPAN_BYTES_MAX = 1 << 30
-# Numbers that are kept of each record until its batch is made.
+# The numbers of each record that its batch is made of.
 _FIELDS = 9
 # Byte → its two hex digits, as one 16-bit number in memory order.
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint16)

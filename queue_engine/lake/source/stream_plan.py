@@ -129,15 +129,16 @@ def _unread(at: int, seen: TopicState | None) -> str:
         return f"its messages from offset {at} on were not read"
     count = synced_messages(seen).count_between(at, seen.synced_offset)
     if count:
-        return f"{count} messages from offset {at} to {seen.synced_offset - 1} were not read, nor what came later"
-    return f"all of it up to offset {at} was read; what came later was not"
+        return f"{count} messages from offset {at} to {seen.synced_offset - 1} were not read, nor any later message"
+    return f"all of it up to offset {at} was read, and no later message"
 
 
 def _check(url: str, state: TopicState, at: int, options: ReadOptions) -> None:
     place = f"{state.topic} at {url}"
     if at > state.end_offset:
         raise OffsetBeyondEndError(
-            f"offset {at} of {place} is beyond its end, {state.end_offset}: the log lost what the stream has read"
+            f"offset {at} of {place} is beyond its end, {state.end_offset}: the log lost messages that the stream"
+            " has read"
         )
     if at < state.oldest_offset and options.on_gap != REPORT:
         raise OffsetGoneError(
@@ -170,7 +171,7 @@ def batch_ranges(
     states: Mapping[str, TopicState],
     options: ReadOptions,
 ) -> tuple[list[WantedRange], list[MissingRange]]:
-    """The ranges to read between two offsets, and, with on_gap=report, those that are gone: of a topic that was deleted
+    """The ranges to read between two offsets, and, with on_gap=report, the removed ones: of a topic that was deleted
     meanwhile, or before the oldest message. Raises as `next_offsets`."""
     ranges, missing = [], []
     for key, after in end.items():
@@ -180,7 +181,7 @@ def batch_ranges(
         one = series_of(key)
         state = states.get(one.topic)
         if state is None or key_of(state) != key:
-            _check_gone(url, one, f"offsets {at} to {after - 1} were not read, nor what came later", state, options)
+            _check_gone(url, one, f"offsets {at} to {after - 1} were not read, nor any later message", state, options)
             missing.append(MissingRange(one.topic, one.number, one.id_base, at, after, REPLACED))
             continue
         _check(url, state, max(after, state.oldest_offset), options)

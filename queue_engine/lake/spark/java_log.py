@@ -1,7 +1,7 @@
 """Makes Java's log lines look like ours (`vocabulary/log_lines.py`), as text or as JSON.
 
-Three kinds of lines stay as they are: what Java's launcher says before there is a log, what Spark's Python processes
-print, and a report of Java when it crashes.
+Three kinds of lines stay as they are: those of Java's launcher before there is a log, those of Spark's Python
+processes, and Java's report of a crash.
 """
 
 import json

@@ -39,7 +39,7 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # Every user of this machine reaches the ports of the driver and its block manager. Without this setting they run
-    # what they are sent and return any block. Spark makes a secret at each start, which stays in Java's memory. On a
+    # any code that arrives and return any block. Spark makes a secret at each start, which stays in Java's memory. On a
     # cluster, the cluster's own settings decide.
     "spark.authenticate": "true",
     # Without this the older protocol, DIGEST-MD5, is used.
@@ -51,13 +51,14 @@ _JAVA_OPTIONS = " ".join(
     (
         # One process beside a message queue: a small collector and quick compilation matter more than peak speed. The
         # slow compiler would take half of all that waiting streams cost, and of a start, for an archive a tenth
-        # quicker. Without that compiler Java reserves 48 MB for compiled code; full, it ends the process. What is
-        # reserved costs memory only as it is used.
+        # quicker. Without that compiler Java reserves 48 MB for compiled code; full, it ends the process. Reserved
+        # memory costs nothing until it is used.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-XX:ReservedCodeCacheSize=240m",
-        # Java begins with a 64th of the machine's memory, and gives little of it back. Here the heap follows what is in
-        # use, beside 128 MiB for short-lived objects: with half of that, an archive takes a tenth more of a core.
+        # Java begins with a 64th of the machine's memory, and gives little of it back. Here the heap follows the
+        # objects in use, beside 128 MiB for short-lived objects: with half of that, an archive takes a tenth more of a
+        # core.
         "-Xms160m",
         "-XX:NewSize=128m",
         "-XX:MaxNewSize=128m",

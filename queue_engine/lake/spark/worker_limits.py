@@ -62,7 +62,7 @@ def add_option(parser: argparse.ArgumentParser, name: str) -> None:
     variable = environment_name_of(name)
     is_time = name.endswith("_ms")
     default = format_duration(int(str(spec.default))) if is_time else str(spec.default)
-    # Where "" stands for something, the option's text says for what.
+    # Where "" stands for a value, the option's text names that.
     text, _, default_text = str(spec.metadata["help"]).partition(" (default: ")
     parser.add_argument(
         flag_of(name),

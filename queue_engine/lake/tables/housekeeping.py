@@ -1,7 +1,7 @@
-"""What keeps a table small: few files instead of many, none that nothing needs, a short log.
+"""Functions that make a table smaller: merge small files, remove files that nothing needs, shorten the log.
 
-Each of these may be cut off anywhere and called again. They never remove what a reader of a kept version needs:
-files that count now, or did so within the retention; and commits since then.
+Each of these may be cut off anywhere and called again. None removes files of a version within the retention, files
+that count now, or the commits since then.
 """
 
 import posixpath
@@ -34,7 +34,7 @@ _OWN_FILE = re.compile(rf"(?:[^/=]+=[^/]+/)*{DATA_FILE_NAME.pattern}")
 
 @dataclass(frozen=True, slots=True)
 class Vacuum:
-    """What `vacuum` removed: files that had counted, files that no commit ever named, and the bytes of both."""
+    """The counts of a `vacuum`: files that had counted, files that no commit ever named, and the bytes of both."""
 
     replaced: int
     unnamed: int
@@ -50,7 +50,7 @@ def merge(
 ) -> DataFile | None:
     """Make one file of data files of one partition, with their rows in this order, by one commit that changes no data.
 
-    Returns the new file; None when should_stop, which is asked between pieces, has said so. A merge is given up, and
+    Returns the new file; None when should_stop, called between pieces, returned True. A merge is given up, and
     nothing is changed, when another writer has replaced one of its files meanwhile: DataFileMissingError or
     TableTransactionError. Raises the errors of `LakeTable.commit`.
     """
@@ -65,7 +65,7 @@ def merge(
         merged = writer.close()
         if merged.rows != sum(file.rows for file in files):
             raise DataFileMissingError(
-                f"{table.place}: {len(files)} files of {partition} have {merged.rows} rows, and their commits say"
+                f"{table.place}: {len(files)} files of {partition} have {merged.rows} rows, and their commits have"
                 f" {sum(file.rows for file in files)}: they are not merged"
             )
     version = table.transaction(COMPACTION_APP)
@@ -87,7 +87,7 @@ def vacuum(table: LakeTable, *, retention_ms: int, unnamed_age_ms: int) -> Vacuu
     Files of other names than `DataFileWriter` gives stay, unless they had counted. unnamed_age_ms: more than the age at
     which `LakeTable.commit` refuses a file. Raises the errors of the class LakeTable.
     """
-    # Listed first: what is committed meanwhile then counts below.
+    # Listed first: files committed meanwhile then count below.
     listed = {one.path: one for one in table.storage.list_files(table.path)}
     table.refresh()
     table.make_durable()

@@ -4,7 +4,7 @@
     _delta_log/00000000000000000007.json#1                 delta-rs writes it, and links it under its name
     _delta_log/00000000000000000100.checkpoint.parquet     all that counts after commit 100
     _delta_log/_last_checkpoint                            JSON: which checkpoint is the last
-    _delta_log/00000000000000000007.json.torn-<uuid>       moved aside; also of a checkpoint
+    _delta_log/00000000000000000007.json.torn-<uuid>       a torn file, renamed; also of a checkpoint
 
 The information of each commit of ours has the number of actions that follow ("penstockActions"): without it a commit
 that was cut between two lines would count as a smaller one.
@@ -37,7 +37,7 @@ _LEFT = re.compile(r".+(?:#\d+|\.torn-.+)")
 @dataclass(frozen=True, slots=True)
 class LogListing:
     """The names of a log. commits: versions. checkpoints: version → names of its files. left: names of unfinished files
-    and of those that were moved aside."""
+    and of torn ones that were renamed."""
 
     commits: frozenset[int]
     checkpoints: dict[int, list[str]]
@@ -92,8 +92,8 @@ def is_whole_commit(storage: TableStorage, table: str, version: int) -> bool:
 
 
 def check_commits(storage: TableStorage, table: str, versions: Iterable[int]) -> None:
-    """Raise TableDamagedError for the first of these commits that has not all its actions. Those that are not there are
-    left to delta-rs, which misses them."""
+    """Raise TableDamagedError for the first of these commits that has not all its actions. Commits that are not there
+    are left to delta-rs, which misses them."""
 
     def is_damaged(version: int) -> bool:
         data = storage.read(commit_path(table, version), COMMIT_BYTES_MAX)
@@ -112,8 +112,8 @@ def check_commits(storage: TableStorage, table: str, versions: Iterable[int]) ->
 
 
 def last_checkpoint(storage: TableStorage, table: str, version: int) -> int:
-    """The checkpoint from which `version` can be read, as `_last_checkpoint` says, or else the list of the log; -1 for
-    none."""
+    """The checkpoint from which `version` can be read, from `_last_checkpoint`, or else from the list of the log; -1
+    for none."""
     hinted = read_hint(storage, table).get("version")
     if isinstance(hinted, int) and hinted <= version:
         return hinted

@@ -1,15 +1,15 @@
-"""Mends what a power cut left of a table's log on a disk.
+"""Mends a table's log on a disk after a power cut.
 
 delta-rs syncs nothing. `LakeTable` makes all commits before a new one durable first, so only the last commit can be
-torn, and it was never acknowledged: it is moved aside. A checkpoint counts as durable when `_last_checkpoint` has its
+torn, and it was never acknowledged: it is renamed. A checkpoint counts as durable when `_last_checkpoint` has its
 checksum, which is written after the checkpoint is synced:
 
     {"version":100, …, "tags":{"penstock.crc32c":"8a9136aa"}}
 
-One without it may be torn anywhere: it is moved aside when the commits that it stands for are still there, and read
+One without it may be torn anywhere: it is renamed when the commits that it stands for are still there, and read
 as a whole when they are not, as of a table that another program cleaned up.
 
-What no power cut does is damage, and an error that names the file; then nothing is changed.
+Other damage is an error that names the file; then nothing is changed.
 """
 
 import io
@@ -81,7 +81,8 @@ def _mend(storage: TableStorage, table: str) -> int:
 
 
 def confirm_checkpoint(storage: TableStorage, table: str, version: int) -> None:
-    """Make the checkpoint that delta-rs has just written durable, and say so in `_last_checkpoint`. Raises OSError."""
+    """Make the checkpoint that delta-rs has just written durable, and write its checksum to `_last_checkpoint`. Raises
+    OSError."""
     path = checkpoint_path(table, version)
     storage.sync([path])
     data = storage.read(path, COMMIT_BYTES_MAX) or b""
@@ -93,7 +94,7 @@ def confirm_checkpoint(storage: TableStorage, table: str, version: int) -> None:
 
 
 def _mend_checkpoints(storage: TableStorage, table: str, listing: LogListing, confirmed: int) -> int:
-    """Returns the checkpoint from which the log is read; -1 for its begin. Those behind it are moved aside."""
+    """Returns the checkpoint from which the log is read; -1 for its begin. Later ones are renamed."""
     newest = max(listing.checkpoints, default=-1)
     hinted = read_hint(storage, table).get("version")
     if newest == confirmed and hinted in (None, newest):
@@ -171,7 +172,5 @@ def _list(storage: TableStorage, table: str) -> LogListing:
 
 def _move_aside(storage: TableStorage, path: str) -> None:
     torn_path = f"{path}.torn-{uuid.uuid4()}"
-    logger.warning(
-        "torn file of a table's log moved aside path=%s to=%s", storage.at(path), posixpath.basename(torn_path)
-    )
+    logger.warning("torn file of a table's log renamed path=%s to=%s", storage.at(path), posixpath.basename(torn_path))
     storage.rename(path, torn_path)

@@ -1,6 +1,6 @@
 """Data files that count in a table and are not there: a person, a disk or a store's own rule has removed them.
 
-A commit goes on without them, so a table is looked at from time to time; a reader that misses one says which.
+A commit goes on without them, so the archive job looks for them from time to time; a reader that misses one names it.
 """
 
 import posixpath
@@ -17,7 +17,7 @@ def missing_files(table: LakeTable) -> list[TableFile]:
     a commit replaced, and a vacuum removed, does not count. Raises as the class LakeTable."""
     cut = len(table.path) + 1
     try:
-        # Listed first: what is removed behind the list, because it was replaced, no longer counts below.
+        # Listed first: replaced files that are removed behind the list no longer count below.
         there = {one.path[cut:] for one in table.storage.list_files(table.path)}
         table.refresh()
         gone = [one for one in table.files() if one.path not in there]

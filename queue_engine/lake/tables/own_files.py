@@ -50,7 +50,7 @@ def _is_below(path: str) -> bool:
 
 
 def _is_link(place: str, real: str, path: str, own_directories: set[str]) -> bool:
-    """Whether a path leads through a link, or to something that is no file. own_directories: known to be none."""
+    """Whether a path leads through a link, or to no regular file. own_directories: checked before, and no links."""
     directory = posixpath.dirname(path)
     if directory not in own_directories:
         if os.path.realpath(os.path.join(place, directory)) != os.path.normpath(os.path.join(real, directory)):

@@ -26,7 +26,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import StoreError, StoreUnreachableError
 
 ROW_GROUP_ROWS = 1 << 17
-# What is not yet written of a row group.
+# The rows of a row group that are not yet written.
 PENDING_BYTES_MAX = 64 << 20
 DATA_FILE_NAME = re.compile(r"part-[0-9a-f-]{36}\.parquet")
 # A value stands in the file's path as it is, which Delta would decode.
@@ -59,7 +59,7 @@ class DataFile:
 
 
 class DataFileWriter:
-    """Writes one data file of one partition; `close` gives the `DataFile`, `abandon` removes what was written.
+    """Writes one data file of one partition; `close` gives the `DataFile`, `abandon` removes the file.
 
     Used as a context, it is abandoned at an error, and else closed.
     """
@@ -127,11 +127,11 @@ class DataFileWriter:
         return self.file
 
     def abandon(self, error: BaseException | None = None) -> None:
-        """Remove what was written, if that is possible. error: why; behind a store that gives no answer nothing more
-        is asked of it, and the file goes by its age."""
+        """Remove the file, if that is possible. error: why; a store that gave no answer gets no further request, and
+        the file is removed by its age."""
         self._is_abandoned = True
-        # The stream is closed whatever the writer says: one that nobody closed is closed when its memory is given back,
-        # and then stops all threads of this process for as long as the store gives no answer.
+        # The stream is closed even where the writer fails: an open one is closed when its memory is freed, and then
+        # stops all threads of this process for as long as the store gives no answer.
         acts: list[Callable[[], object]] = [self._writer.close, self._stream.close]
         if not isinstance(error, StoreUnreachableError):
             acts.append(lambda: self._storage.remove([self._whole_path]))
@@ -145,7 +145,7 @@ class DataFileWriter:
         if not self._pending_rows:
             return
         rows = pa.concat_tables(self._pending)
-        # Whole row groups: the rest waits for more rows, unless those that wait are large.
+        # Whole row groups: the rest waits for more rows, unless the waiting rows are large.
         whole = 0 if is_last else len(rows) // self._row_group_rows * self._row_group_rows
         written, rest = rows.slice(0, whole or len(rows)), rows.slice(whole or len(rows))
         with self._storage.sentences():

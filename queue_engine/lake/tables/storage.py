@@ -43,7 +43,7 @@ class StoredFile:
 class TableStorage:
     """The place `place`: a local path, or a URL. Every path given to a method is relative to it, with "/".
 
-    Making one asks nothing of the place; raises StorePlaceError for a URL that is none, and for a
+    Making one sends no request; raises StorePlaceError for an invalid URL, and for a
     directory whose name delta-rs takes for another one. The methods raise the OSError
     of the system; for an object store StoreError and its classes. All may be called by several threads.
 
@@ -166,7 +166,7 @@ class TableStorage:
             stream.write(data)
 
     def remove(self, paths: Iterable[str]) -> int:
-        """Remove files; those that are gone already are not counted. Returns how many were removed."""
+        """Remove files; returns how many were there."""
         removed = 0
         for path in paths:
             try:
@@ -237,7 +237,7 @@ class TableStorage:
             self.sync_directory(directory)
 
     def sync_again(self, paths: Iterable[str]) -> None:
-        """As `sync`, of small files that nobody can make anew: one whose sync failed before is written anew."""
+        """As `sync`, of small files that can't be made anew: a file whose sync failed before is written again."""
         listed = list(paths)
         for path in self._failed.intersection(listed):
             data = self.read(path, self.size_of(path) or 0)
@@ -269,7 +269,7 @@ class TableStorage:
             above = os.path.dirname(above)
 
     def _is_named(self, path: str) -> bool:
-        """Whether the directory's name is durable: known by its number, since it may be removed and made anew."""
+        """Whether the directory's name is durable. Compares its inode, since it may be removed and made anew."""
         return self._named.get(path) == self._number_of(path)
 
     def _number_of(self, path: str) -> int:

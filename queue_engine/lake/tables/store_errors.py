@@ -1,7 +1,7 @@
 """Makes one sentence of an error of delta-rs, pyarrow or the system about a place for tables.
 
 delta-rs and pyarrow raise OSError, or errors of their own, whose texts quote the store's answers; some quote an access
-key. A sentence is made from what they say, and has none of it unless it is unknown; credentials are cut out of it.
+key. The sentence for a recognized text quotes none of it; an unknown text is quoted without credentials.
 """
 
 import errno
@@ -116,7 +116,7 @@ def table_error(error: BaseException, place: str) -> PipelineError:
         return TableDamagedError(f"{place}: {_DAMAGES[damage[1]]}")
     if type(error).__name__ == "DeltaProtocolError" or "Unsupported" in text:
         return TableFormatError(
-            f"{place} has features that this version does not know: {first_line(text)}. Use the program that switched"
+            f"{place} has features that this version lacks: {first_line(text)}. Use the program that switched"
             " them on to switch them off, or move the table away"
         )
     return StoreError(f"{place}: {first_line(text)}")
@@ -141,14 +141,14 @@ def sentences(place: str) -> Iterator[None]:
 
 
 def first_line(text: str) -> str:
-    """The begin of a library's text, without what it quotes and without credentials."""
+    """The begin of a library's text, without its quotes and without credentials."""
     text = without_credentials(re.split(r"\n\s*\d+: <unknown>|<\?xml|<Error", text)[0])
     text = re.sub(r"\x1b\[[0-9;]*m|↳", "", text)
     return " ".join(text.split())[:TEXT_LENGTH_MAX]
 
 
 def without_credentials(text: str) -> str:
-    """A library's text without what this process's environment has to log in to a store."""
+    """A library's text without the credentials in this process's environment."""
     for name, value in os.environ.items():
         if len(value) >= 4 and _SECRET_VARIABLES.fullmatch(name):
             text = text.replace(value, "…")

@@ -1,4 +1,4 @@
-"""What pyarrow and delta-rs need to reach an object store, without its credentials."""
+"""Options by which pyarrow and delta-rs reach an object store, without its credentials."""
 
 import os
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def scheme_of(place: str) -> str:
 
 
 def delta_options(scheme: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """delta-rs's storage options. What else it needs, credentials among it, it reads from the environment itself."""
+    """delta-rs's storage options. It reads others, credentials among them, from the environment itself."""
     options = {
         "connect_timeout": f"{CONNECT_TIMEOUT_S}s",
         "timeout": f"{REQUEST_TIMEOUT_S}s",
@@ -51,7 +51,7 @@ def delta_options(scheme: str, environment: Mapping[str, str] = os.environ) -> d
         options["AWS_REGION"] = _region(environment)
         if endpoint := environment.get("AWS_ENDPOINT_URL"):
             options["AWS_ENDPOINT_URL"] = endpoint
-            # pyarrow takes the scheme alone; delta-rs refuses http unless it is told.
+            # pyarrow takes the scheme alone; delta-rs refuses http without this option.
             if endpoint.lower().startswith("http://"):
                 options["AWS_ALLOW_HTTP"] = "true"
     return options

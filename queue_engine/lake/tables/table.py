@@ -5,8 +5,8 @@
     <table>/_delta_log/_last_checkpoint                           which checkpoint is the last
     <table>/date=2026-11-22/part-<uuid>.parquet                   data files
 
-A commit carries a transaction: an app id, which names who writes what, and a version, which says how far it has come
-(an archive: the topic's identity and the next offset). The table keeps the last version of each app id for ever, so a
+A commit carries a transaction: an app id, which names the writer and its subject, and a version, its progress
+(an archive: the topic's identity and the next offset). The table has the last version of each app id for ever, so a
 step that is tried again after a kill, a conflict or a lost answer finds out whether it is in the table. delta-rs alone
 refuses only racing repeats, not later ones; so each try compares first, on the table as it is then.
 
@@ -101,7 +101,7 @@ class CommitResult(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a commit carries for one app id: it goes from version `after` (None for none) to `version`."""
+    """The move of a commit for one app id: it goes from version `after` (None for none) to `version`."""
 
     app_id: str
     version: int
@@ -129,8 +129,8 @@ class LakeTable:
     ) -> None:
         """path: of the table, in the storage. schema: all columns, those of the partition last; of types that Delta
         has. later: nullable columns that tables of earlier versions lack, and that the next commit adds. is_holder:
-        whether this process holds the lake: then it mends what a power cut left (log_mending.py). wait: sleeps so many
-        seconds."""
+        whether this process holds the lake: then it mends the log after a power cut (log_mending.py). wait: sleeps so
+        many seconds."""
         self.storage = storage
         self.path = path
         self.schema = schema
@@ -184,7 +184,7 @@ class LakeTable:
             return self._delta is not None or self._tried(self._open)
 
     def refresh(self) -> int:
-        """Take in what others have committed. Returns the version. Raises TableMissingError when there is no
+        """Load the commits of other writers. Returns the version. Raises TableMissingError when there is no
         table."""
         with self._lock:
             self._tried(self._refresh)
@@ -212,7 +212,7 @@ class LakeTable:
         return table_files(self._opened(), self.partition_by, self.place, is_local=self.storage.is_local)
 
     def replaced_files(self, retention_ms: int) -> tuple[set[str], set[str]]:
-        """Paths of data files that do not count any longer: (since more than retention_ms, the others that are known).
+        """Paths of data files that do not count any longer: (since more than retention_ms, the others).
 
         Rounded up to hours."""
         hours = -(-retention_ms // MS_PER_HOUR)
@@ -254,10 +254,10 @@ class LakeTable:
         """Commit data files, durably and exactly once. Without `after` the table is created when there is none; with it
         TableMissingError is raised then.
 
-        app_id: who writes what, such as "<server>/<number>-<id base>". version: how far it comes with these files.
-        after: the version of app_id that the files begin behind, None for none. remove: paths of files that these
-        replace; all must count. No files at all only move the version. changes_data: False when the same rows are in
-        other files. A file older than FILE_AGE_MS_MAX is refused, since a vacuum may just remove it.
+        app_id: the writer and its subject, such as "<server>/<number>-<id base>". version: how far it comes with these
+        files. after: the version of app_id that the files begin behind, None for none. remove: paths of files that
+        these replace; all must count. No files at all only move the version. changes_data: False when the same rows are
+        in other files. A file older than FILE_AGE_MS_MAX is refused, since a vacuum may just remove it.
 
         When the table has `version` or a higher one, nothing is changed: UNCHANGED. When it has `after`, the files are
         committed. Between them or below: another writer has moved on, TableTransactionError. Never remove `files`
@@ -303,7 +303,7 @@ class LakeTable:
             return True
 
     def make_durable(self) -> None:
-        """Make the commits up to `version` durable, whoever made them: before anything goes that they replaced. A
+        """Make the commits up to `version` durable, of any writer: before the files go that they replaced. A
         process may have died between its commit and the sync behind it."""
         with self._lock:
             self._tried(self._sync_log)
@@ -365,7 +365,7 @@ class LakeTable:
             if is_unknown:
                 reason = str(error).removeprefix(f"{self.place}: ")
                 raise CommitUnknownError(
-                    f"{self.place}: whether the commit up to {moves[0].version} is in the table is not known, and the"
+                    f"{self.place}: whether the commit up to {moves[0].version} is in the table is unclear, and the"
                     f" job finds out before it goes on: {reason}"
                 ) from error
             raise error
@@ -406,7 +406,7 @@ class LakeTable:
     def _commit_once(
         self, added: list[DataFile], removed: list[str], moves: Sequence[Move], changes_data: bool
     ) -> None:
-        """Make the next commit, or raise CommitFailedError when somebody else has; then make it durable."""
+        """Make the next commit, or raise CommitFailedError when another writer has; then make it durable."""
         table = self._opened()
         counting = {one.path: one for one in self.files()} if removed else {}
         gone = [path for path in removed if path not in counting]
@@ -542,7 +542,7 @@ class LakeTable:
         return True
 
     def _is_newest(self, version: int) -> bool:
-        """Whether no commit follows the loaded `version`, as far as a disk tells without a list: delta-rs lists the
+        """Whether no commit follows the loaded `version`, as far as a disk shows without a list: delta-rs lists the
         whole log, which has 13,000 names after a week."""
         # The oldest files are cleaned up first: while this one is there, so are all that delta-rs reads.
         return (
@@ -570,8 +570,8 @@ class LakeTable:
         self._whole_version = delta.version()
 
     def _sync_what_was_read(self) -> None:
-        # A process that was killed may have left a commit that is not durable: what the holder sees must last, since
-        # cursors move and files are removed by it.
+        # A process that was killed may have left a commit that is not durable: the state that the holder reads must
+        # last, since cursors move and files are removed by it.
         if self._is_holder:
             self._sync_log()
 
@@ -594,7 +594,7 @@ class LakeTable:
         self._checked_schema = text
 
     def _difference(self, found: pa.Schema, parts: tuple[str, ...]) -> str:
-        """What is other in a table with these columns and partitions."""
+        """The differences of a table with these columns and partitions."""
         wanted = {one.name: one.type for one in self.schema}
         has = {one.name: one.type for one in found}
         differences = [f"the column {name} is missing" for name in wanted if name not in has.keys() | self.later]
@@ -630,7 +630,7 @@ class LakeTable:
                 return work()
             except (DeltaError, OSError, StoreError) as exc:
                 error = table_error(exc, self.place)
-                # The text of a store's answer is not kept as the cause: a log would show it.
+                # The text of a store's answer does not become the cause: a log would show it.
                 cause = exc if self.storage.is_local else None
             # delta-rs takes a list of the log as damage that misses a commit which is made at this moment.
             if not self._is_tried_again(error, begun_ns) and not (
@@ -640,7 +640,7 @@ class LakeTable:
         raise error from cause
 
     def _is_tried_again(self, error: PipelineError, begun_ns: int) -> bool:
-        """Whether what failed is worth another try. begun_ns: of the first one."""
+        """Whether the call is worth another try. begun_ns: of the first one."""
         if isinstance(error, StoreUnreachableError):
             return self.clock.monotonic_ns() - begun_ns < AGAIN_WITHIN_S * NS_PER_S
         return is_worth_trying_again(error)

@@ -1,4 +1,4 @@
-"""The tables of a lake, opened once and kept while they are used."""
+"""The tables of a lake, opened once and cached while they are used."""
 
 import random
 import threading
@@ -11,7 +11,7 @@ from queue_engine.lake.tables.storage import TableStorage
 from queue_engine.lake.tables.table import LakeTable
 from queue_engine.vocabulary.clock import Clock
 
-# What the opened tables may have in memory, as far as that can be told: measured with deltalake 1.6 by
+# The memory of the opened tables, estimated: measured with deltalake 1.6 by
 # `python -m tests.benchmarks.table_commits`.
 KEPT_BYTES_MAX = 256 << 20
 TABLE_BYTES = 35_000
@@ -21,12 +21,12 @@ COUNTED_EACH = 100
 
 
 class LakeTables:
-    """The tables of one storage, kept open as far as memory allows; several threads may use it.
+    """The tables of one storage, open as far as memory allows; several threads may use it.
 
     When they have more than `kept_bytes_max`, some of them are closed, by chance: a round goes through all tables in
     one order, so the one that was not used for longest would always be the next. A closed table opens itself again.
 
-    is_holder: whether this process holds the lake (lake_lock.py), and so mends what a power cut left of a table. On a
+    is_holder: whether this process holds the lake (lake_lock.py), and so mends tables after a power cut. On a
     disk all others only read.
     """
 
@@ -60,7 +60,7 @@ class LakeTables:
         """The table at `path` in the storage, there or not: its first commit creates it. schema, later: as of
         `LakeTable`.
 
-        Asks nothing of the store yet."""
+        Sends no request to the store yet."""
         with self._lock:
             self._calls += 1
             if self._calls % COUNTED_EACH == 0:
@@ -85,7 +85,7 @@ class LakeTables:
             return table
 
     def kept_bytes(self) -> int:
-        """About what the opened tables have in memory."""
+        """The memory of the opened tables, estimated."""
         return sum(_bytes_of(one) for one in self._tables.values())
 
     def _make_room(self) -> None:

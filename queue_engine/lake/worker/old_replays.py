@@ -1,8 +1,8 @@
 """Removes the files of old replays: request, plan, rows, progress and the states of both jobs.
 
 The files of a replay of a million messages take some megabytes, and the page reads those of each replay. So the newest
-ENDED_MAX replays that are done or cancelled are kept for KEPT_MS; the audit list still has who ran the others. A replay
-that is under way, or whose plan waits for an operator, stays.
+ENDED_MAX replays that are done or cancelled stay for KEPT_MS; the audit list still has the users of the others. A
+replay that is under way, or whose plan waits for an operator, stays.
 """
 
 import logging
@@ -41,7 +41,7 @@ def remove_old_replays(lake: Lake, now_ms: int) -> list[str]:
     jobs = []
     for state in old:
         replay_id = state.replay_id
-        # The states last: without them a start would not know that the replay has ended.
+        # The states last: without them a start would take the replay for one that has not ended.
         if not lake.remove_tree(f"{REPLAYS_DIRECTORY}/{replay_id}"):
             continue
         names = [PLAN_PREFIX + replay_id, REPLAY_PREFIX + replay_id]

@@ -16,7 +16,7 @@ from queue_engine.vocabulary.errors import PipelineError
 # as in tests and first tries, never start a Java, and the graphs' last fifteen minutes need no history. A worker that
 # runs brings the lag below this limit, two or three minutes being the least.
 HISTORY_LAG_MAX_S = 300
-# What this server has sampled itself may wait longer, so that a quiet server's worker rests most of the time: the pages
+# Samples of this server may wait longer, so that a quiet server's worker rests most of the time: the pages
 # have fifteen minutes in memory, and of those three are left to start a worker and write the history.
 HISTORY_GATHER_S = 720
 HISTORY_IS_BEHIND = "the history is behind"
@@ -59,7 +59,7 @@ class PendingWork:
         if "archive" not in stopped and self._archive_depth():
             return "messages wait to be archived"
         rollup = states.get("rollup")
-        # A history of before there were tables waits for the operator once the job has said so.
+        # A history of before there were tables waits for the operator once the job has reported it.
         is_said = rollup is not None and CONVERTING_COMMIT in rollup.error
         waits_for_operator = is_said and os.path.lexists(self._lake_path / OLD_MANIFEST) and not self._has_summary()
         if "rollup" not in stopped and not waits_for_operator and self._is_history_late():
@@ -75,7 +75,7 @@ class PendingWork:
             # From now on it is late until a worker has brought it up to date.
             self._history_lag_max_s = HISTORY_LAG_MAX_S
             return True
-        # By now this server runs for longer than that: what is left to write is in the memory of the pages.
+        # By now this server runs for longer than that: samples that are not written are in the memory of the pages.
         if lag_s <= HISTORY_LAG_MAX_S:
             self._history_lag_max_s = HISTORY_GATHER_S
         return False
@@ -84,7 +84,7 @@ class PendingWork:
         return (self._lake_path / SUMMARY).exists()
 
     def _history_end_s(self) -> float:
-        """0 when it is not known: the job writes it when it starts."""
+        """0 when there is none: the job writes it when it starts."""
         try:
             found = read_status_file(self._lake_path / SUMMARY, SUMMARY_BYTES_MAX).get("end_s")
         except (FileNotFoundError, PipelineError):

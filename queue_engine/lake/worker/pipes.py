@@ -27,7 +27,7 @@ def send_rest(process: "subprocess.Popen[str]") -> None:
 
 
 def first_line(descriptor: int) -> str:
-    """The first line, without its end. Reads byte by byte: what follows stays unread, so `select` sees it."""
+    """The first line, without its end. Reads byte by byte: the rest stays unread, so `select` sees it."""
     line = b""
     while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
         line += byte

@@ -4,7 +4,7 @@ A thread of the server looks every two seconds whether work waits (`pending_work
 there was no work for a while (`rest.py`), the thread requests the worker's end, and looks again once it is gone: work
 that came meanwhile is still there, in files or as messages before a cursor, and starts the next worker. A worker that
 ends by itself is started again after a backoff of 1 s, 2 s … 5 min; a run of ten minutes resets the backoff.
-`state` has the worker's last line, or what this machine lacks. This module imports no Spark.
+`state` has the worker's last line, or the part that this machine lacks. This module imports no Spark.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ BACKOFF_RESET_AFTER_S = 600.0
 BLOCKED_AGAIN_AFTER_S = 60.0
 # The worker ends itself within four seconds; after this it is killed.
 STOP_TIMEOUT_S = 4.5
-# A worker that rests gets longer to end its jobs in order: nobody waits for it.
+# A worker that rests gets longer to end its jobs in order: nothing waits for it.
 REST_TIMEOUT_S = 30.0
 
 IDLE = "idle"  # nothing to do, none started
@@ -84,7 +84,7 @@ class WorkerProcess:
     ) -> None:
         """find_work: returns the work that waits, "" for none; called on this object's thread every two seconds, as
         `failing` is brought up to date.
-        archive: what the options say of it; None for their defaults."""
+        archive: its options; None for their defaults."""
         self._data_path = data_path
         self._engine_url = engine_url
         self._find_work = find_work
@@ -143,7 +143,7 @@ class WorkerProcess:
         restarts = 0
         work = ""
         while not self._end.is_set():
-            # A worker that died is started again, whether its work is still there or not: it says what went wrong.
+            # A worker that died is started again, whether its work is still there or not: it reports the fault.
             work = work or self._look()
             if not work:
                 self._sleep()
@@ -188,7 +188,7 @@ class WorkerProcess:
             return ""
 
     def _missing(self) -> str:
-        """What this machine lacks for the worker, with the command that installs it; "" for nothing."""
+        """The part that this machine lacks for the worker, with the command that installs it; "" for none."""
         if complaint := complaint_about_packages():
             return complaint
         try:
@@ -250,7 +250,7 @@ class WorkerProcess:
             return "it ended by itself"
         return (
             last_line.text.removeprefix("pipeline worker: ")
-            or f"it ended with status {status}; pipeline/worker.log may tell why"
+            or f"it ended with status {status}; pipeline/worker.log may have the reason"
         )
 
     def _watch(self, process: "subprocess.Popen[str]", last_line: ErrorLine, rest: Rest) -> bool:

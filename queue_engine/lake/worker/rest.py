@@ -19,7 +19,7 @@ class Rest:
         self._worked_ns = clock.monotonic_ns()
 
     def is_due(self, work: str) -> bool:
-        """Whether the worker should end now. work: what waits at this moment, "" for nothing."""
+        """Whether the worker should end now. work: the work that waits at this moment, "" for none."""
         now_ns = self._clock.monotonic_ns()
         if work:
             self._worked_ns = now_ns

@@ -1,6 +1,6 @@
 """Starts, stops and cancels the jobs of one worker: the services, which always run, and the replays.
 
-A replay has two jobs, one after the other: plan-<id> computes what the replay would do, replay-<id> does it.
+A replay has two jobs, one after the other: plan-<id> computes the plan, replay-<id> publishes it.
 replay-<id> gets a state only when an operator has requested the run. So after a restart the scheduler goes on with
 replays that have a state, and leaves plans that wait for an operator's decision.
 """
@@ -177,7 +177,7 @@ class JobScheduler:
         if self._is_replay(name):
             newest = self.reports.newest(name)
             if newest is None or newest.state in (DONE, CANCELLED):
-                raise PipelineError(f"{name} is {newest.state if newest else 'not known'}: there is nothing to start")
+                raise PipelineError(f"{name} is {newest.state if newest else 'not there'}: there is nothing to start")
             self._mark(name, WAITING)
             self._enqueue(name)
         elif name in self._jobs:

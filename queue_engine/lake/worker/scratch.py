@@ -20,7 +20,7 @@ from queue_engine.vocabulary.clock import NS_PER_S, Clock
 from queue_engine.vocabulary.errors import PipelineError
 
 DIRECTORY = "scratch"
-# What a start of the worker removes.
+# The directories that a start of the worker removes.
 TEMPORARY = ("spark", "warehouse", "classes")
 # A step of the archive sorts 256 MiB of messages: thirty times as much is rarely work, and mostly files that nothing
 # removes.

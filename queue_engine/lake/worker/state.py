@@ -3,7 +3,7 @@
     pipeline/worker.json    {"pid": 4711, "host": "…", "state": "ready", "started_ms": …, "updated_ms": …, "error": ""}
 
 state: starting (Java starts), ready, ending, ended, or resting: ended because it had no work. The worker replaces the
-file every few seconds. Whether a worker runs is known by the lake's lock (`directory/lake_lock.py`), never by this
+file every few seconds. The lake's lock (`directory/lake_lock.py`) shows whether a worker runs, never this
 file: a killed worker leaves it as it was.
 """
 

@@ -1,4 +1,4 @@
-"""The worker: one process with one Spark session that runs all jobs of a lake, as `serve` keeps one.
+"""The worker: one process with one Spark session that runs all jobs of a lake, as `serve` starts it.
 
     python -m queue_engine.lake.worker.worker [--master …] [--engine-url …] [--data-path …]
 
@@ -9,9 +9,9 @@ secrets.
 The worker takes the lake's lock; when another process has it, the worker ends and names the holder. It leaves the cores
 to the engine first: its priority and its Java's memory are options (`spark/worker_limits.py`). It ends when its
 standard input is closed (the process that started it is gone), when its parent changes, or on SIGTERM. Then it stops
-the jobs and Java; what is left after four seconds is killed with the whole process group, and before the session is
-ready all is killed at once. It also ends, without haste, when the server says that there is no work (`pipes.py`).
-Nothing is lost: every job can be killed at any moment. Exit status: 0 it was asked to end, 1 it could not start or go
+the jobs and Java; processes left after four seconds are killed with the whole process group, and before the session is
+ready all is killed at once. It also ends, without haste, when the server writes that there is no work (`pipes.py`).
+Nothing is lost: every job can be killed at any moment. Exit status: 0 it ended on request, 1 it could not start or go
 on, 3 another process holds the lake.
 
 Why it ended and where its log is goes to the standard error it was started with; everything else, Java's output
@@ -70,7 +70,7 @@ TICK_S = 0.5
 STATE_EVERY_S = 5.0
 # The worker is gone at most five seconds after its parent's end; noticing that takes up to a second.
 KILL_AFTER_S = 3.5
-# Nobody waits for the end of a worker that rests.
+# Nothing waits for the end of a worker that rests.
 REST_KILL_AFTER_S = 20.0
 JOBS_END_WITHIN_S = 1.5
 JAVA_ENDS_WITHIN_S = 1.5
@@ -80,7 +80,7 @@ EXIT_HELD = 3
 
 
 class Shutdown:
-    """Ends the process: when it is requested to, on a signal, to rest, or when the parent is gone."""
+    """Ends the process: on request, on a signal, to rest, or when the parent is gone."""
 
     def __init__(self) -> None:
         self.requested = threading.Event()
@@ -174,7 +174,7 @@ def kill_group(status: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the worker until it is requested to end, then end the process."""
+    """Run the worker until its end is requested, then end the process."""
     given = _parse(arguments)
     token = take_token(os.environ)
     if given.follow_stdin:
@@ -283,7 +283,7 @@ def _tick(
         log.keep_small()
         own_files.check()
         if not is_java_alive():
-            raise PenstockError("Java ended by itself; worker.log may tell why")
+            raise PenstockError("Java ended by itself; worker.log may have the reason")
 
 
 class _StateFile:

@@ -237,7 +237,7 @@ def test_a_store_that_goes_away_in_mid_commit_leaves_it_unknown(store: ObjectSto
     commit(table, 0, 10)
     file = data_file(table.storage, 10, 20)
     store.fate = commits_alone(Fate.LOSE_ANSWER)
-    with pytest.raises(CommitUnknownError, match=r"up to 20 is in the table is not known, and the job finds out"):
+    with pytest.raises(CommitUnknownError, match=r"up to 20 is in the table is unclear, and the job finds out"):
         table.commit([file], APP, 20, after=10)
     store.heal()
     assert table.commit([file], APP, 20, after=10) is CommitResult.UNCHANGED
