@@ -15,7 +15,7 @@ LOOK_TIMEOUT_S = 2.0
 
 
 class BacklogLimit:
-    """Reads /stats at intervals and says which topics have too large a backlog to publish to."""
+    """Reads /stats at intervals; finds topics whose backlog is too large to publish to."""
 
     def __init__(self, host: str, port: int, *, backlog_max: int = BACKLOG_MAX) -> None:
         """backlog_max: messages that wait at a topic, or that one of its channels or cursors has not finished."""

@@ -50,7 +50,7 @@ class DisconnectedError(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A client's name and its settings, as IDENTIFY sends them, and what proves who it is."""
+    """A client's name and its settings, as IDENTIFY sends them, and its secret for AUTH."""
 
     client_id: str = ""
     hostname: str = ""
@@ -140,7 +140,7 @@ class Connection:
         except (ValueError, RecursionError):
             agreed = None
         if not isinstance(agreed, dict):
-            raise DisconnectedError(f"{self._address} answered IDENTIFY with what is no JSON object")
+            raise DisconnectedError(f"{self._address} answered IDENTIFY with something else than a JSON object")
         self.agreed = agreed
 
     async def _start_tls(self, context: ssl.SSLContext, host: str) -> None:
@@ -196,14 +196,14 @@ class Connection:
         self._writer.write(command)
 
     def end_error(self) -> DisconnectedError:
-        """The error that says why the connection ended. Only for a closed one."""
+        """The error by which the connection ended. Only for a closed one."""
         assert self._end_reason
         error = DisconnectedError(f"{self._address}: {self._end_reason}")
         error.__cause__ = self._refusal
         return error
 
     async def close(self) -> None:
-        """End the connection after sending what is buffered. Pending requests get DisconnectedError. Repeatable."""
+        """Send the buffer, then end the connection. Pending requests get DisconnectedError. Repeatable."""
         self._end("the connection was closed")
         self._reading.cancel()
         try:

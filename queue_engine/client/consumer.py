@@ -73,7 +73,7 @@ class Consumer:
 
     @property
     def msg_timeout_s(self) -> float:
-        """How long the server waits for FIN, REQ or TOUCH, as it has agreed; infinite when it does not say."""
+        """How long the server waits for FIN, REQ or TOUCH, as it has agreed; infinite without an agreement."""
         timeout_ms = self.connection.agreed.get("msg_timeout")
         return timeout_ms / 1000 if isinstance(timeout_ms, int) and timeout_ms > 0 else math.inf
 

@@ -4,7 +4,7 @@
       dashboard           keeps up
       warehouse           140 a second at most: falls behind when the ground shakes, catches up afterwards
       geocoder            forgets one message in thirty; they time out and come again
-      strong-filter       publishes what has magnitude 4 or more to the next topic
+      strong-filter       publishes those of magnitude 4 or more to the next topic
     earthquakes.strong
       notifier            requeues every fourth one with a delay; publishes alerts from magnitude 5
       archive             has a consumer only once a minute, which takes everything
@@ -139,7 +139,7 @@ class Demo:
         while last_at - began_at < duration_s:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            # A late tick publishes what it missed, up to a second's worth: not the hours of a machine that slept.
+            # A late tick publishes the missed lines, up to a second's worth: not the hours of a machine that slept.
             due += rate_at(now - began_at) * min(now - last_at, 1.0)
             last_at = now
             count = int(due)
@@ -246,7 +246,7 @@ async def _keep_up(name: str, role: Callable[[Identity], Awaitable[None]]) -> No
 
 def switch_archive_on(host: str, port: int, topic: str) -> None:
     """Create the topic and its pipeline cursor `archive`, which the pipeline's worker follows; both may be there. Logs
-    what the server refuses, such as a topic that is not of the log: the traffic goes on without an archive."""
+    a refusal, such as of a topic that is not of the log: the traffic goes on without an archive."""
     for path in (f"/topic/create?topic={topic}", f"/cursor/create?topic={topic}&cursor=archive"):
         connection = http.client.HTTPConnection(host, port, timeout=SWITCH_TIMEOUT_S)
         try:

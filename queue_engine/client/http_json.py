@@ -13,7 +13,7 @@ from queue_engine.vocabulary.errors import PenstockError
 
 ANSWER_BYTES_MAX = 64 << 20  # /stats of ten thousand channels has about 9 MB
 REDIRECTS_MAX = 3
-_DETAIL_HEADER = "X-Penstock-Detail"  # where a server of ours says more than nsqd's word
+_DETAIL_HEADER = "X-Penstock-Detail"  # where a server of ours has more than nsqd's word
 _DETAIL_LENGTH_MAX = 500
 
 
@@ -30,11 +30,11 @@ class HttpRefusedError(PenstockError):
 
 
 class HttpJson:
-    """Asks HTTP APIs. `async with HttpJson(…) as http`; belongs to one event loop."""
+    """Reads JSON from HTTP APIs. `async with HttpJson(…) as http`; belongs to one event loop."""
 
     def __init__(self, *, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None, token: str = "") -> None:
-        """timeout_s: for connecting, and for the whole answer. tls: for https. token: sent as Bearer where `get` is
-        asked to, "" for none; with `tls` never without it."""
+        """timeout_s: for connecting, and for the whole answer. tls: for https. token: sent as Bearer where `get` may
+        send it, "" for none; with `tls` never without it."""
         self._timeout_s = timeout_s
         self._tls = tls
         self._token = token
@@ -55,7 +55,7 @@ class HttpJson:
         """The answer's document. sends_token: for the API of an nsqd; an nsqlookupd needs none. Raises UnreachableError
         or HttpRefusedError."""
         assert self._session is not None
-        # An nsqlookupd before 1.0 wraps its answers unless it is asked for those of 1.0.
+        # An nsqlookupd before 1.0 wraps its answers unless the request accepts those of 1.0.
         headers = {"Accept": "application/vnd.nsq; version=1.0"}
         if self._token and sends_token and (self._tls is None or url.startswith("https://")):
             headers["Authorization"] = f"Bearer {self._token}"
@@ -67,9 +67,9 @@ class HttpJson:
         except TimeoutError as exc:
             raise UnreachableError(f"{url} did not answer within {self._timeout_s:g} s") from exc
         except aiohttp.ClientConnectorError as exc:
-            raise UnreachableError(f"{url} can't be asked: {connect_reason(exc.os_error)}") from exc
+            raise UnreachableError(f"{url} can't be reached: {connect_reason(exc.os_error)}") from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
-            raise UnreachableError(f"{url} can't be asked: {exc}") from exc
+            raise UnreachableError(f"{url} can't be reached: {exc}") from exc
         if len(body) > ANSWER_BYTES_MAX:
             raise UnreachableError(f"{url} answered with more than {ANSWER_BYTES_MAX} bytes")
         if response.status != 200:
@@ -79,7 +79,7 @@ class HttpJson:
         try:
             document = json.loads(body)
         except (ValueError, RecursionError) as exc:
-            raise UnreachableError(f"{url} answered with what is no JSON") from exc
+            raise UnreachableError(f"{url} answered with something else than JSON") from exc
         return document
 
 

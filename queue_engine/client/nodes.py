@@ -1,4 +1,4 @@
-"""Where the servers of a topic are: named addresses, or what nsqlookupds say."""
+"""Where the servers of a topic are: named addresses, or the answers of nsqlookupds."""
 
 import asyncio
 import logging
@@ -21,13 +21,13 @@ class Node(NamedTuple):
 
 
 class NodeSource(Protocol):
-    """Says which servers have a topic."""
+    """Finds the servers that have a topic."""
 
     changes: bool
     """Whether a later answer may be another one."""
 
     async def nodes(self, topic: str) -> frozenset[Node]:
-        """The servers to consume `topic` from; empty while nobody has it. Never raises for a source that is down."""
+        """The servers to consume `topic` from; empty while none has it. Never raises for a source that is down."""
         ...
 
 
@@ -63,7 +63,7 @@ class LookedUpNodes:
         return frozenset().union(*answers)
 
     async def topics(self) -> list[str]:
-        """The topics that any of them knows, sorted. Raises UnreachableError when none answers."""
+        """The topics of all nsqlookupds, sorted. Raises UnreachableError when none answers."""
         found: set[str] = set()
         errors: list[str] = []
         for url in self._urls:
@@ -84,7 +84,7 @@ class LookedUpNodes:
         except HttpRefusedError as exc:
             if exc.status != 404:
                 return self._failed(url, str(exc), key)
-            document = {}  # nobody has the topic yet
+            document = {}  # no server has the topic yet
         except UnreachableError as exc:
             return self._failed(url, str(exc), key)
         if self._failing.pop(url, ""):

@@ -62,7 +62,7 @@ class ProducerPool:
                 self._rest(server, str(exc))
                 continue
             except RefusedError as exc:
-                # The server closes the connection behind it. What is wrong with the message is so for all servers.
+                # The server closes the connection behind it. A bad message is bad for all servers.
                 await self._drop(server)
                 if exc.code in ("E_BAD_MESSAGE", "E_BAD_TOPIC", "E_INVALID"):
                     raise

@@ -1,5 +1,5 @@
-"""Receives one channel from all servers that have its topic: finds them, connects again, shares out what may be in
-flight."""
+"""Receives one channel from all servers that have its topic: finds them, connects again, shares the
+messages in flight."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from queue_engine.client.nodes import Node, NodeSource
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 30.0  # how often the source is asked
+POLL_S = 30.0  # how often the source is read
 RECONNECT_S = (0.5, 30.0)  # at first, at most
 # With fewer messages in flight than servers, each server has its turn for so long.
 TURN_S = 5.0
@@ -112,7 +112,7 @@ class Subscription:
     async def receive(self) -> Delivery | None:
         """The next message of any server; None after `stop`. Raises RefusedError when the only server refuses.
 
-        What waited here until the server gave it up is left out: the server delivers it again.
+        A message that waited here until its time-out is left out: the server delivers it again.
         """
         item = await self._arrived.get()
         while isinstance(item, Delivery) and item.is_expired:
@@ -155,7 +155,7 @@ class Subscription:
     def hold(self, count: int | None) -> None:
         """Let at most `count` be in flight from now on, 0 for nothing new; None for as many as it was made with.
 
-        What is in flight stays so.
+        Messages in flight stay so.
         """
         limit = self._max_in_flight_given if count is None else min(count, self._max_in_flight_given)
         if limit != self._max_in_flight:
@@ -163,7 +163,7 @@ class Subscription:
             self._share_out()
 
     async def close(self) -> None:
-        """End all connections once the servers have every FIN; what is not finished comes again. Repeatable."""
+        """End all connections once the servers have every FIN; unfinished messages are delivered again. Repeatable."""
         self.stop()
         tasks = [task for task in (self._finding, *self._readers.values()) if task is not None]
         for task in tasks:
@@ -235,7 +235,7 @@ class Subscription:
             self._share_out()
 
     def _share_out(self) -> None:
-        """Tell each server how many messages may be in flight."""
+        """Send each server its RDY."""
         if self._is_stopping or not self._connected:
             return
         consumers = list(self._connected.values())

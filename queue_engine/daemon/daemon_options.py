@@ -1,4 +1,4 @@
-"""What the daemon's flags mean: the engine's options, and what to say of the flags without effect."""
+"""Makes the engine's options of the daemon's flags, and notes about the flags without effect."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from queue_engine.vocabulary.options.option import environment_name_of
 from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.options.parsing import parse_option
 
-# nsqd's levels that have another name here. What is fatal is an error that ends the process.
+# nsqd's levels that have another name here. Fatal is an error that ends the process.
 WORKER_POOL_MAX_DEFAULT = 4
 _LEVELS = {"warn": "warning", "fatal": "error"}
 
@@ -24,7 +24,7 @@ _LEVELS = {"warn": "warning", "fatal": "error"}
 @dataclass(frozen=True, slots=True)
 class DaemonOptions:
     """engine: not validated yet. given: nsqd's options as `/config` answers them, where the engine has another value or
-    none. complaints: why the daemon can't start with what was given; notes: what has no
+    none. complaints: why the daemon can't start with these flags; notes: flags without
     effect; a sentence each, without a stop."""
 
     engine: Options

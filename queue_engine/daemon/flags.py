@@ -1,6 +1,6 @@
 """The daemon's flags: all of nsqd 1.3, and the engine's own options beside them.
 
-A flag acts when the engine has an option of its name. `FLAGS_OF_NSQD` says why the others have no effect.
+A flag acts when the engine has an option of its name. `FLAGS_OF_NSQD` has the reason why the others have no effect.
 """
 
 from dataclasses import dataclass, fields
@@ -21,9 +21,9 @@ DEFAULTS: dict[str, Any] = {
     "http_address": "0.0.0.0:4151",
     "https_address": "0.0.0.0:4152",  # with --tls-cert
     "data_path": "",
-    # What nsqd's users know: its files, which it can take back.
+    # As users of nsqd expect: its files, which it can take back.
     "storage": "diskqueue",
-    # Nobody looks at them without the console, and nsqd writes none.
+    # Without the console they have no reader, and nsqd writes none.
     "samples_interval_ms": 0,
 }
 

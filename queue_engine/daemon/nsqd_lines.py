@@ -11,7 +11,7 @@ from queue_engine.vocabulary.log_lines import TextLines
 
 
 class NsqdLines(TextLines):
-    """prefix: what stands before each line, a blank at its end included."""
+    """prefix: the text before each line, a blank at its end included."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__()

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from queue_engine.service.process.streams import open_missing_descriptors
 
-# What a shell reports for a program that SIGINT or SIGPIPE ended.
+# The statuses that a shell reports for a program that SIGINT or SIGPIPE ended.
 INTERRUPTED = 130
 READER_GONE = 141
-# As Go's package `flag` has it, for a command line that can't be read; nsqd's own for whatever keeps it from starting.
+# As Go's package `flag` has it, for a command line that can't be read; nsqd's own for errors of its start.
 MISTAKE = 2
 PROGRAM = "nsqd"
 
@@ -23,7 +23,8 @@ def main() -> None:
     """Run the daemon with the arguments of the command line, and exit with its status."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a shell's background process has it ignored
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-    # What a start makes stays: collecting among it would take a sixth of the start. `quiet_collector` switches it on.
+    # The objects of a start stay: collecting among them would take a sixth of the start. `quiet_collector` switches it
+    # on.
     gc.disable()
     open_missing_descriptors()
     try:
@@ -42,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     from queue_engine.vocabulary.errors import FlagError
     from queue_engine.vocabulary.version import version_line
 
-    # What the engine writes belongs to the account that runs it, and to no other.
+    # The engine's files belong to the account that runs it, and to no other.
     os.umask(0o077)
     flags = flag_set()
     try:

@@ -1,8 +1,8 @@
 """One run of the daemon: the engine in its thread, started and stopped in order.
 
 SIGTERM and SIGINT stop it, and so does SIGHUP where it was started on a terminal; elsewhere SIGHUP has it read
-certificates, keys, tokens and secrets again. A second signal logs how far the stop is. What is printed has nsqd's form,
-since scripts wait for it.
+certificates, keys, tokens and secrets again. A second signal logs how far the stop is. The lines have nsqd's form,
+since scripts wait for them.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ class Serving:
         try:
             runner.stop()
         except Exception as exc:
-            if not self._engine_died:  # what ended it is in the log
+            if not self._engine_died:  # the log has the error that ended it
                 logger.critical("the engine did not end well: %s", exc)
             return 1
         finally:
@@ -143,7 +143,7 @@ class Serving:
 
 
 def _what_is_open(options: Options) -> str:
-    """What strangers can do, as one line; "" for nothing. nsqd listens everywhere, and so does the daemon."""
+    """The acts open to strangers, as one line; "" for none. nsqd listens everywhere, and so does the daemon."""
     try:
         has_tokens = TokenFile(options.data_path).read() is not None
     except PenstockError:

@@ -1,4 +1,4 @@
-"""The command `penstock-lookup`, or `python -m queue_engine.lookup`: what a script starts instead of nsqlookupd."""
+"""The command `penstock-lookup`, or `python -m queue_engine.lookup`: scripts start it instead of nsqlookupd."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""nsqlookupd's HTTP API: what is registered where, and acts on registrations.
+"""nsqlookupd's HTTP API: the registrations, and acts on them.
 
 An error is `{"message": "CODE"}` with nsqlookupd's code. Web pages of other origins are refused, as by the engine.
 """
@@ -47,7 +47,7 @@ class _RefusedError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Route:
     method: str
-    # Takes the query. What it returns becomes JSON, None an empty answer; a generator makes the JSON in steps.
+    # Takes the query. Its result becomes JSON, None an empty answer; a generator makes the JSON in steps.
     handle: Callable[[dict[str, str]], Any]
 
 
@@ -237,7 +237,7 @@ def _fields_of(info: PeerInfo) -> dict[str, Any]:
 
 def _is_from_a_web_page(head: RequestHead) -> bool:
     """Whether a browser marks the request as sent by a page of another origin. Any Host is served, as nsqlookupd does:
-    in containers it has names that it does not know."""
+    in containers it has names that no option lists."""
     origin, host = head.header(b"origin"), head.host or b""
     if origin is not None and origin.partition(b"://")[2].lower() != host.lower():
         return True

@@ -24,7 +24,7 @@ class LookupOptions:
         45_000, "how long a tombstoned producer stays hidden if its registration remains", low=0
     )
     log_level: str = option("info", "log verbosity: debug, info, warn, error or fatal")
-    log_prefix: str = option("[nsqlookupd] ", "what each line of the log begins with")
+    log_prefix: str = option("[nsqlookupd] ", "the begin of each line of the log")
     verbose: bool = option(False, "deprecated in favor of --log-level")
     max_connections: int = option(10_000, "TCP and HTTP connections at once, each", low=1)
     # A hundred nsqds with a thousand topics of four channels each take half of it, some 100 MB.

@@ -1,4 +1,4 @@
-"""Who produces what: the topics and channels that nsqds registered, and what HTTP requests made of them.
+"""The registrations: topics and channels that nsqds registered, and acts on them by HTTP requests.
 
 A registration is a topic or a channel of it, with its producers: the peers that registered it. A registration stays
 when its last producer leaves, unless its name ends in #ephemeral, so that consumers and operators still see its
@@ -24,7 +24,7 @@ class TooManyRegistrationsError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """What an nsqd reports about itself in IDENTIFY. remote_address: HOST:PORT of its connection, seen from here."""
+    """An nsqd's own data from IDENTIFY. remote_address: HOST:PORT of its connection, seen from here."""
 
     remote_address: str
     hostname: str
@@ -44,7 +44,7 @@ class PeerInfo:
 @dataclass(eq=False, slots=True)
 class Peer:
     """A connected nsqd. heard_ns: its last PING or IDENTIFY, monotonic; heard_at_ns: the same in wall time. topics:
-    what it registered, each with its channels."""
+    those it registered, each with its channels."""
 
     info: PeerInfo
     heard_ns: int
@@ -189,7 +189,7 @@ class Registrations:
             del entry.channels[channel]
             self.entry_count -= 1
 
-    # What HTTP requests change.
+    # Acts of HTTP requests.
 
     def create_topic(self, topic: str) -> None:
         """Raises TooManyRegistrationsError, with nothing changed."""
@@ -239,7 +239,7 @@ class Registrations:
         return len(self._peers)
 
     def topics_in_steps(self) -> Generator[None, None, list[str]]:
-        """Yields between short steps, as all that may be long here; what changes meanwhile may be in it or not."""
+        """Yields between short steps, as all that may be long here; a change meanwhile may be in it or not."""
         return (yield from _all_sorted(self._topics))
 
     def channels(self, topic: str) -> list[str]:

@@ -5,7 +5,7 @@
     us → peer   size (4 bytes, big-endian) and that many bytes: OK, JSON, or an error such as "E_BAD_TOPIC REGISTER …"
 
 An error ends the conversation, but for a REGISTER beyond --max-registrations: the nsqd would only connect and register
-anew, again and again, and lose what is registered meanwhile. The texts are nsqlookupd's own.
+anew, again and again, and lose its registrations meanwhile. The texts are nsqlookupd's own.
 """
 
 import logging
@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 MAGIC = b"  V1"
 LINE_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 64 << 10
-FIELD_LENGTH_MAX = 255  # characters of an address or version: what a host name may have
-# nsqds send a PING each 15 s. Who has not identified itself has no reason to stay.
+FIELD_LENGTH_MAX = 255  # characters of an address or version: the most of a host name
+# nsqds send a PING each 15 s. A peer without IDENTIFY has no reason to stay.
 IDENTIFY_TIMEOUT_MS = 60_000
 COMMAND_TIMEOUT_MS = 10_000  # from a command's first byte to its last
 _SIZE = struct.Struct(">i")
@@ -63,7 +63,7 @@ class LookupSession:
         self._opened_ns = self._heard_ns = self._begun_ns = clock.monotonic_ns()
 
     def receive(self, data: bytes) -> bytes:
-        """Handle what came; returns the replies, perhaps none."""
+        """Handle received bytes; returns the replies, perhaps none."""
         if self.is_over:
             return b""
         self._heard_ns = self._clock.monotonic_ns()
@@ -209,7 +209,7 @@ def _names_of(command: str, words: list[str]) -> tuple[str, str]:
 
 
 def read_peer_info(body: bytes, remote_address: str) -> PeerInfo:
-    """What IDENTIFY's body says. Raises ProtocolError."""
+    """Decode IDENTIFY's body. Raises ProtocolError."""
     try:
         fields = JsonObject(body)
         info = PeerInfo(

@@ -61,7 +61,7 @@ class LookupTcp:
             connection.check()
 
     def close(self) -> None:
-        """End every connection. nsqds connect again to whoever listens here next."""
+        """End every connection. nsqds connect again to the next process that listens here."""
         for connection in self._connections:
             connection.close()
 

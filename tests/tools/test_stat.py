@@ -103,7 +103,7 @@ async def test_a_server_that_does_not_answer_is_said_and_left_out(engine: Runnin
     await stat(Connecting(), StatOptions(count=1, http_urls=urls), printed.append, complaints.append, Stopping())
     assert printed[0] == "1 of 2 servers"
     assert len(complaints) == 1
-    assert complaints[0].startswith("http://127.0.0.1:1/stats can't be asked")
+    assert complaints[0].startswith("http://127.0.0.1:1/stats can't be reached")
     with pytest.raises(UnreachableError, match="no server answers"):
         await stat(
             Connecting(), StatOptions(count=1, http_urls=urls[1:]), printed.append, complaints.append, Stopping()

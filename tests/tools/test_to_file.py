@@ -131,7 +131,10 @@ def test_a_disk_that_refuses_ends_it_with_its_name_and_nothing_is_missing(
     first = subprocess.run(limited, env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
     assert first.returncode == 2
     assert f"penstock: {tmp_path}/t.log" in first.stderr
-    assert "File too large. What was not synced is not finished: it comes again at the next start" in first.stderr
+    assert (
+        "File too large. Messages that were not synced are not finished: they come again at the next start"
+        in first.stderr
+    )
     wait_for("the rest to wait again", lambda: engine.channel_stats("t", "f")["in_flight_count"] == 0)
     left = engine.channel_stats("t", "f")["depth"]
     assert 0 < 1_000 - left <= len(set(written()) & set(bodies))

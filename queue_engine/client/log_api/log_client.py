@@ -155,7 +155,7 @@ class LogClient:
         if not found["created"]:
             raise EngineRefusedError(
                 f"{self.url} did not begin the cursor {topic}/{cursor} again at offset {offset}, and left it at "
-                f"{found['offset']}: the server does not know anew=true, it is too old. Start it with this version, "
+                f"{found['offset']}: the server ignored anew=true, it is too old. Start it with this version, "
                 "and try again",
                 200,
                 "",
@@ -168,7 +168,7 @@ class LogClient:
         """The identity of the engine's data directory."""
         found = read_server(self._ask("GET", "/cursor/list", {})[1])
         if not found:
-            raise EngineRefusedError(f"{self.url} does not say whose data directory it has: it is too old", 200, "")
+            raise EngineRefusedError(f"{self.url} does not name its data directory: it is too old", 200, "")
         return found
 
     # One request.

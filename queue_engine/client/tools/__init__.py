@@ -1,1 +1,1 @@
-"""What NSQ's own tools do, over our client: stat, tail, to_file, to_http, forward, publish."""
+"""NSQ's own tools over our client: stat, tail, to_file, to_http, forward, publish."""

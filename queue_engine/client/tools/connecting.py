@@ -16,7 +16,7 @@ from queue_engine.vocabulary.version import VERSION
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """What all tools take. nodes: named servers, or lookup_urls: nsqlookupds that know them; never both.
+    """The parameters of all tools. nodes: named servers, or lookup_urls: nsqlookupds that list them; never both.
 
     tls: for connections to the servers, and for https. timeout_s: of an HTTP request.
     """
@@ -28,7 +28,7 @@ class Connecting:
     msg_timeout_ms: int = 0
     secret_hosts: SecretHosts = field(default_factory=SecretHosts)  # of those that nsqlookupds name
     timeout_s: float = 5.0
-    poll_s: float = 30.0  # how often nsqlookupds are asked
+    poll_s: float = 30.0  # how often nsqlookupds are read
 
     def identity(self, tool: str, *, is_named: bool = False) -> Identity:
         """How a tool names itself to servers. is_named: to those of the command line, and not to those that nsqlookupds
@@ -62,7 +62,7 @@ def tls_context(root_ca_file: str = "", cert: str = "", key: str = "", *, is_che
     """TLS for a client. root_ca_file: whose certificates it trusts ("": the system's). cert, key: its own, PEM files.
 
     is_checked: whether the server must prove its name. Raises OSError (an ssl.SSLError, too) naming nothing: the caller
-    says which file it was about.
+    names the file.
     """
     context = ssl.create_default_context(cafile=root_ca_file or None)
     if not is_checked:

@@ -78,7 +78,7 @@ class Forward:
                 with touching(delivery):
                     await pool.publish(self._options.destination_topic or delivery.topic, body)
             except RefusedError as exc:
-                # The pool raises it for what is wrong with the message, and for nothing else.
+                # The pool raises it for a bad message, and for nothing else.
                 self.counts.add(self.retries.failed(delivery, str(exc), Failure.REFUSED))
                 continue
             except NoServerError as exc:
@@ -90,7 +90,7 @@ class Forward:
             self.retries.succeeded(delivery)
 
     def _body_of(self, delivery: Delivery) -> bytes | None:
-        """What is forwarded of a message; None for one that is left out."""
+        """The forwarded part of a message; None for a message that is left out."""
         options, body = self._options, delivery.message.body
         if not options.required_field and not options.kept_fields:
             return body

@@ -1,6 +1,6 @@
 """Finishes the files that a killed run has left in the work directory, and moves them to where finished files are.
 
-What a run was writing when it was killed ends anywhere. Only what was synced is finished on the server, and that ends
+The file of a killed run ends anywhere. Only synced messages are finished on the server, and these end
 with a whole line, in a gzip file with a whole member. So the rest is cut off: its messages come again.
 """
 
@@ -18,14 +18,14 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def finish_left_files(layout: FileLayout, is_ours: Callable[[str], bool]) -> list[str]:
-    """Finish what is left of topics for which `is_ours`; the paths of the finished files. May raise OSError.
+    """Finish the left files of topics for which `is_ours`; returns the paths of the finished files. May raise OSError.
 
     A file that a program has locked stays, and so does one on a file system without locks: it may be in use.
     """
     # Where both are the same directory, all in it is finished.
     if not layout.work_dir or os.path.samefile(layout.work_dir, layout.output_dir):
         return []
-    # A topic's name may have what stands around it: the longest that it can be, and the shortest.
+    # A topic's name may contain the text around it: the longest that it can be, and the shortest.
     patterns = (_pattern(layout, "+"), _pattern(layout, "+?"))
     finished = []
     for folder, folders, names in os.walk(layout.work_dir):
@@ -69,7 +69,7 @@ def _pattern(layout: FileLayout, topic_length: str) -> re.Pattern[str]:
 
 
 def _finish(path: str, match: re.Match[str], output_dir: str) -> str:
-    """Where the file is now; "" when it is in use, or had nothing to be kept."""
+    """Where the file is now; "" when it is in use, or was empty."""
     try:
         file = open(path, "r+b")  # noqa: SIM115 - closed below
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Publishes what it reads, a message for each piece between delimiters, to every server that it is given."""
+"""Publishes its input, a message for each piece between delimiters, to every server that it is given."""
 
 import asyncio
 import threading
@@ -20,8 +20,8 @@ MESSAGE_BYTES_MAX = 1 << 30
 
 
 class PublishFailedError(PenstockError):
-    """Not all of the input is published: a server did not take a message, or the stop came first. The text says how
-    many are published, and to which server the next was not."""
+    """Not all of the input is published: a server did not take a message, or the stop came first. The text has
+    the count of published messages, and the server that lacks the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PublishOptions:
 
 
 class Pieces:
-    """Splits what comes in parts at a delimiter. Empty pieces are left out: no server takes an empty message."""
+    """Splits input that comes in parts at a delimiter. Empty pieces are left out: no server takes an empty message."""
 
     def __init__(self, delimiter: bytes) -> None:
         self._delimiter = delimiter
@@ -82,8 +82,8 @@ async def publish(
 ) -> None:
     """Publish until `read` returns b"". counts: counts "published", those that every server has taken.
 
-    read: called in a thread; returns what there is, waiting for at least one byte. Raises PublishFailedError, also when
-    the stop comes first, DisconnectedError, RefusedError and ValueError.
+    read: called in a thread; waits for at least one byte, and returns all there are. Raises PublishFailedError, also
+    when the stop comes first, DisconnectedError, RefusedError and ValueError.
     """
     producers: list[Producer] = []
     identity = connecting.identity("publish", is_named=True)
@@ -108,7 +108,7 @@ async def publish(
 
 
 async def _read_or_stop(read: Callable[[int], bytes], stop: asyncio.Event) -> bytes | None:
-    """What `read` returns; None once the stop is asked for."""
+    """The result of `read`; None once the stop is requested."""
     loop = asyncio.get_running_loop()
     reading: asyncio.Future[bytes] = loop.create_future()
 
@@ -131,7 +131,7 @@ async def _read_or_stop(read: Callable[[int], bytes], stop: asyncio.Event) -> by
         except RuntimeError:
             pass  # the tool has ended meanwhile
 
-    # A daemon thread, since nothing ends a read from a terminal that nobody types at.
+    # A daemon thread, since nothing ends a read from an idle terminal.
     threading.Thread(target=read_once, name="reads standard input", daemon=True).start()
     stopped = asyncio.ensure_future(stop.wait())
     try:

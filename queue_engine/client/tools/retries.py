@@ -1,9 +1,9 @@
-"""What becomes of a message whose destination fails: it is requeued, and less comes until something works.
+"""Handles messages whose destination fails: they are requeued, and fewer come until one is taken.
 
 The backoff is go-nsq's: after a failure nothing may be in flight for 2 s; then one message. Each further failure
-doubles the rest, each success halves it, and behind the last rest all that may be in flight comes again.
+doubles the rest, each success halves it, and behind the last rest the whole max_in_flight comes again.
 
-A destination that refuses a message for what it is, again and again, costs that message: it is given up, which is
+A destination that refuses a message for its content, again and again, costs that message: it is given up, which is
 logged with its id. So does one that fails with this message four times as often, and takes others in between. While a
 destination is down, no message is given up, however often it comes.
 """
@@ -35,15 +35,15 @@ _COUNTED_MAX = 10_000
 
 
 class Failure(Enum):
-    """What a failed attempt says. REFUSED: the destination answered, and does not take this message. DOWN: it does not
-    work now, whatever the message. UNCLEAR: it was reached and failed, at this message or at any."""
+    """The kinds of failed attempts. REFUSED: the destination answered, and does not take this message. DOWN: it does
+    not work now, whatever the message. UNCLEAR: it was reached and failed, at this message or at any."""
 
     REFUSED = "refused"
     UNCLEAR = "unclear"
     DOWN = "down"
 
     def and_then(self, other: "Failure") -> "Failure":
-        """What the failures of two destinations say together."""
+        """The kind of the failures of two destinations together."""
         both = {self, other}
         return Failure.DOWN if Failure.DOWN in both else Failure.UNCLEAR if Failure.UNCLEAR in both else Failure.REFUSED
 
@@ -59,7 +59,7 @@ class _Failed:
 
 
 class Held(Protocol):
-    """What a backoff holds back: a subscription."""
+    """The part of a subscription that a backoff limits."""
 
     def hold(self, count: int | None) -> None:
         """Let at most `count` be in flight; None for no limit of the backoff's."""
@@ -68,8 +68,8 @@ class Held(Protocol):
 class Backoff:
     """Holds back the servers' messages while a destination fails. Belongs to one event loop.
 
-    duration_s_max: the longest rest; 0 holds nothing back. call_later: calls something after so many seconds, and
-    returns what has `cancel`; None for the running loop's.
+    duration_s_max: the longest rest; 0 holds nothing back. call_later: calls a function after so many seconds, and
+    returns a handle with `cancel`; None for the running loop's.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Backoff:
 
     @contextlib.contextmanager
     def holding(self, subscription: Held) -> Iterator[None]:
-        """Hold back what comes by this subscription, too."""
+        """Hold back the messages of this subscription, too."""
         self._held.append(subscription)
         self._tell(subscription)
         try:
@@ -103,7 +103,7 @@ class Backoff:
         return min(BACKOFF_STEP_S * 2.0**self._level, self._duration_s_max) if self._level else 0.0
 
     def failed(self) -> None:
-        """Rest, longer than the last time. What fails during a rest belongs to the failure before it."""
+        """Rest, longer than the last time. Failures during a rest belong to the failure before it."""
         if self.is_resting or not self._duration_s_max:
             return
         if self.rest_s < self._duration_s_max:
@@ -153,7 +153,7 @@ def touching(delivery: Delivery) -> Iterator[None]:
         delivery.touch()
         timer = loop.call_later(every_s, touch)
 
-    # What waited here for its turn has less time left.
+    # Messages that waited here for their turn have less time left.
     timer = loop.call_at(min(loop.time() + every_s, (loop.time() + delivery.expires_at) / 2), touch)
     try:
         yield
@@ -202,7 +202,7 @@ class Retries:
             return "given up"
         attempts = min(message.attempts, 16)
         delivery.requeue(min(DELAY_MS * attempts * attempts, _DELAY_MS_MAX))
-        # Those that fail together are told of once, and without a backoff only the first one is.
+        # Messages that fail together make one log line, and without a backoff only the first one does.
         if not was_resting and (self.backoff.rest_s or not self._is_failing):
             logger.warning("a message is requeued reason=%r rest_s=%g", reason, self.backoff.rest_s)
         self._is_failing = True

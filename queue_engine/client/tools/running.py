@@ -1,4 +1,4 @@
-"""Runs a tool until it is done or told to stop, and says each few seconds how far it is."""
+"""Runs a tool until it is done or a signal stops it, and reports its progress each few seconds."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,8 @@ _SAME_REQUEST_S = 1.0
 
 
 class Stopping:
-    """Whether the tool shall end, and what has to know. The first signal asks for it, a later one cuts it short."""
+    """Whether the tool shall end, and the callbacks for it. The first signal requests the end, a later one forces
+    it."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -25,16 +26,16 @@ class Stopping:
         self._callbacks: list[Callable[[], None]] = []
 
     def request(self) -> None:
-        """End the tool when what has begun is done."""
+        """End the tool when the messages that have arrived are done."""
         if not self.is_asked:
             self.is_asked = True
             for callback in list(self._callbacks):
                 callback()
 
     def take_signal(self, now: float) -> bool:
-        """Ask for the end, for a signal that came at `now`, seconds; returns whether the tool shall end at once.
+        """Request the end, for a signal that came at `now`, seconds; returns whether the tool shall end at once.
 
-        What comes within a second of the first signal belongs to it.
+        A signal within a second of the first one belongs to it.
         """
         if self.is_asked and now >= self._signalled_at + _SAME_REQUEST_S:
             return True
@@ -44,7 +45,7 @@ class Stopping:
 
     @contextlib.contextmanager
     def calling(self, callback: Callable[[], None]) -> Iterator[None]:
-        """Have `callback` called when the stop is asked for, at once if it was."""
+        """Have `callback` called when the stop is requested, at once if it was."""
         if self.is_asked:
             callback()
         self._callbacks.append(callback)
@@ -55,7 +56,7 @@ class Stopping:
 
 
 def run_tool(work: Callable[[Stopping], Coroutine[Any, Any, int]]) -> int:
-    """Run `work` in a loop of its own; returns its exit status. SIGINT, SIGTERM and SIGHUP ask it to stop."""
+    """Run `work` in a loop of its own; returns its exit status. SIGINT, SIGTERM and SIGHUP request its stop."""
 
     async def run() -> int:
         stopping = Stopping()
@@ -81,7 +82,7 @@ def run_tool(work: Callable[[Stopping], Coroutine[Any, Any, int]]) -> int:
 
 
 class Counts:
-    """What a tool has done, by word, in the order in which the words were given: "received", "finished" …"""
+    """The counts of a tool, by word, in the order in which the words were given: "received", "finished" …"""
 
     def __init__(self, *words: str) -> None:
         self._counts = dict.fromkeys(words, 0)
@@ -100,9 +101,9 @@ class Counts:
 async def progress(
     counts: Counts, main_word: str, tell: Callable[[str], None], every_s: float, more: Callable[[], str] = lambda: ""
 ) -> AsyncIterator[None]:
-    """Tell the counts and the rate of `main_word` every `every_s` seconds (0: never), and at the end.
+    """Report the counts and the rate of `main_word` every `every_s` seconds (0: never), and at the end.
 
-    more: what else belongs into the line, such as how many servers are connected.
+    more: the rest of the line, such as how many servers are connected.
     """
 
     async def tell_forever() -> None:

@@ -10,7 +10,7 @@ from queue_engine.client.http_json import HttpJson, HttpRefusedError, Unreachabl
 from queue_engine.client.tools.connecting import Connecting
 from queue_engine.client.tools.running import Stopping
 
-# Figure of /stats → heading. What a channel has now, then what it has counted since its servers started.
+# Figure of /stats → heading. First the channel's gauges, then its counters since its servers started.
 _NOW = {"depth": "DEPTH", "backend_depth": "ON DISK", "in_flight_count": "IN-FLIGHT", "deferred_count": "DEFERRED"}
 _COUNTED = {"message_count": "MESSAGES", "requeue_count": "REQUEUED", "timeout_count": "TIMED OUT"}
 _HEADINGS = ("TOPIC", "CHANNEL", *_NOW.values(), *_COUNTED.values(), "CONSUMERS", "IN/S", "DONE/S")
@@ -55,7 +55,7 @@ Table = dict[tuple[str, str], Figures]
 
 
 def add_answer(table: Table, document: Any, topic: str = "", channel: str = "") -> None:
-    """Add what one server answered to /stats. topic, channel: the only ones that count; "" for all."""
+    """Add one server's answer to /stats. topic, channel: the only ones that count; "" for all."""
     for found in list_in(document, "topics"):
         if not isinstance(found, dict):
             continue
@@ -73,7 +73,7 @@ def add_answer(table: Table, document: Any, topic: str = "", channel: str = "") 
 
 
 def _is_name(value: Any) -> TypeGuard[str]:
-    """Whether it can be shown: what comes from a server could steer the terminal otherwise."""
+    """Whether it can be shown: names from a server could steer the terminal otherwise."""
     return isinstance(value, str) and value.isprintable()
 
 
@@ -113,7 +113,7 @@ async def stat(
     complain: Callable[[str], None],
     stopping: Stopping,
 ) -> None:
-    """Print the table every interval. A server that does not answer is left out of the sums, and `complain` says so:
+    """Print the table every interval. A server that does not answer is left out of the sums, and `complain` reports it:
     each table names how many servers are in it. Raises UnreachableError when none answers the first time."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

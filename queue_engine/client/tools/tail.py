@@ -22,14 +22,15 @@ class TailOptions:
 
 
 def own_channel() -> str:
-    """A channel that is gone with its consumer: tailing takes messages away from nobody."""
+    """A channel that is gone with its consumer: tailing takes messages away from no other consumer."""
     return f"tail{random.randrange(1_000_000):06}#ephemeral"  # noqa: S311 - a name, not a secret
 
 
 async def tail(connecting: Connecting, options: TailOptions, write: Callable[[bytes], None], stopping: Stopping) -> int:
     """Write each message as a line until the stop, or until `count` are written; returns how many were.
 
-    A message is finished once it is written. Raises RefusedError when the only server refuses, and what `write` raises.
+    A message is finished once it is written. Raises RefusedError when the only server refuses, and the errors of
+    `write`.
     """
     in_flight = min(options.max_in_flight, options.count) if options.count else options.max_in_flight
     printed = 0
@@ -42,7 +43,7 @@ async def tail(connecting: Connecting, options: TailOptions, write: Callable[[by
             with stopping.calling(subscription.stop):
                 while deliveries := await subscription.receive_all():
                     if options.count:
-                        del deliveries[max(0, options.count - printed) :]  # not finished: they are somebody else's
+                        del deliveries[max(0, options.count - printed) :]  # not finished: they are for other consumers
                     write(b"".join([head + delivery.message.body + b"\n" for delivery in deliveries]))
                     finish_all(deliveries)
                     printed += len(deliveries)

@@ -19,7 +19,7 @@ from queue_engine.client.tools.left_files import finish_left_files
 from queue_engine.client.tools.running import Counts, Stopping, together
 from queue_engine.client.tools.topic_file import FileLayout, TopicFile
 
-# A sync begins when a server could send nothing more before it, which is when so much of what may be in flight is.
+# A sync begins when a server could send nothing more before it, which is when so much of max_in_flight is out.
 _FULL = 0.85
 # The file of a topic to which nothing comes is over, too, when its time is.
 LOOK_S_MIN = 1.0
@@ -27,7 +27,7 @@ LOOK_S_MIN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ToFileOptions:
-    """topic_pattern: also write topics that nsqlookupds know and that match as a whole; "" for none.
+    """topic_pattern: also write topics of the nsqlookupds that match as a whole; "" for none.
 
     sync_interval_s: the longest that a message waits for its sync.
     """
@@ -52,7 +52,7 @@ class ToFile:
         self._writing: dict[str, asyncio.Task[None]] = {}
 
     async def run(self, stopping: Stopping) -> None:
-        """Write until the stop. Raises OSError when a file can't be written: what is not finished comes again."""
+        """Write until the stop. Raises OSError when a file can't be written: unfinished messages come again."""
         for path in await asyncio.to_thread(finish_left_files, self._options.layout, self._is_written):
             self._tell(f"{path} is finished, which a run left that was killed")
         async with self._connecting.source() as source:
@@ -125,14 +125,14 @@ class ToFile:
 
 @contextlib.contextmanager
 def _naming(file: TopicFile, layout: FileLayout) -> Iterator[None]:
-    """Have an error of the disk name the file, and say what becomes of the messages. Leaves no file open."""
+    """Have an error of the disk name the file, and the effect on the messages. Leaves no file open."""
     try:
         yield
     except OSError as exc:
         path = exc.filename or file.path or layout.output_dir
         raise OSError(
             exc.errno or errno.EIO,
-            f"{exc.strerror or exc}. What was not synced is not finished: it comes again at the next start",
+            f"{exc.strerror or exc}. Messages that were not synced are not finished: they come again at the next start",
             path,
         ) from exc
     finally:
@@ -140,7 +140,7 @@ def _naming(file: TopicFile, layout: FileLayout) -> Iterator[None]:
 
 
 class _Unsynced:
-    """What is written and not yet known to be on the disk."""
+    """The messages that are written and not yet synced."""
 
     def __init__(self, file: TopicFile, counts: Counts) -> None:
         self.file = file
@@ -176,7 +176,7 @@ class _Unsynced:
         return is_time
 
     async def finish(self) -> None:
-        """Sync, then finish what was written before."""
+        """Sync, then finish the messages written before."""
         if not self._deliveries:
             return
         await asyncio.to_thread(self.file.sync)

@@ -19,8 +19,9 @@ from queue_engine.client.tools.running import Counts, Stopping, together
 logger = logging.getLogger(__name__)
 
 ANSWER_BYTES_MAX = 1 << 20
-# Answers from 400 to 499 refuse the message that was sent, and those from 500 on may come of it. These are about who
-# sends, or when, and not about what; a redirect is about where: a site that moved, or that is closed for a while.
+# Answers from 400 to 499 refuse the message that was sent, and those from 500 on may come of it. These are about the
+# sender, or the time, and not about the message; a redirect is about the place: a site that moved, or that is closed
+# for a while.
 _NOT_ABOUT_THE_MESSAGE = frozenset((401, 403, 407, 408, 421, 423, 425, 429, 503))
 
 
@@ -155,7 +156,7 @@ class ToHttp:
 
 
 async def _read_away(response: aiohttp.ClientResponse) -> None:
-    """Read the rest of an answer, so that its connection can be used again. It has its status: what becomes of the rest
+    """Read the rest of an answer, so that its connection can be used again. Its status is there: the rest
     changes nothing."""
     left_bytes = ANSWER_BYTES_MAX
     with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):

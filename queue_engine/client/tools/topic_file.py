@@ -65,7 +65,7 @@ class FileLayout:
 
     @property
     def host_name(self) -> str:
-        """What stands for <HOST>."""
+        """The text for <HOST>."""
         return self.host or socket.gethostname().split(".")[0]
 
     @property
@@ -77,7 +77,7 @@ class FileLayout:
 class TopicFile:
     """One topic's current file. Not for several threads at a time. Every method may raise OSError.
 
-    now: the time, UTC. What was written before the last `sync` is on the disk.
+    now: the time, UTC. Messages written before the last `sync` are on the disk.
     """
 
     def __init__(self, topic: str, layout: FileLayout, now: Callable[[], datetime]) -> None:
@@ -111,7 +111,7 @@ class TopicFile:
         self._raw.write(line)
 
     def sync(self) -> None:
-        """Put what was written on the disk. A gzip file is readable up to here, whatever happens then."""
+        """Put the written messages on the disk. A gzip file is readable up to here, whatever happens then."""
         if self._raw is None:
             return
         if self._member is not None:

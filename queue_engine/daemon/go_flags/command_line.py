@@ -14,8 +14,8 @@ _HELP = ("h", "help")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was given. values: by flag name, of the command line or else of the configuration file. unknown_keys: of the
-    configuration file. wants_help, wants_version: then nothing else counts."""
+    """A parsed command line. values: by flag name, of the command line or else of the configuration file. unknown_keys:
+    of the configuration file. wants_help, wants_version: then nothing else counts."""
 
     values: dict[str, Value]
     unknown_keys: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ Value = bool | int | str | tuple[str | float, ...]  # a list has values of one t
 
 
 class Kind(Enum):
-    """What a flag's value is. The value is the word that the usage shows behind its name, as Go's does."""
+    """The type of a flag's value. The value is the word that the usage shows behind its name, as Go's does."""
 
     BOOL = ""
     INT = "int"

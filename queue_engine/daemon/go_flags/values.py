@@ -1,4 +1,4 @@
-"""A flag's value from its text on the command line, or from what TOML has. Both raise ValueError with Go's words."""
+"""A flag's value from its text on the command line, or from a value of TOML. Both raise ValueError with Go's words."""
 
 import re
 
@@ -13,7 +13,7 @@ _FLOAT = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def from_text(kind: Kind, text: str) -> Value:
-    """The value of one occurrence of a flag; for a list what that occurrence adds."""
+    """The value of one occurrence of a flag; for a list the part that this occurrence adds."""
     match kind:
         case Kind.BOOL:
             return _bool(text)

@@ -1,4 +1,4 @@
-"""What an import asks of the server: batches under keys, pauses, and FINs of messages that a channel did not have."""
+"""The requests of an import: batches under keys, pauses, and FINs of messages that a channel did not have."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import orjson
 from queue_engine.client.log_api.log_client import LogClient
 from queue_engine.vocabulary.errors import EngineRefusedError, NsqdImportError, TopicMissingError
 
-# What a message's result says that needs no FIN of ours.
+# Results of a message that needs no FIN of ours.
 _NOT_THERE = ("", "FINISHED_ALREADY", "NOT_FOUND")
 
 

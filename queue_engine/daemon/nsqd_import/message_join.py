@@ -1,6 +1,6 @@
 """Which messages of a topic's channels are the same, and the place of each in their joined order.
 
-What must be known of each message is in a temporary table beside the directory's files, so that a topic of any length
+The state of each message is in a temporary table beside the directory's files, so that a topic of any length
 needs the same memory. Its file has no name any more once it is open: a kill leaves nothing.
 """
 
@@ -54,14 +54,14 @@ class MessageJoin:
         self.close()
 
     def begin_channel(self) -> None:
-        """What is added from now on is of the next channel."""
+        """Messages added from now on are of the next channel."""
         self._channel += 1
 
     def add(self, keys: Sequence[bytes]) -> list[tuple[int, bool]]:
         """Of each of the channel's next messages its place, and whether it is new: no channel before had it.
 
-        keys: what makes a message the same in several channels; all have the same length, and there are some thousands
-        at most. The second of two equal ones in the same channel is another message.
+        keys: equal keys are the same message in several channels; all have the same length, and there are some
+        thousands at most. The second of two equal ones in the same channel is another message.
         """
         answers = []
         rows = self._rows(keys)

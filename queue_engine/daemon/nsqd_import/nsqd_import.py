@@ -19,7 +19,7 @@ SYNCED_WITHIN_S = 120.0
 
 
 class NsqdImport:
-    """One run over one directory. print_line: gets what a person is told, a line each.
+    """One run over one directory. print_line: prints a line for people.
 
     The directory is locked from the start to `close`, as nsqd and servers lock theirs.
     """
@@ -101,7 +101,7 @@ class NsqdImport:
                 self._client.unpause(topic, channel)
 
     def _resume_after_failure(self, topic: str) -> None:
-        """The topic's channels go on with what is copied; the next run pauses them again."""
+        """The topic's channels go on with the copied messages; the next run pauses them again."""
         progress = self._state.topics.get(topic)
         if progress is None:
             return
@@ -122,7 +122,7 @@ class NsqdImport:
         if progress is not None and progress.files != files:
             raise NsqdImportError(
                 f"its files are others than when its import began, so a server ran in between. Without {STATE_NAME} "
-                "the import begins anew, and what was copied before comes twice"
+                "the import begins anew, and messages copied before come twice"
             )
         self._client.create_topic(name)
         found = self._client.topic_stats(name)
@@ -136,7 +136,7 @@ class NsqdImport:
         for channel in topic.channels:
             self._client.create_channel(name, channel)
         there = {one["channel_name"]: one for one in (self._client.topic_stats(name) or found)["channels"]}
-        # What is paused here already stays paused at the end.
+        # A channel that is paused here already stays paused at the end.
         if gone := [channel for channel in topic.channels if channel not in there]:
             raise NsqdImportError(f"its channel {gone[0]} was deleted on the server just now")
         to_pause = [channel for channel in topic.channels if not there[channel]["paused"]]

@@ -1,6 +1,6 @@
 """nsqd's data directory as an import reads it: topics, their queues, and files that are none of theirs.
 
-What has a name of go-diskqueue's belongs to the topic or channel of that name. Nothing is removed: files of a topic
+A file with a name of go-diskqueue's belongs to the topic or channel of that name. Nothing is removed: files of a topic
 whose messages are all copied move to a folder beside them.
 """
 
@@ -45,7 +45,7 @@ class NsqdSource:
         self.directory = directory
         self._files = files
         found = read_topology(directory, files)
-        # nsqd.dat moves last: what has no more of it than the moved one is imported.
+        # nsqd.dat moves last: a directory whose only nsqd.dat is the moved one is imported.
         if not found.source and files.size_of(os.path.join(directory, IMPORTED_NAME, "nsqd.dat")) is None:
             raise NsqdImportError(f"{directory} has no nsqd.dat: it is no directory of nsqd")
         self.topics = [
@@ -53,7 +53,7 @@ class NsqdSource:
             for topic in found.state.topics.values()
             if topic.storage != LOG_KIND and topic.trash is None
         ]
-        # What a kill left of the import's own file belongs to it.
+        # The rest that a kill left of the import's own file belongs to it.
         self._names = [name for name in files.listdir(directory) if not name.startswith(f"{STATE_NAME}.")]
 
     def look(self, queue: str) -> QueueLook:
@@ -79,8 +79,8 @@ class NsqdSource:
         return f"{crc:08x}"
 
     def move(self, topic: SourceTopic, damaged: Collection[str]) -> int:
-        """Move its files to the folder beside them, but those that are damaged; how many. Raises OSError; what was
-        moved stays there."""
+        """Move its files to the folder beside them, but those that are damaged; returns how many. Raises OSError; moved
+        files stay there."""
         target = os.path.join(self.directory, IMPORTED_NAME)
         self._files.make_directory(target)
         moved = 0

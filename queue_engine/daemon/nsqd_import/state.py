@@ -49,20 +49,20 @@ class ImportState:
         self.name = secrets.token_hex(16)
         self.topics: dict[str, TopicProgress] = {}
         for name in files.names_starting_with(directory, f"{STATE_NAME}."):
-            files.unlink_quietly(os.path.join(directory, name))  # what a kill left while this file was replaced
+            files.unlink_quietly(os.path.join(directory, name))  # left by a kill while this file was replaced
         data = files.read_whole(self._path, _BYTES_MAX)
         if data is None:
             return
         try:
             document = orjson.loads(data)
             if document["version"] != VERSION:
-                raise ValueError(f"its version is {document['version']} and this program knows {VERSION}")
+                raise ValueError(f"its version is {document['version']} and this program reads {VERSION}")
             self.name = str(document["import"])
             self.topics = {name: TopicProgress(**one) for name, one in document["topics"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise NsqdImportError(
                 f"{self._path} can't be read: {exc}; nothing was changed. Without that file the import begins anew, "
-                "and what was copied before comes twice"
+                "and messages copied before come twice"
             ) from exc
 
     def save(self) -> None:

@@ -6,7 +6,7 @@ those that it did not have. Its channels are paused meanwhile. Both the order an
 alone: a second run writes the same batches under the same keys, and the server stores none of them twice.
 
 When the server refuses a batch, no later one is written, the channels are read to their ends all the same, and each
-finishes what it did not have of the batches that the server has: the channels may go on then.
+finishes the messages that it did not have, of the batches that the server has: the channels may go on then.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from queue_engine.vocabulary.errors import EngineUnreachableError, NsqdImportErr
 from queue_engine.vocabulary.message import STORED_HEADER_BYTES
 
 BATCH_MESSAGES_MAX = 1_000
-# A fifth of what a server takes in one body by default. A larger message is a batch of its own.
+# A fifth of the largest body that a server takes by default. A larger message is a batch of its own.
 BATCH_BYTES_MAX = 1 << 20
 FINISHED_AT_ONCE = 1_000
 _ID = slice(10, STORED_HEADER_BYTES)
@@ -73,9 +73,9 @@ class TopicCopy:
         self._refusal: PipelineError | NsqdImportError | None = None  # the first one, while channels are joined
 
     def copy_channels(self) -> None:
-        """Write what the channels have, and let each finish what it did not have. Raises PipelineError, StorageError or
-        NsqdImportError; each channel has finished what it could of what is on the server then, unless the server can't
-        be reached or the joined messages can't be stored."""
+        """Write the channels' messages, and let each channel finish those that it did not have. Raises PipelineError,
+        StorageError or NsqdImportError; each channel has finished all it could of the server's messages then, unless
+        the server can't be reached or the joined messages can't be stored."""
         if len(self._topic.channels) < 2:  # there is nothing to join
             for channel in self._topic.channels:
                 for message in self._messages(f"{self._topic.name}:{channel}"):
@@ -102,7 +102,8 @@ class TopicCopy:
             self._refusal = self._refusal or exc
 
     def _join(self, channel: str, join: MessageJoin) -> bytearray:
-        """Gather what no channel before had; which of the joined messages the channel has, a bit for each place."""
+        """Gather the messages that no channel before had. Returns which of the joined ones the channel has, a bit
+        each."""
         bits = bytearray()
         join.begin_channel()
         for some in _chunks(self._messages(f"{self._topic.name}:{channel}")):
@@ -122,7 +123,7 @@ class TopicCopy:
         return bits
 
     def copy_topic(self) -> None:
-        """Write what the topic had not passed on to its channels. Raises as `copy_channels`."""
+        """Write the messages that the topic had not passed on to its channels. Raises as `copy_channels`."""
         for message in self._messages(self._topic.name):
             self._gather(message[STORED_HEADER_BYTES:])
         self._flush()

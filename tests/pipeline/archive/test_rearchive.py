@@ -164,7 +164,7 @@ def test_a_server_that_does_not_know_the_act_is_named(
     assert run(engine, tmp_path) == 2
     said = capsys.readouterr()
     assert "did not begin the cursor orders/archive again at offset 0, and left it at 20" in said.err
-    assert "the server does not know anew=true" in said.err
+    assert "the server ignored anew=true" in said.err
     assert said.out == ""
 
 
