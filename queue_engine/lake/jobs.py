@@ -2,7 +2,7 @@
 
     penstock pipeline run archive --once
     python -m queue_engine.lake.jobs archive --engine-url http://127.0.0.1:4151 --data-path .penstock
-    python -m zipfile -c penstock.zip queue_engine
+    python -m zipfile -c penstock.zip queue_engine queue_engine/lake/pyspark_penstock.py
     spark-submit --master spark://HOST:7077 --py-files penstock.zip queue_engine/lake/jobs.py archive …
 
 No job names a master. `chosen_master` takes it from --master, else from PENSTOCK_SPARK_MASTER, else from the

@@ -4,7 +4,8 @@
 
 A master and two workers of one core each on loopback, an engine that goes on sampling itself, and a proxy before it
 that counts what the cluster reads over HTTP. Archive and rollup run there as commands of their own, given a master;
-the archive by spark-submit as well, with nothing but a zip of the package; and all again on local[2], from the files.
+the archive by spark-submit as well, with nothing but the zip that the README makes, of which a program reads a topic
+by `format("penstock")` first; and all again on local[2], from the files.
 At last the archive goes to S3 on another cluster, made as the README's recipe says (`cluster_recipe.py`).
 
 In CI (`is_small`) the archive runs on the cluster by spark-submit alone, and beside it in the test's own process,
@@ -12,6 +13,7 @@ without Java. The minutes are compared with the same sums in plain Python either
 """
 
 import argparse
+import shlex
 import signal
 import subprocess
 import sys
@@ -69,6 +71,22 @@ SAMPLES = 60  # of ten seconds each, taken before the engine starts
 SAMPLED = [number % 7 + 1 for number in range(SAMPLES)]  # messages before each
 JOB_TIMEOUT_S = 900.0
 LOCAL = "local[2]"
+README = ROOT / "queue_engine" / "lake" / "README.md"
+# A program of its own, then the job, in one session.
+PROGRAM = """\
+import runpy
+import sys
+from pathlib import Path
+
+from pyspark_penstock import DefaultSource, make_session
+
+url, scratch, *sys.argv = sys.argv[1:]
+spark = make_session("archive", scratch=Path(scratch))
+spark.dataSource.register(DefaultSource)
+rows = spark.read.format("penstock").options(url=url, topic="first", read_from="http").load()
+print(rows.count(), "rows of the zip's data source")
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @dataclass(slots=True)
@@ -113,11 +131,19 @@ def rewind(engine: EngineProcess) -> None:
         switch_on(engine, topic)
 
 
+def zip_arguments(path: Path) -> list[str]:
+    """Python's arguments by which the README makes `penstock.zip`, for another path."""
+    (line,) = (line for line in README.read_text().splitlines() if line.startswith("python -m zipfile"))
+    return [str(path) if word == "penstock.zip" else word for word in shlex.split(line, comments=True)[1:]]
+
+
 class Jobs:
     """Runs jobs as a person does, each a command in a process of its own; or the archive in this one."""
 
-    def __init__(self, directory: Path, cluster: SparkCluster, run: Run) -> None:
+    def __init__(self, directory: Path, cluster: SparkCluster, run: Run, rows: int) -> None:
+        """rows: the messages of each topic."""
         self._directory = directory
+        self._rows = rows
         self._cluster = cluster
         self._run = run
         self._zip = directory / "penstock.zip"
@@ -131,14 +157,15 @@ class Jobs:
 
     def by_submit(self, job: str, lake: str, url: str) -> None:
         """On the cluster, by spark-submit, from a directory where the package is not: all there is of it is a zip."""
-        if not self._zip.exists():
-            subprocess.run(
-                [sys.executable, "-m", "zipfile", "-c", str(self._zip), "queue_engine"], cwd=ROOT, check=True
-            )
+        program = self._directory / "program.py"
+        program.write_text(PROGRAM)
+        subprocess.run([sys.executable, *zip_arguments(self._zip)], cwd=ROOT, check=True)
         command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self._cluster.master]
-        command += ["--py-files", str(self._zip), str(ROOT / "queue_engine" / "lake" / "jobs.py")]
+        command += ["--py-files", str(self._zip), str(program), url, str(self._directory / "scratch")]
+        command += [str(ROOT / "queue_engine" / "lake" / "jobs.py")]
+        name = f"{job} by spark-submit"
         self._on_cluster(
-            f"{job} by spark-submit",
+            name,
             lambda name: self._session(
                 name,
                 [*command, *self._arguments(job, lake, url, HTTP)],
@@ -146,6 +173,7 @@ class Jobs:
                 self._directory,
             ),
         )
+        assert f"{self._rows} rows of the zip's data source" in self._log_path(name).read_text()
 
     def on_one_machine(self, job: str, lake: str, url: str) -> None:
         """From the log's files."""
@@ -176,8 +204,10 @@ class Jobs:
         return [job, "--once", "--engine-url", url, "--data-path", data_path, "--read-from", read_from]
 
     def _session(self, name: str, command: list[str], environment: dict[str, str], cwd: Path) -> ProcessSession:
-        log_path = self._directory / f"{name.replace(' ', '-')}.log"
-        return ProcessSession(log_path, command, cwd=cwd, environment=environment)
+        return ProcessSession(self._log_path(name), command, cwd=cwd, environment=environment)
+
+    def _log_path(self, name: str) -> Path:
+        return self._directory / f"{name.replace(' ', '-')}.log"
 
     def _on_cluster(self, name: str, start: Callable[[str], ProcessSession]) -> None:
         before = self._cluster.done()
@@ -242,7 +272,7 @@ def run(directory: Path, *, messages: int, is_small: bool = False) -> Run:
             begin = time.monotonic()
             cluster.start()
             run.duration_s["start of the cluster"] = time.monotonic() - begin
-            run_jobs(engine, Jobs(directory, cluster, run), messages, is_small=is_small)
+            run_jobs(engine, Jobs(directory, cluster, run, messages // len(TOPICS)), messages, is_small=is_small)
         finally:
             cluster.stop()
     assert cluster.pids() == []

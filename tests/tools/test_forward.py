@@ -33,7 +33,7 @@ async def forwarding(engine: RunningEngine, *destinations: Node, **options: Any)
     try:
         yield tool
     finally:
-        stopping.ask()
+        stopping.request_end()
         await running
 
 

@@ -89,7 +89,7 @@ async def test_a_stop_ends_it_though_nothing_comes_and_is_no_success(start_engin
 
     running = asyncio.create_task(publish(Connecting(), PublishOptions("t", [node_of(engine)]), read, counts, stopping))
     await wait_for_async("the first message", lambda: counts["published"])
-    stopping.ask()
+    stopping.request_end()
     async with asyncio.timeout(15):
         with pytest.raises(
             PublishFailedError, match=r"^stopped before the end of the input: 1 published, the rest not$"

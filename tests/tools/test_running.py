@@ -52,6 +52,6 @@ def test_a_signal_that_comes_twice_at_once_asks_once_and_a_later_one_ends_at_onc
 def test_a_tool_that_stops_by_itself_still_takes_a_first_signal_as_one() -> None:
     """As `tail --count` does."""
     stopping = Stopping()
-    stopping.ask()
+    stopping.request_end()
     assert not stopping.take_signal(100.0)
     assert stopping.take_signal(102.0)

@@ -53,7 +53,7 @@ async def test_messages_go_and_come_inside_tls_and_in_a_token_s_name(
     stopping = Stopping()
     running = asyncio.create_task(tail(connecting, TailOptions(("t",), "c"), printed.append, stopping))
     await wait_for_async("all", lambda: sum(map(len, printed)) == 300_005)
-    stopping.ask()
+    stopping.request_end()
     assert await running == 3
 
 
@@ -113,7 +113,7 @@ async def test_no_secret_goes_in_plain_text_to_an_address_that_an_nsqlookupd_nam
         stopping = Stopping()
         running = asyncio.create_task(tail(connecting, TailOptions(("t",), "c"), [].append, stopping))
         await wait_for_async("the refusal", lambda: "wants AUTH, and the secret was not sent" in caplog.text)
-        stopping.ask()
+        stopping.request_end()
         await running
     assert "--auth-secret-to 127.0.0.1 allows it" in caplog.text
     assert "connected server=" not in caplog.text
@@ -127,7 +127,7 @@ async def test_a_pattern_lets_the_secret_go_there(
         connecting, stopping = replace(found, secret_hosts=SecretHosts(["127.0.0.0/8"])), Stopping()
         running = asyncio.create_task(tail(connecting, TailOptions(("t",), "c"), [].append, stopping))
         await wait_for_async("the connection", lambda: "connected server=" in caplog.text)
-        stopping.ask()
+        stopping.request_end()
         await running
 
 

@@ -30,7 +30,7 @@ async def test_it_follows_several_topics_until_it_is_stopped(engine: RunningEngi
     for topic in ("t", "u"):
         engine.http("POST", f"/pub?topic={topic}", topic.encode() + b"\xff")
     await wait_for_async("both", lambda: sorted(printed) == [b"t\xff\n", b"u\xff\n"])
-    stopping.ask()
+    stopping.request_end()
     assert await running == 2
 
 

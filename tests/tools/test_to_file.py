@@ -50,7 +50,7 @@ async def test_every_message_is_in_its_topic_s_file_and_finished(engine: Running
     tool = to_file(engine, directory, ("t", "u"), max_in_flight=50, sync_interval_s=0.05)
     running = asyncio.create_task(tool.run(stopping))
     await wait_for_async("all to be finished", lambda: tool.counts["finished"] == 1_000)
-    stopping.ask()
+    stopping.request_end()
     await running
     for topic in ("t", "u"):
         (path,) = directory.glob(f"{topic}.h.*")
@@ -85,7 +85,7 @@ async def test_a_sync_comes_before_the_server_gives_the_message_up(engine: Runni
     tool, stopping = ToFile(connecting, found, lambda line: None), Stopping()
     running = asyncio.create_task(tool.run(stopping))
     await wait_for_async("the sync", lambda: tool.counts["finished"] > 0)
-    stopping.ask()
+    stopping.request_end()
     await running
 
 
@@ -103,7 +103,7 @@ async def test_a_file_is_finished_when_its_time_is_over_though_nothing_comes(
     stopping = Stopping()
     running = asyncio.create_task(tool.run(stopping))
     await wait_for_async("the file", lambda: lines_in(done) == [b"one"])
-    stopping.ask()
+    stopping.request_end()
     await running
 
 
@@ -204,7 +204,7 @@ async def test_what_a_killed_run_left_in_the_work_directory_is_finished_at_the_s
     tool, stopping = ToFile(connecting_to(engine), options, told.append), Stopping()
     running = asyncio.create_task(tool.run(stopping))
     await wait_for_async("the new one", lambda: tool.counts["finished"] == 1)
-    stopping.ask()
+    stopping.request_end()
     await running
     assert sorted(lines_in(done)) == [b"new", b"old"]
     assert told == [f"{done}/t.h.2026-11-22_07.log is finished, which a run left that was killed"]
@@ -228,6 +228,6 @@ async def test_topics_that_match_a_pattern_are_written_as_they_come(
         await wait_for_async("the first topic", lambda: tool.counts["finished"] == 1)
         register("orders.us")
         await wait_for_async("the second topic", lambda: tool.counts["finished"] == 2)
-        stopping.ask()
+        stopping.request_end()
         await running
     assert sorted(lines_in(directory)) == [b"orders.eu", b"orders.us"]

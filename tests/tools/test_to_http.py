@@ -49,7 +49,7 @@ async def sending(engine: RunningEngine, **options: Any) -> AsyncIterator[ToHttp
     try:
         yield tool
     finally:
-        stopping.ask()
+        stopping.request_end()
         await running
 
 

@@ -25,7 +25,7 @@ class Stopping:
         self._signalled_at = math.inf
         self._callbacks: list[Callable[[], None]] = []
 
-    def request(self) -> None:
+    def request_end(self) -> None:
         """End the tool when the messages that have arrived are done."""
         if not self.is_asked:
             self.is_asked = True
@@ -40,7 +40,7 @@ class Stopping:
         if self.is_asked and now >= self._signalled_at + _SAME_REQUEST_S:
             return True
         self._signalled_at = min(self._signalled_at, now)
-        self.request()
+        self.request_end()
         return False
 
     @contextlib.contextmanager

@@ -48,7 +48,7 @@ async def tail(connecting: Connecting, options: TailOptions, write: Callable[[by
                     finish_all(deliveries)
                     printed += len(deliveries)
                     if printed == options.count:
-                        stopping.request()
+                        stopping.request_end()
 
     identity = connecting.identity("tail")
     async with contextlib.AsyncExitStack() as stack:
