@@ -140,7 +140,7 @@ class Connection:
         except (ValueError, RecursionError):
             agreed = None
         if not isinstance(agreed, dict):
-            raise DisconnectedError(f"{self._address} answered IDENTIFY with something else than a JSON object")
+            raise DisconnectedError(f"{self._address} answered IDENTIFY with no JSON object")
         self.agreed = agreed
 
     async def _start_tls(self, context: ssl.SSLContext, host: str) -> None:

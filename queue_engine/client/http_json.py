@@ -79,7 +79,7 @@ class HttpJson:
         try:
             document = json.loads(body)
         except (ValueError, RecursionError) as exc:
-            raise UnreachableError(f"{url} answered with something else than JSON") from exc
+            raise UnreachableError(f"{url} answered with no JSON") from exc
         return document
 
 

@@ -143,7 +143,7 @@ class Subscription:
             yield delivery
 
     def stop(self) -> None:
-        """Let nothing more arrive: `receive` returns what has arrived, then None. Repeatable."""
+        """Let nothing more arrive: `receive` returns the messages that have arrived, then None. Repeatable."""
         if self._is_stopping:
             return
         self._is_stopping = True

@@ -26,7 +26,7 @@ RECORDS_BYTES_MAX = 8 << 20
 
 
 class LogClient:
-    """One kept-alive connection to an engine; for one thread.
+    """One lasting connection to an engine; for one thread.
 
     Every method blocks until the answer comes, at most `timeout_s`. It raises EngineUnreachableError when none comes,
     EngineRefusedError for an error without a class of its own, and the errors that its docstring names.

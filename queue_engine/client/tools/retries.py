@@ -85,7 +85,7 @@ class Backoff:
     def holding(self, subscription: Held) -> Iterator[None]:
         """Hold back the messages of this subscription, too."""
         self._held.append(subscription)
-        self._tell(subscription)
+        self._limit(subscription)
         try:
             yield
         finally:
@@ -118,22 +118,22 @@ class Backoff:
         if self._level:
             self._rest()
         else:
-            self._tell_all()
+            self._limit_all()
 
     def _rest(self) -> None:
         call_later = self._call_later or asyncio.get_running_loop().call_later
         self._timer = call_later(self.rest_s, self._try_one)
-        self._tell_all()
+        self._limit_all()
 
     def _try_one(self) -> None:
         self._timer = None
-        self._tell_all()
+        self._limit_all()
 
-    def _tell_all(self) -> None:
+    def _limit_all(self) -> None:
         for subscription in self._held:
-            self._tell(subscription)
+            self._limit(subscription)
 
-    def _tell(self, subscription: Held) -> None:
+    def _limit(self, subscription: Held) -> None:
         subscription.hold(0 if self.is_resting else 1 if self._level else None)
 
 

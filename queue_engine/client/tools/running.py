@@ -21,14 +21,14 @@ class Stopping:
     it."""
 
     def __init__(self) -> None:
-        self.is_asked = False
+        self.is_requested = False
         self._signalled_at = math.inf
         self._callbacks: list[Callable[[], None]] = []
 
     def request_end(self) -> None:
         """End the tool when the messages that have arrived are done."""
-        if not self.is_asked:
-            self.is_asked = True
+        if not self.is_requested:
+            self.is_requested = True
             for callback in list(self._callbacks):
                 callback()
 
@@ -37,7 +37,7 @@ class Stopping:
 
         A signal within a second of the first one belongs to it.
         """
-        if self.is_asked and now >= self._signalled_at + _SAME_REQUEST_S:
+        if self.is_requested and now >= self._signalled_at + _SAME_REQUEST_S:
             return True
         self._signalled_at = min(self._signalled_at, now)
         self.request_end()
@@ -46,7 +46,7 @@ class Stopping:
     @contextlib.contextmanager
     def calling(self, callback: Callable[[], None]) -> Iterator[None]:
         """Have `callback` called when the stop is requested, at once if it was."""
-        if self.is_asked:
+        if self.is_requested:
             callback()
         self._callbacks.append(callback)
         try:
@@ -99,7 +99,11 @@ class Counts:
 
 @contextlib.asynccontextmanager
 async def progress(
-    counts: Counts, main_word: str, tell: Callable[[str], None], every_s: float, more: Callable[[], str] = lambda: ""
+    counts: Counts,
+    main_word: str,
+    print_line: Callable[[str], None],
+    every_s: float,
+    more: Callable[[], str] = lambda: "",
 ) -> AsyncIterator[None]:
     """Report the counts and the rate of `main_word` every `every_s` seconds (0: never), and at the end.
 
@@ -113,7 +117,7 @@ async def progress(
             now, now_at = counts[main_word], time.monotonic()
             rate = (now - before) / max(now_at - at, 1e-9)
             before, at = now, now_at
-            tell(", ".join(filter(None, (f"{counts.sentence()}, {rate:,.0f} {main_word} a second", more()))))
+            print_line(", ".join(filter(None, (f"{counts.sentence()}, {rate:,.0f} {main_word} a second", more()))))
 
     task = asyncio.create_task(tell_forever()) if every_s else None
     try:
@@ -121,7 +125,7 @@ async def progress(
     finally:
         if task is not None:
             task.cancel()
-        tell(counts.sentence())
+        print_line(counts.sentence())
 
 
 async def together(works: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -44,17 +44,17 @@ class ToFileOptions:
 class ToFile:
     """One run of the tool."""
 
-    def __init__(self, connecting: Connecting, options: ToFileOptions, tell: Callable[[str], None]) -> None:
+    def __init__(self, connecting: Connecting, options: ToFileOptions, print_line: Callable[[str], None]) -> None:
         self._connecting = connecting
         self._options = options
-        self._tell = tell
+        self._print_line = print_line
         self.counts = Counts("received", "finished")
         self._writing: dict[str, asyncio.Task[None]] = {}
 
     async def run(self, stopping: Stopping) -> None:
         """Write until the stop. Raises OSError when a file can't be written: unfinished messages come again."""
         for path in await asyncio.to_thread(finish_left_files, self._options.layout, self._is_written):
-            self._tell(f"{path} is finished, which a run left that was killed")
+            self._print_line(f"{path} is finished, which a run left that was killed")
         async with self._connecting.source() as source:
             works = [self._write_topic(topic, source, stopping) for topic in self._options.topics]
             if self._options.topic_pattern:
@@ -77,11 +77,11 @@ class ToFile:
                     try:
                         found = [name for name in await source.topics() if matches(name) and name not in started]
                     except UnreachableError as exc:
-                        self._tell(str(exc))
+                        self._print_line(str(exc))
                         found = []
                     for topic in found:
                         started.add(topic)
-                        self._tell(f"topic {topic} matches {self._options.topic_pattern}")
+                        self._print_line(f"topic {topic} matches {self._options.topic_pattern}")
                         group.create_task(self._write_topic(topic, source, stopping))
                     try:
                         async with asyncio.timeout(self._options.topic_refresh_s):

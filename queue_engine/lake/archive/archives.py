@@ -136,7 +136,7 @@ class Archives:
         return ArchiveLostError(
             f"{topic} was archived up to offset {had:,}, and its table {archive_table(self._tables, topic).place} "
             f"{found}: nothing more of it is archived, and the log keeps its messages. Put the table back from a "
-            "backup, and the archive goes on; or begin again with what the log still has, or from now on (New table… "
+            "backup, and the archive goes on; or begin again with the messages of the log, or from now on (New table… "
             f"on the page Pipeline, or penstock pipeline rearchive {topic})"
         )
 
@@ -223,7 +223,7 @@ class Archives:
         missing = missing_sentence(archive_table(self._tables, topic), files, identity, self._gaps.read(topic))
         return ArchiveFilesMissingError(
             f"{missing}: nothing more of {topic} is archived, and the log keeps its messages. "
-            "Put the files back from a backup, and the archive goes on; or have what the log still has of them written "
+            "Put the files back from a backup, and the archive goes on; or have the log's messages of them written "
             f"again (Write missing files… on the page Pipeline, or penstock pipeline rearchive {topic})"
         )
 

@@ -275,7 +275,7 @@ def _again(reason: str, views: list[View]) -> str:
     topics = [view.topic for view in views if view.topic and f"{view.table}/" in reason]
     if not topics or not _MISSING.search(reason):
         return ""
-    return f", or have what the log still has of it written again: penstock pipeline rearchive {topics[0]}"
+    return f", or have the log's messages of it written again: penstock pipeline rearchive {topics[0]}"
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def publish_parts(options: WriteOptions, batch_id: str, parts: Sequence[StagedRo
     """Publish the rows of all partitions, in their order. batch_id: the micro-batch's, "" outside a stream. Returns
     how many rows there are, and how many of them an earlier run had published. Raises BatchConflictError when that was
     other rows, and as `LogClient.write`."""
-    rows = known = 0
+    rows = repeated = 0
     batches = (batch for part in parts for batch in part.batches())
     with LogClient(options.url, options.token) as client:
         for index, (bodies, keys) in enumerate(chunks_of(batches)):
@@ -112,8 +112,8 @@ def publish_parts(options: WriteOptions, batch_id: str, parts: Sequence[StagedRo
                     f"the plan shuffles), or write other rows under another batch_key ({exc})"
                 ) from exc
             rows += len(bodies)
-            known += len(bodies) if written.is_repeat else 0
-    return rows, known
+            repeated += len(bodies) if written.is_repeat else 0
+    return rows, repeated
 
 
 def batch_key_of(job: str, batch_id: str, chunk: int) -> bytes:

@@ -31,7 +31,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can run on. home: what JAVA_HOME has to be. origin: where it was found, in words."""
+    """A Java that Spark can run on. home: the value for JAVA_HOME. origin: where it was found, in words."""
 
     home: Path
     major: int

@@ -37,7 +37,7 @@ def missing_file_error(place: str, path: str) -> DataFileMissingError:
     above, _, topic = place.rpartition("/")
     # The tables of archives can be mended from the log.
     again = (
-        f", or have what the log still has of it written again: penstock pipeline rearchive {topic}"
+        f", or have the log's messages of it written again: penstock pipeline rearchive {topic}"
         if posixpath.basename(above) == "archive"
         else ""
     )

@@ -148,7 +148,7 @@ def test_a_damaged_table_costs_a_sentence_that_names_it(tmp_path: Path) -> None:
         (
             Path.unlink,
             r"Failed to open local file '.*part-.*'. Detail: \[errno 2\] No such file or directory",
-            ", or have what the log still has of it written again: penstock pipeline rearchive orders",
+            ", or have the log's messages of it written again: penstock pipeline rearchive orders",
         ),
         (
             lambda file: file.write_bytes(b"x" * 100),
