@@ -127,9 +127,7 @@ def test_a_view_that_is_not_there_is_named_with_the_nearest_one(tmp_path: Path) 
     archive_days(str(tmp_path), "orders", 1, 1)
     with pytest.raises(QueryError) as caught:
         ask("SELECT * FROM ordres", views(str(tmp_path)))
-    assert str(caught.value) == (
-        "There is no view ordres. The nearest is orders. `--list` prints all of them."
-    )
+    assert str(caught.value) == ("There is no view ordres. The nearest is orders. `--list` prints all of them.")
 
 
 def test_what_a_library_prints_is_not_between_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
