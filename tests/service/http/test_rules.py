@@ -5,8 +5,10 @@ from pathlib import Path
 
 from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http.rules import PATHS, Rule
+from queue_engine.service.identity.guesses import FORGOTTEN_AFTER_NS
 from queue_engine.vocabulary.acts.parameters import CURSOR_ANEW, Position
 from queue_engine.vocabulary.acts.table import ACTS
+from queue_engine.vocabulary.clock import NS_PER_MS
 from tests.service.http.server import Server, http_server, request_bytes
 from tests.support.clock import ManualClock
 from tests.support.engine import make_engine
@@ -41,6 +43,8 @@ def test_what_a_request_for_an_act_brings_is_what_its_method_takes(tmp_path: Pat
 async def test_with_a_token_each_path_is_open_or_refuses_without_it(tmp_path: Path) -> None:
     async with http_server(tmp_path, http_token=TOKEN) as server:
         for path in sorted(PATHS):
+            # The answers to many wrong tokens within a minute would wait for 5 s each: test_tokens has that.
+            server.clock.advance(ms=FORGOTTEN_AFTER_NS // NS_PER_MS + 1)
             await _is_open_or_refuses(server, path)
 
 
