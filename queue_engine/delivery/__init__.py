@@ -1,1 +1,1 @@
-"""What happens to a message between publish and FIN; synchronous, no files, no sockets."""
+"""Topics and channels: a message's way from publish to FIN; synchronous, no files, no sockets."""

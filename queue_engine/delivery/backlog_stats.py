@@ -1,7 +1,7 @@
-"""What the backlog of a channel holds, for the channel's stats: read as far as the disk allows.
+"""A channel's backlog for its stats, read as far as the disk allows.
 
-Reading never fails: a count that can't be read now is the last known one, any other value is None. While the backlog's
-`stats_sign` stays, what was read last is returned again, but for the bytes on disk: stats ask thousands of channels, of
+Reading never fails: a count that can't be read now is the last one, any other value is None. While the backlog's
+`stats_sign` stays, the last values are returned again, but for the bytes on disk: stats read thousands of channels, of
 which few change.
 """
 
@@ -32,7 +32,7 @@ class BacklogStats(NamedTuple):
 
 
 class BacklogStatsReader:
-    """Of one channel. stop: what to do after an unexpected error, called with what failed and the error."""
+    """Of one channel. stop: fences it after an unexpected error, called with the failed step and the error."""
 
     def __init__(self, backlog: Backlog, in_flight: InFlightTable, stop: Callable[[str, Exception], object]) -> None:
         self._backlog = backlog
@@ -71,8 +71,8 @@ class BacklogStatsReader:
         return stats
 
     def _with_disk_bytes(self, stats: BacklogStats) -> BacklogStats | None:
-        """The same object while they are the same; None when they can't be read. They alone grow with what other topics
-        write into the log: for them nothing else is read again."""
+        """The same object while they are the same; None when they can't be read. They alone grow with the messages of
+        other topics write into the log: for them nothing else is read again."""
         try:
             disk_bytes = self._backlog.disk_bytes()
         except Exception:
@@ -120,7 +120,7 @@ class BacklogStatsReader:
         )
 
     def _oldest_ns(self) -> int | None:
-        """As `Backlog.oldest_ns`, with what is in flight."""
+        """As `Backlog.oldest_ns`, with the messages in flight."""
         oldest_ns = self._backlog.oldest_ns()
         if self._backlog.can_reread:
             return oldest_ns

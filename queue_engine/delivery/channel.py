@@ -1,4 +1,4 @@
-"""A channel: shares out one backlog among its consumers, and counts what they finish, requeue and let time out.
+"""A channel: shares out one backlog among its consumers, and counts finished, requeued and timed-out messages.
 
 `expire` puts messages that time out, and deferred ones that are due, back into the backlog.
 
@@ -30,9 +30,9 @@ from queue_engine.vocabulary.flow.return_reason import ReturnReason
 from queue_engine.vocabulary.run import Run, SentRun
 from queue_engine.vocabulary.ticket import DONE, Ticket
 
-# One run to one consumer, which takes it whole: large enough that a message costs a slice. A `Sink` may ask for less.
+# One run to one consumer, which takes it whole: large enough that a message costs a slice. A `Sink` may limit it.
 RUN_BYTES_MAX = 64 << 10
-# What one channel may send in one turn of the loop before others get theirs.
+# Messages that one channel may send in one turn of the loop before the other channels.
 TURN_RUNS_MAX = 32
 # How much one pass of the scan loop does for one channel.
 EXPIRED_DELIVERIES_MAX = 256
@@ -44,7 +44,7 @@ REPEATED_DELAY_NS = 1_000_000_000
 
 
 class ChannelWork(Protocol):
-    """What a channel needs of `Workload`."""
+    """The part of `Workload` that a channel uses."""
 
     def wake(self, channel: "Channel") -> None:
         """There may be something to deliver: call `deliver` once in this turn."""
@@ -114,7 +114,7 @@ class Channel:
         self.number = number
         self.backlog = backlog
         self.paused = False
-        self.pause: Pause | None = None  # of the pause there is, as far as it is known
+        self.pause: Pause | None = None  # of the present pause, where its record exists
         self.resume_refused = ""  # why a pause whose end has come goes on
         self.ramp: Ramp | None = None
         self._pace: RampPace | None = None  # of the ramp
@@ -155,7 +155,7 @@ class Channel:
 
     @property
     def held(self) -> InFlightTable:
-        """What its consumers hold."""
+        """The messages in flight."""
         return self._in_flight
 
     # Fences.
@@ -165,9 +165,9 @@ class Channel:
         return self._fences.stop(self, doing, error)
 
     def retry(self) -> Outcome:
-        """Let a fenced channel go on: what is not finished waits again, what was in flight included, attempts kept.
+        """Let a fenced channel go on: unfinished messages wait again, those in flight included, with their attempts.
 
-        The outcome counts what was in flight. Raises FencedError when it fails again."""
+        The outcome counts the messages that were in flight. Raises FencedError when it fails again."""
         if self.fence is None:
             self._workload.wake(self)
             return Outcome()
@@ -196,13 +196,13 @@ class Channel:
         self._workload.wake(self)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Forget a consumer that went away; what it holds waits for its timeout, or for `taking_back`."""
+        """Forget a consumer that left; its messages wait for their timeout, or for `taking_back`."""
         if self.consumers.pop(consumer.key, None) is not None:
             self.figures.failures.note_gone(consumer)
 
     def taking_back(self, consumer: Consumer) -> Generator[None, None, Ticket]:
-        """Let what a consumer holds that went away wait again, attempts kept, a delivery with each step. On a fenced
-        channel it stays in flight."""
+        """Let the messages of a consumer that left wait again, with their attempts, a delivery with each step. On a
+        fenced channel it stays in flight."""
         if self.fence is not None:
             return DONE
         try:
@@ -213,7 +213,7 @@ class Channel:
                     break
         except Exception as exc:
             # The connection is gone; its messages stay in flight.
-            self.stop("taking back what a consumer held", exc)
+            self.stop("taking back a consumer's messages", exc)
         return DONE
 
     def set_ready(self, consumer: Consumer, ready_count: int) -> None:
@@ -230,7 +230,7 @@ class Channel:
     # From the backlog to the consumers.
 
     def deliver(self, now_ns: int) -> bool:
-        """Send what waits to consumers with credit; returns whether there is more to do in a next turn.
+        """Send waiting messages to consumers with credit; returns whether there is more to do in a next turn.
 
         Raises StorageError when the backlog can't be read now; nothing is lost, a later call goes on.
         """
@@ -297,7 +297,7 @@ class Channel:
         return self._pace
 
     def _deliver_slowly(self, pace: RampPace, consumers: list[Consumer], now_ns: int) -> bool:
-        """Send what the ramp allows now, a consumer after the other; the rest soon."""
+        """Send as many messages as the ramp allows now, a consumer after the other; the rest soon."""
         self._turn += 1
         first = self._turn % len(consumers)
         try:
@@ -369,8 +369,8 @@ class Channel:
         return run.select(fresh) if fresh else None
 
     def _drawn(self, run: Run, sample_rate: int) -> Run | None:
-        """What a consumer gets that wants a sample, `sample_rate` in IDENTIFY: percent, each message by a draw of its
-        own. The rest is finished for the whole channel, as with nsqd."""
+        """The messages of a consumer that wants a sample, `sample_rate` in IDENTIFY: percent, each message by a draw of
+        its own. The rest is finished for the whole channel, as with nsqd."""
         selected: list[int] = []
         lost: list[bytes] = []
         share = sample_rate / 100
@@ -464,7 +464,7 @@ class Channel:
         return min(in_flight_ns, due_ns)
 
     def expire(self, now_ns: int) -> int:
-        """Time out and release what is due, up to a bound; returns how many messages moved."""
+        """Time out and release due messages, up to a bound; returns how many moved."""
         if self.fence is not None:
             return 0
         try:
@@ -475,7 +475,7 @@ class Channel:
             moved = self._put_back(expired, ReturnReason.TIMED_OUT)
             moved += self.backlog.release_due(now_ns, DUE_MESSAGES_MAX)
         except Exception as exc:
-            self.stop("timing out what is due", exc)
+            self.stop("timing out due messages", exc)
             return 0
         if moved:
             self._workload.wake(self)
@@ -492,7 +492,7 @@ class Channel:
     # Acts of operators.
 
     def set_paused(self, pause: Pause | None) -> None:
-        """Deliver nothing from now on. pause: what is known of it; None when nothing is."""
+        """Deliver nothing from now on. pause: its record; None without one."""
         self.paused, self.pause, self.resume_refused = True, pause, ""
         self.ramp = self._pace = None
 
@@ -524,13 +524,13 @@ class Channel:
         )
 
     def counts(self) -> Outcome:
-        """What it holds: waiting, in flight, deferred, quarantined; the last known ones where they can't be counted."""
+        """Counts: waiting, in flight, deferred, quarantined; the last ones where counting fails."""
         depth, deferred = self.figures.backlog_stats.waiting_and_deferred()
         quarantined = self.backlog.quarantine_stats().count
         return Outcome(depth=depth, in_flight=self.in_flight_count, deferred=deferred, quarantined=quarantined)
 
     def let_go(self) -> Outcome:
-        """Count what it holds, and leave it to the backlog."""
+        """Count its messages, and leave them to the backlog."""
         outcome = self.counts()
         self.forget_in_flight()
         return outcome
@@ -567,7 +567,7 @@ class Channel:
         try:
             self.requeue_count += self._give_back_all([(delivery, ids)], ReturnReason.BY_OPERATOR)
         except Exception as exc:
-            raise self.stop("requeuing what is in flight", exc) from exc
+            raise self.stop("requeuing messages in flight", exc) from exc
 
     def _holder(self, client_key: int) -> Consumer | None:
         """The consumer with this key: connected, or gone while its messages wait for their timeout."""
@@ -580,7 +580,7 @@ class Channel:
     def releasing(self, outcome: Outcome) -> Generator[None, None, Ticket]:
         """Let all deferred messages wait like the others now, some with each step. The outcome counts them.
 
-        What is deferred meanwhile and is due before the last of them is released, too; at most as many again."""
+        Messages deferred meanwhile and due before the last of them are released, too; at most as many again."""
         backlog, forgotten = self.backlog, self._forgotten
         try:
             latest_ns, left = backlog.latest_due_ns(), 2 * backlog.deferred_count
@@ -600,14 +600,14 @@ class Channel:
         return DONE
 
     def give_back_everything(self) -> int:
-        """Before a stop: what is in flight waits again, so that the store can keep it. Raises FencedError where that
+        """Before a stop: messages in flight wait again, so that the store can write them. Raises FencedError where that
         fails."""
         if self.fence is not None:
             return self.retry().in_flight
         try:
             return self._give_back_all(self._in_flight.pop_all(), ReturnReason.UNKNOWN)
         except Exception as exc:
-            raise self.stop("taking back what is in flight", exc) from exc
+            raise self.stop("taking back messages in flight", exc) from exc
 
     def _give_back_all(self, popped: list[tuple[Delivery, list[bytes]]], reason: ReturnReason) -> int:
         count = self._put_back(popped, reason)

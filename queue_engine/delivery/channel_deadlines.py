@@ -5,7 +5,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class HasDeadline(Protocol):
-    """What the index needs of a channel."""
+    """The part of a channel that the index uses."""
 
     scheduled_ns: int | None  # the earliest time for which the index holds an entry of it
 

@@ -1,4 +1,4 @@
-"""The figures of one channel: made of its counts and of what its backlog holds, for the console and the HTTP API."""
+"""The figures of one channel, made of its counts and its backlog, for the console and the HTTP API."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -23,7 +23,7 @@ _own_fields = field_reader(CHANNEL)
 
 
 class Counted(Protocol):
-    """A channel, as far as its stats go; and what `vocabulary/figures.py` has as `source`."""
+    """The part of a channel that its stats read; the `source` of `vocabulary/figures.py`."""
 
     topic_name: str
     name: str
@@ -51,7 +51,7 @@ class Counted(Protocol):
 
 
 class ChannelFigures:
-    """Of one channel. Reading never fails: a value that can't be read now is the last known one, or None.
+    """Of one channel. Reading never fails: a value that can't be read now is the last one, or None.
 
     in_flight, latency, limits: the channel's own. time_ns: the wall clock.
     """
@@ -80,7 +80,7 @@ class ChannelFigures:
         self._limits = limits
         self.failures = FailureWindow(time_ns)
         self.backlog_stats = BacklogStatsReader(channel.backlog, in_flight, channel.stop)
-        self._cached_stats: tuple[object, ChannelStats] | None = None  # the last, and what they were made of
+        self._cached_stats: tuple[object, ChannelStats] | None = None  # the last, and the sign that they were made of
 
     def ready_count(self) -> int:
         """How many messages its consumers hold or would take: the sum of their RDY."""
@@ -100,7 +100,7 @@ class ChannelFigures:
         window: LatencyWindow = NO_LATENCIES,
     ) -> ChannelStats:
         """unreadable: why the disk refuses the channel, as far as the caller knows. window: of this moment. Never
-        fails: a value that can't be read now is the last known one, or None. The same object as before while nothing
+        fails: a value that can't be read now is the last one, or None. The same object as before while nothing
         changed."""
         channel = self._channel
         stored = self.backlog_stats.read(unreadable)
@@ -167,7 +167,7 @@ class ChannelFigures:
     def plain(
         self, clients: tuple[ClientStats, ...] | None, *, unreadable: str, window: LatencyWindow, now_ns: int
     ) -> Figures:
-        """What `stats` has of this moment, as far as `/stats` writes it. clients: None where they are not listed.
+        """The channel's figures for `/stats`, at this moment. clients: None where they are not listed.
         now_ns: wall time, to which its age runs. Never fails, as `stats`."""
         channel = self._channel
         backlog = channel.backlog
@@ -179,7 +179,7 @@ class ChannelFigures:
             depth, backend_depth, message_count, oldest_ns, disk_bytes_read, quarantine = counts
             disk_bytes: int | None = disk_bytes_read
             deferred_count, held_back = 0, ""
-            # Nothing is deferred: what is in flight holds it back, where that takes memory, or nothing.
+            # Nothing is deferred: messages in flight hold it back, where they take memory, or nothing.
             if channel.in_flight_count and not backlog.can_reread:
                 held_ns = self._in_flight.oldest_ns(())
                 if held_ns is not None and (oldest_ns is None or held_ns < oldest_ns):

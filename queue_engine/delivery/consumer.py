@@ -30,9 +30,9 @@ class Sink(Protocol):
 class Consumer:
     """A consumer of one channel.
 
-    Credit is NSQ's: messages are sent while fewer than `ready_count` are in flight. name, address: what IDENTIFY called
-    it, and where it connected from; sample_rate: the percent of messages that it gets of what is taken for it, 0 for
-    all; label: both, for the histories of messages that came back.
+    Credit is NSQ's: messages are sent while fewer than `ready_count` are in flight. name, address: its name by
+    IDENTIFY, and the address that it connected from; sample_rate: the percent of the messages taken for it that it
+    gets, 0 for all; label: both, for the histories of messages that came back.
     """
 
     __slots__ = (

@@ -1,15 +1,15 @@
 """Which consumers requeued messages or let them time out in the last minute, and which message came back most often.
 
-A look at a channel's stats notes what each consumer's counts grew by since the look before, in buckets of five seconds:
+A look at a channel's stats notes the growth of each consumer's counts since the last look, in buckets of five seconds:
 
     oldest | bucket | … | newest      13 of 5 s; each: connection → [requeued, timed out]
        └─ who did most of it ─┘
 
 The minute begins inside the oldest bucket, which counts for the share of it that the minute still has. So the sums are
-those of sixty seconds, as the rates beside them, and not of 55 to 60. What a look notes came since the look before it:
-a bucket has what came up to its last look, not up to its end.
+those of sixty seconds, as the rates beside them, and not of 55 to 60. A look notes the failures since the look before
+it: a bucket has the failures up to its last look, not up to its end.
 
-So REQ and timeouts cost nothing more than their counts, and a channel without failures keeps nothing. What an operator
+So REQ and timeouts cost nothing more than their counts, and a channel without failures stores nothing. What an operator
 requeues is no consumer's failure, and is not in here.
 """
 
@@ -55,7 +55,7 @@ class FailureWindow:
         attempts_max: int,
         attempts_max_id: str,
     ) -> RecentFailures | None:
-        """Note what was counted since the last look; the last minute, None when nothing failed in it.
+        """Note the failures since the last look; returns the last minute, None without failures.
 
         All arguments are as in ChannelStats.
         """
@@ -71,7 +71,7 @@ class FailureWindow:
             self._count = count
             for consumer in consumers:
                 self._note(consumer, number)
-            # Timeouts of consumers that had left by then are nobody's by now.
+            # Timeouts of consumers that have left count for no consumer.
             lost = timeout_count - self._timeouts
             if lost > 0:
                 self._add(NOBODY, number, 0, lost)
@@ -81,7 +81,7 @@ class FailureWindow:
         return self._sums(number, share, self._deliveries_of(number, share, attempts_max, attempts_max_id, new_count))
 
     def note_gone(self, consumer: Consumer) -> None:
-        """A consumer leaves: note what it counted since the last look."""
+        """A consumer leaves: note its failures since the last look."""
         self._note(consumer, self._time_ns() // BUCKET_NS)
 
     def _note(self, consumer: Consumer, number: int) -> None:
@@ -103,7 +103,7 @@ class FailureWindow:
         self._timeouts += timed_out
 
     def _forget(self, number: int) -> None:
-        """Drop what is older than a minute; all of it when the clock was set back."""
+        """Drop buckets older than a minute; all when the clock was set back."""
         buckets, leaders = self._buckets, self._leaders
         if buckets and buckets[-1][0] > number:
             buckets.clear()

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """reason: one sentence, what failed and how. at_ns: when, Unix."""
+    """reason: one sentence: the step that failed, and the error. at_ns: Unix."""
 
     reason: str
     at_ns: int
@@ -32,7 +32,7 @@ class Fenced(Protocol):
 
 
 class Fences:
-    """What is fenced in one engine. time_ns: the wall clock."""
+    """The fenced topics and channels of one engine. time_ns: the wall clock."""
 
     def __init__(self, time_ns: Callable[[], int]) -> None:
         self._time_ns = time_ns

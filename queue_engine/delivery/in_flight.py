@@ -56,7 +56,7 @@ class Delivery:
         self.deadline_ns = sent_ns + consumer.msg_timeout_ns
         self.latest_ns = sent_ns + consumer.max_msg_timeout_ns  # TOUCH goes no further
         self.outstanding = len(ids)
-        self.touches = 0  # how often its consumer asked for more time; TOUCH makes a delivery of one message
+        self.touches = 0  # TOUCHes by its consumer; TOUCH makes a delivery of one message
         self.in_order = 0  # so many from the start of the run were finished in the order they were sent
 
 
@@ -336,7 +336,7 @@ class InFlightTable:
         return [message_id for message_id in delivery.ids if delivery_of.get(message_id) is delivery]
 
     def pop_expired(self, now_ns: int, deliveries_max: int) -> list[tuple[Delivery, list[bytes]]]:
-        """Remove what is past its deadline, earliest first: deliveries with their ids still in flight.
+        """Remove deliveries past their deadline, earliest first, each with its ids still in flight.
 
         At most `deliveries_max`, so that one pass stays short. O(k log n).
         """
@@ -380,8 +380,8 @@ class InFlightTable:
         return (delivery for _, _, delivery in in_order(self._heap) if delivery.outstanding)
 
     def take_apart(self) -> list[tuple[Run, list[bytes]]]:
-        """Remove everything when deliveries and map may disagree after an error: the map decides what is in flight. A
-        message whose bytes are gone is left out."""
+        """Remove everything when deliveries and map may disagree after an error: the map decides which messages are in
+        flight. A message whose bytes are gone is left out."""
         held: dict[Delivery, list[bytes]] = {}
         for message_id, delivery in self._delivery_of.items():
             held.setdefault(delivery, []).append(message_id)
@@ -399,7 +399,7 @@ class InFlightTable:
 
     def popping(self, consumer: Consumer | None = None) -> Iterator[tuple[Delivery, list[bytes]]]:
         """Remove all that is in flight now, or all that one consumer holds, in the order it was sent: a delivery with
-        each step. Other calls may come between the steps; what is sent meanwhile stays."""
+        each step. Other calls may come between the steps; messages sent meanwhile stay."""
         newest_ns, order = 0, 0
         # A message that its consumer touches meanwhile gets a delivery of its own, with the time when it was sent.
         while chosen := [
@@ -425,7 +425,7 @@ class InFlightTable:
 
     def drop_all(self) -> tuple[list[Any], dict[Any, Any]]:
         """Remove everything, whatever becomes of it, at the cost of a look at each delivery; consumers hold nothing
-        any more. Returns what the caller frees."""
+        any more. Returns the containers that the caller frees."""
         for _, _, delivery in self._heap:
             if delivery.outstanding:
                 delivery.consumer.in_flight_count -= delivery.outstanding

@@ -1,6 +1,6 @@
 """How long the messages of a channel took from publish to FIN, and from their last delivery to FIN, counted by bucket.
 
-The publish time is the message's own, so what was redelivered counts from when it was published. All times are the
+The publish time is the message's own, so a redelivered message counts from its publish. All times are the
 wall clock's; where that was set back the latency counts as bucket 0.
 """
 
@@ -37,7 +37,7 @@ class LatencyHistogram:
         return self._counts
 
     def window(self, half_ns: int) -> ChannelWindow:
-        """What was counted in the time that percentiles are made of, which began `half_ns` to 2 × `half_ns` ago. The
+        """The counts of the time that percentiles cover, which began `half_ns` to 2 × `half_ns` ago. The
         same object as before while nothing was.
 
         A half begins with the first call after the one before it is over. So it costs nothing at a FIN, and has to be

@@ -1,6 +1,6 @@
 """How long the messages of a channel or a topic took lately: counts by bucket, and percentiles of them.
 
-A snapshot hands the same object out as long as nothing was finished, so that what was worked out of it once is there.
+A snapshot returns the same object until a message is finished, so that each percentile is computed once.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ Counts = Mapping[int, int]  # bucket (latency_buckets.py) → messages finished
 
 
 class LatencyWindow:
-    """Of one stretch of time. make: its counts, which never change. Any thread: two that ask at once work it out
+    """The latencies of one stretch of time. make: its counts, which never change. Any thread: two at once compute it
     twice."""
 
     __slots__ = ("_counts", "_make", "_percentiles_ns", "_quantiles")
@@ -38,7 +38,7 @@ class LatencyWindow:
 
 
 class ChannelWindow(LatencyWindow):
-    """Of a channel: what its histogram grew from `before` to `now`. Both are fixed."""
+    """Of a channel: the growth of its histogram from `before` to `now`. Both are fixed."""
 
     __slots__ = ("before", "now")
 

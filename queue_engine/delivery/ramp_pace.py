@@ -1,8 +1,9 @@
 """How much a channel may deliver while its ramp lasts: little at first, ever more, and all when it ends.
 
-Of what waits when the ramp begins, the share (t / T)² may be delivered t after its beginning, T being its length: the
-rate grows evenly from nothing to twice its mean. What comes meanwhile is shared out the same way: a step from t to u
-allows (u² - t²) / (T² - t²) of what waits then. So a ramp needs no memory of what it delivered, and goes on after a
+Of the messages that wait when the ramp begins, the share (t / T)² may be delivered t after its beginning, T being its
+length: the rate
+grows evenly from nothing to twice its mean. Later messages are shared out the same way: a step from t to u
+allows (u² - t²) / (T² - t²) of the depth then. So a ramp needs no memory of what it delivered, and goes on after a
 restart.
 """
 
@@ -11,7 +12,7 @@ from queue_engine.vocabulary.flow.pause import Ramp
 
 # At least so many messages a second, so that a channel with little to deliver does not stand still.
 RATE_MIN = 1.0
-# What nobody was ready to take adds up for so long: consumers that come late get no burst.
+# Unused credit adds up for so long: consumers that come late get no burst.
 HOARD_NS = NS_PER_S
 
 
@@ -44,7 +45,7 @@ class RampPace:
         return min(int(self._credit), depth)
 
     def _share(self, since: int, now: int) -> float:
-        """What part of what waits the ramp allows between two times, counted from its beginning."""
+        """The share of the waiting messages that the ramp allows between two times, counted from its beginning."""
         return (now * now - since * since) / (self._length_ns * self._length_ns - since * since)
 
     def spend(self, count: int) -> None:

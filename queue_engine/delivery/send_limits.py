@@ -1,4 +1,4 @@
-"""The limits of memory that hold a channel's delivery back: what is in flight, and what REQ deferred."""
+"""The limits of memory that stop a channel's delivery: messages in flight, and messages that REQ deferred."""
 
 from queue_engine.delivery.in_flight import InFlightTable
 from queue_engine.storage.store import Backlog

@@ -1,6 +1,6 @@
 """Stats of the engine: frozen ones for the console, /metrics and statsd; plain figures of each moment for `/stats`.
 
-Counters count since the process started, as nsqd's do. `depth` is what waits: it excludes what is in flight
+Counters count since the process started, as nsqd's do. `depth` counts waiting messages: it excludes those in flight
 or deferred. `None` means unknown or not requested, never zero.
 """
 
@@ -31,12 +31,12 @@ CLIENT_STATE_SUBSCRIBED = 3
 CLIENT_STATE_CLOSING = 4
 
 Figures = dict[str, Any]
-"""What `/stats` writes of one topic or channel: its keys, in nsqd's order, and their values; windows of latencies,
+"""One topic or channel in `/stats`: its keys, in nsqd's order, and their values; windows of latencies,
 pauses, ramps, redrives and clients as objects of their own."""
 
 
 def age_ms(since_ns: int | None, now_ns: int) -> int | None:
-    """How old what began at `since_ns` is, by the wall clock, which may have been set back; None for unknown."""
+    """The time since `since_ns` by the wall clock, which may have been set back; None for unknown."""
     return None if since_ns is None else max(now_ns - since_ns, 0) // NS_PER_MS
 
 
@@ -105,7 +105,7 @@ class ConsumerFailures:
 
 @dataclass(frozen=True, slots=True)
 class RecentFailures:
-    """What consumers of a channel did not finish in the last minute, deliveries counted; an operator's are not."""
+    """Deliveries of the last minute that consumers of a channel did not finish; requeues by operators do not count."""
 
     requeued: int
     timed_out: int
@@ -119,8 +119,8 @@ class RecentFailures:
 @dataclass(frozen=True, slots=True)
 @carries(CHANNEL)
 class ChannelStats:
-    """One channel of one topic. The counts are kept in memory; where even counting fails they are the last ones, and
-    `fenced` says so. What would have to be read and can't be is None."""
+    """One channel of one topic. The counts are in memory; where even counting fails they are the last ones, and
+    `fenced` has the reason. A value that must be read and can't be is None."""
 
     topic_name: str
     channel_name: str
@@ -138,7 +138,7 @@ class ChannelStats:
     paused: bool
     oldest_ns: int | None  # from when the age of the oldest unfinished message runs, Unix (store.py); None for unknown
     next_due_ns: int | None  # monotonic deadline of the earliest deferred message
-    disk_bytes: int | None  # its files, or the part of the log that is kept for it
+    disk_bytes: int | None  # its files, or the part of the log that it needs
     dropped_count: int = 0  # an ephemeral channel's, for which there was no room
     clients: tuple[ClientStats, ...] | None = None
     number: int = 0  # of the channel itself: another one of the same name has another
@@ -146,7 +146,7 @@ class ChannelStats:
     latency: Mapping[int, int] = field(default_factory=dict)  # bucket (latency_buckets.py) → messages finished; fixed
     window: LatencyWindow = NO_LATENCIES  # of the messages that it finished lately
     fenced: str = ""  # why it stopped until an operator lets it try again
-    unreadable: str = ""  # what of it the disk can't read or write; it is tried again by itself
+    unreadable: str = ""  # the error of the disk for it; the engine tries again
     attempts_max: int = 0  # deliveries of the unfinished message that was delivered most often; 0 for once at most
     attempts_max_id: str = ""  # which message that is
     quarantined_count: int = 0  # set aside: in no other count
@@ -155,7 +155,7 @@ class ChannelStats:
     held: HistogramCounts = NO_MESSAGES  # messages finished, by time since their last delivery
     latest_due_ns: int | None = None  # as next_due_ns, of the latest that was deferred since none was
     failures: RecentFailures | None = None  # None when no consumer requeued anything or let anything time out
-    pause: Pause | None = None  # of the pause there is; None while there is none, and where nothing is known of it
+    pause: Pause | None = None  # of the present pause; None without one, and for a pause without a record
     resume_refused: str = ""  # why a pause whose end has come goes on; it is tried again by itself
     ramp: Ramp | None = None  # it was resumed and delivers slowly until the ramp's end
 
@@ -164,7 +164,8 @@ class ChannelStats:
 @dataclass(frozen=True, slots=True)
 @carries(TOPIC)
 class TopicStats:
-    """One topic, its channels and its pipeline cursors, sorted by name. Its depth is what waits at the topic itself."""
+    """One topic, its channels and its pipeline cursors, sorted by name. Its depth counts the messages that wait at the
+    topic itself."""
 
     topic_name: str
     storage: str
@@ -174,7 +175,7 @@ class TopicStats:
     message_bytes: int
     paused: bool
     oldest_ns: int | None
-    disk_bytes: int | None  # the files of what waits at the topic, or the part of the log that is kept for it
+    disk_bytes: int | None  # the files of its waiting messages, or the part of the log that it needs
     channels: tuple[ChannelStats, ...]
     dropped_count: int = 0  # an ephemeral topic's, for which there was no room
     cursors: tuple[CursorStats, ...] = ()
@@ -241,9 +242,9 @@ class TrashTotals:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Of the data directory's disk. free_bytes: what this user may still write. fill_bytes_per_s: how fast they go by a
-    steady trend, whoever writes; 0 without one, None in the first minutes. own_bytes_per_s: what topics add, as far
-    as that is known. low_bytes: with less free the disk has little room. own_minute_bytes: what topics added in the
+    """The data directory's disk. free_bytes: bytes that this user may still write. fill_bytes_per_s: their loss by a
+    steady trend, by any writer; 0 without one, None in the first minutes. own_bytes_per_s: growth by topics, None for
+    unknown. low_bytes: with less free the disk has little room. own_minute_bytes: growth by topics in the
     last minute."""
 
     free_bytes: int
@@ -318,7 +319,7 @@ class EngineSnapshot:
     monotonic_ns: int = 0  # when it was taken, by the clock of next_due_ns
     pause_limit_ms: int = 0  # a pause without an end has outlived its time after so long; 0: never
     latency_window_ms: int = 0  # messages finished in the last half to whole of it are in the windows of latencies
-    percentiles: tuple[float, ...] = ()  # of latencies, that are asked for; the largest first
+    percentiles: tuple[float, ...] = ()  # of latencies, by the option; the largest first
     lookupds: tuple[LookupdStats, ...] = ()  # in the order of --lookupd-tcp-address
     clock_jump: ClockJump | None = None  # the newest since the start; None for none
     disk: DiskSpace | None = None  # by a look in the last seconds; None before the first, and while none succeeds
@@ -365,7 +366,8 @@ class MessageResult:
 
 @dataclass(slots=True)
 class Outcome:
-    """What an act did, in counts; a field that does not apply is 0. Filled in by the time the act's ticket is done."""
+    """The result of an act in counts; a field that does not apply is 0. Filled in by the time the act's ticket is
+    done."""
 
     depth: int = 0  # waiting messages concerned
     in_flight: int = 0
@@ -377,7 +379,7 @@ class Outcome:
     already: bool = False  # all was as the act wants it: nothing was changed
     results: tuple[MessageResult, ...] = ()  # of an act on single messages: one for each
     name: str = ""  # of the topic or channel that was restored, or was in the trash
-    trash: int = 0  # the id in the trash of what was removed; 0: it can't be restored
+    trash: int = 0  # the id of the entry in the trash; 0: it can't be restored
 
     def add(self, other: "Outcome") -> None:
         self.depth += other.depth

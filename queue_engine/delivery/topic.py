@@ -1,7 +1,7 @@
-"""A topic: takes what is published, and has channels that each get all of it.
+"""A topic: takes published messages, and has channels that each get all of them.
 
-A call that fails unexpectedly fences the topic (`fences.py`): it refuses what is published and passes nothing on until
-`retry`. Its channels deliver what they have.
+A call that fails unexpectedly fences the topic (`fences.py`): it refuses publishes and passes nothing on until
+`retry`. Its channels deliver the messages that they have.
 """
 
 import logging
@@ -25,7 +25,7 @@ from queue_engine.wire.cursor import CursorStats
 
 logger = logging.getLogger(__name__)
 
-# What one turn of the loop moves from the topic to its channels.
+# Messages that one turn of the loop moves from the topic to its channels.
 PUMP_MESSAGES_MAX = 2_000
 # So many messages are appended without waiting for the end of the turn.
 GATHERED_MESSAGES_MAX = 4_096
@@ -35,7 +35,7 @@ _own_fields = field_reader(TOPIC)
 
 
 class TopicWork(ChannelWork, Protocol):
-    """What a topic needs of `Workload`."""
+    """The part of `Workload` that a topic uses."""
 
     def pump_later(self, topic: "Topic") -> None:
         """Messages wait that could go on to the channels: call `pump` once in each turn until it returns False."""
@@ -68,7 +68,7 @@ class Topic:
         self.number = number
         self.store = store
         self.paused = False
-        self.pause: Pause | None = None  # of the pause there is, as far as it is known
+        self.pause: Pause | None = None  # of the present pause, where its record exists
         self.resume_refused = ""  # why a pause whose end has come goes on
         self.is_deleted = False
         self.fence: Fence | None = None
@@ -125,7 +125,7 @@ class Topic:
         size = (len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))) + MPUB_SIZE_BYTES * len(bodies)
         gathered = self._gathered
         if gathered is not None and self._gathered_bytes + size > self._gathered_bytes_max:
-            # What a client sent in one command stays in one batch, which must fit into a segment of the log.
+            # The messages of one command stay in one batch, which must fit into a segment of the log.
             self.flush()
             gathered = None
         if gathered is None:
@@ -152,7 +152,7 @@ class Topic:
         return self._store(bodies, append, lambda batch, stored: self._appended(batch, stored))
 
     def flush(self) -> None:
-        """Append what was published in this turn."""
+        """Append the messages published in this turn."""
         bodies = self._gathered
         if bodies is None:
             return
@@ -182,7 +182,7 @@ class Topic:
         except StorageError as exc:
             return failed(exc)
         except Exception as exc:
-            return failed(self.stop("appending what was published", exc))
+            return failed(self.stop("appending published messages", exc))
         if stored is DONE:
             then(batch, stored)
         else:
@@ -204,13 +204,13 @@ class Topic:
             withheld = self.store.deferred_count + self._deferring_count
             cost = self.store.deferral_cost(bodies) * max(1, len(self.channels))
         except Exception as exc:
-            return failed(self.stop("counting what is deferred", exc))
+            return failed(self.stop("counting deferred messages", exc))
         self._check_deferred(self.name, withheld, cost)
         for channel in self.channels.values():
             try:
                 waiting = withheld + channel.backlog.deferred_count
             except Exception as exc:
-                channel.stop("counting what is deferred", exc)
+                channel.stop("counting deferred messages", exc)
                 continue
             self._check_deferred(f"{self.name}/{channel.name}", waiting, cost)
         self.flush()  # what came before comes before
@@ -280,7 +280,7 @@ class Topic:
     def delete_channel(self, name: str, *, keep: Callable[[str], None] | None = None) -> Outcome:
         """Drop a channel with all it holds; its consumers are disconnected. topology.json does not name it any more.
 
-        keep: has the store keep what it holds, instead; the outcome counts that."""
+        keep: the store retains its messages instead; the outcome counts them."""
         channel = self.channels.pop(name)
         channel.is_deleted = True
         self.on_channels()
@@ -305,7 +305,7 @@ class Topic:
         )
 
     def counts(self) -> Outcome:
-        """What it holds with its channels: waiting, in flight, deferred; its channels and their consumers."""
+        """Counts of the topic with its channels: waiting, in flight, deferred; its channels and their consumers."""
         outcome = Outcome(channels=len(self.channels))
         try:
             outcome.depth = self.store.depth
@@ -317,7 +317,7 @@ class Topic:
         return outcome
 
     def pump(self) -> bool:
-        """Move what waits here on to the channels; returns whether there is more to move. Raises StorageError."""
+        """Move waiting messages on to the channels; returns whether more wait. Raises StorageError."""
         if self.fence is not None:
             return False
         moved = 0
@@ -328,7 +328,7 @@ class Topic:
         except Exception as exc:
             self.stop("passing messages on to its channels", exc)
         finally:
-            # Also when the disk refused in the middle: the channels have what was moved before.
+            # Also when the disk refused in the middle: the channels have the messages moved before.
             for channel in self.channels.values():
                 self._workload.wake(channel)
                 self._workload.schedule(channel)
@@ -344,8 +344,8 @@ class Topic:
             self.set_running()
 
     def set_paused(self, pause: Pause | None) -> None:
-        """Let what is published from now on wait at the topic, instead of passing it on to the channels. pause: what is
-        known of it; None when nothing is."""
+        """Let messages published from now on wait at the topic, instead of passing them on to the channels. pause: its
+        record; None without one."""
         self.paused, self.pause, self.resume_refused = True, pause, ""
         self.store.set_flowing(False)
 
@@ -388,7 +388,7 @@ class Topic:
         windows: tuple[LatencyWindow, ...],
         now_ns: int,
     ) -> Figures:
-        """What `stats` has of this moment, as far as `/stats` writes it. now_ns: wall time, to which its age runs.
+        """The topic's figures for `/stats`, at this moment. now_ns: wall time, to which its age runs.
         Never fails, as `stats`."""
         oldest_ns, disk_bytes, unreadable = self._stored(unreadable)
         figures = _own_figures(self)
@@ -403,7 +403,7 @@ class Topic:
         return figures
 
     def _stored(self, unreadable: str) -> tuple[int | None, int | None, str]:
-        """Age and bytes of what waits here, and what the disk refuses; the counts go to `_counts`."""
+        """Age and bytes of the messages that wait here, and the error of the disk; the counts go to `_counts`."""
         store = self.store
         try:
             self._counts = store.depth, store.backend_depth

@@ -25,7 +25,7 @@ STALL_NS_MAX = 10 * NS_PER_S
 class Workload:
     """The work of one engine.
 
-    next_turn: what is noted here requests it. publish_error: why the disk refused the last publish; None when it did
+    next_turn: work noted here requests it. publish_error: why the disk refused the last publish; None when it did
     not.
     """
 
@@ -102,7 +102,7 @@ class Workload:
     # Doing.
 
     def flush(self) -> None:
-        """Append what was published."""
+        """Append published messages."""
         if self._unflushed:
             unflushed, self._unflushed = self._unflushed, []
             for topic in unflushed:
@@ -111,7 +111,7 @@ class Workload:
     def turn(self, *, delivers: bool) -> None:
         """Deliver and pump: a bounded amount, the rest in the next turn.
 
-        delivers: False while the engine closes: what was noted is dropped.
+        delivers: False while the engine closes: noted work is dropped.
         """
         if not self._woken and not self._pumping:
             return
@@ -179,7 +179,7 @@ class Workload:
         return self._failures.get(one) if self._failures else None
 
     def retry_stalled(self, *, at_once: Topic | Channel | None = None) -> None:
-        """Try again what the disk refused, when it is time; at_once: this one in any case."""
+        """Retry topics and channels that the disk refused, when it is time; at_once: this one in any case."""
         if not self._stalled:
             return
         now_ns = self._clock.monotonic_ns()
@@ -193,7 +193,7 @@ class Workload:
                 self.pump_later(one)
 
     def expire_due(self, channels_max: int) -> tuple[int, int]:
-        """Time out and release what is due, of at most `channels_max` channels, earliest deadline first.
+        """Time out and release due messages of at most `channels_max` channels, earliest deadline first.
 
         Returns (channels handled, of these dirty: something moved).
         """

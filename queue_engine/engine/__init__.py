@@ -1,1 +1,1 @@
-"""The engine: its start, its turns and its stop, and what it can do."""
+"""The engine: its start, its turns and its stop, its acts and figures."""

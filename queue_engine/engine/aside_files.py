@@ -1,7 +1,7 @@
 """Keeps the files that were set aside for a time, then removes them.
 
 Penstock renames a damaged file, or copies damaged bytes away, and goes on without it. A person may still get messages,
-users or audit rows out of it, so it is kept for the retention. These are all of them; other files are left alone:
+users or audit rows out of it, so it stays for the retention. These are all of them; other files are left alone:
 
     DATA/TOPIC[:CHANNEL].diskqueue.NUMBER.dat.bad           a file of a disk queue: damaged, or of a former one
     DATA/console.sqlite3.bad-N, with -wal, -shm, -journal   the console's database; so for its other files (….bad-N)
@@ -9,17 +9,17 @@ users or audit rows out of it, so it is kept for the retention. These are all of
     DATA/log/NAME.bad, DATA/log/segments/POSITION.log.bad   files of the log, and the same in DATA/samples
     DATA/log/quarantine/POSITION.bin                        damaged bytes of the log, and the same in DATA/samples
     DATA/log/segments/POSITION.log.aside                    set aside by --set-aside-segment: counted, never removed
-    DATA/NAME.NUMBER.tmp, and in log, samples, quarantine   a write that a kill ended: the old file stands. Kept for a
+    DATA/NAME.NUMBER.tmp, and in log, samples, quarantine   a write that a kill ended: the old file stands. Stays for a
                                                             day, and not counted
 
 A file's own times don't tell since when it is set aside: a renamed file has the time of its last write, and a backup's
-hard link changes the others. So each scan notes what it sees in DATA/set-aside.json, and adds the time since the scan
+hard link changes the others. So each scan notes the files in DATA/set-aside.json, and adds the time since the scan
 before, a day at most: a clock that is set forward removes nothing early. Without that file all of them are new.
 
-    {"version": 1, "at_ms": time of the scan, "files": [[path in DATA, "INODE SIZE MTIME_NS", kept for ms], …]} LF
+    {"version": 1, "at_ms": time of the scan, "files": [[path in DATA, "INODE SIZE MTIME_NS", age in ms], …]} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
-To change the file: the next version number; a version that is not known counts as no file.
+To change the file: the next version number; an unknown version counts as no file.
 """
 
 import logging
@@ -45,7 +45,7 @@ SCAN_EVERY_NS = 3600 * NS_PER_S
 FIRST_SCAN_AFTER_NS = 10 * NS_PER_S
 # Longer than any write takes.
 UNFINISHED_KEPT_MS = 24 * 3_600_000
-# What one scan may add to a file's time: more is a clock that was set, or a server that did not run.
+# The most that one scan adds to a file's age: more is a clock that was set, or a server that did not run.
 STEP_MS_MAX = 24 * 3_600_000
 # One job removes few files, since other disk work waits behind it; the next tick starts another.
 REMOVED_AT_ONCE_MAX = 16
@@ -84,7 +84,7 @@ class _Found:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it is what a killed process left of a write."""
+        """Whether it is the rest of a write that a kill ended."""
         return self.path.endswith(_UNFINISHED_SUFFIX)
 
     @property
@@ -94,7 +94,8 @@ class _Found:
 
 
 class AsideFiles:
-    """Looks after what was set aside in one data directory. Belongs to the engine's thread; a background does the work.
+    """Looks after the files set aside in one data directory. Belongs to the engine's thread; a background does the
+    work.
 
     on_scan: gets the stats after each scan, on the engine's thread.
     """
@@ -109,7 +110,7 @@ class AsideFiles:
         background: Background,
         on_scan: Callable[[AsideStats], None],
     ) -> None:
-        """retention_ms: how long each is kept; 0 for ever."""
+        """retention_ms: how long each stays; 0 for ever."""
         self._data_path = data_path
         self._retention_ms = retention_ms
         self._files = files
@@ -237,7 +238,7 @@ class AsideFiles:
         try:
             self._files.replace(os.path.join(self._data_path, LIST_NAME), content)
         except OSError as exc:
-            # The next scan goes on with what is in memory; a start before that counts a little less.
+            # The next scan goes on with the ages in memory; a start before that counts a little less.
             errors.append(f"{LIST_NAME} can't be written: {exc.strerror or exc}")
 
     def _remove(self, one: _Found, errors: list[str]) -> bool:
@@ -252,7 +253,7 @@ class AsideFiles:
                     (self._files.remove_directory if is_directory else self._files.unlink)(below)
                 self._files.remove_directory(path)
             else:
-                self._files.unlink(path)  # a symbolic link itself, not what it points to
+                self._files.unlink(path)  # a symbolic link itself, not its target
         except FileNotFoundError:
             return self._files.status(path) is None
         except OSError as exc:
@@ -265,7 +266,7 @@ class AsideFiles:
         return True
 
     def _entries(self, path: str) -> Iterator[tuple[str, bool]]:
-        """What is below a directory, and whether it is a directory itself: the deepest first."""
+        """The entries below a directory, each with whether it is a directory: the deepest first."""
         for name in self._files.listdir(os.path.join(self._data_path, path)):
             each = os.path.join(path, name)
             status = self._files.status(os.path.join(self._data_path, each))

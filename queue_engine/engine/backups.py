@@ -74,7 +74,7 @@ class _Backup:
     touched: int  # the request file's modification time
     ends_ns: int
     others: dict[str, int]  # the other requests, and their times
-    writer: threading.Thread | None = None  # links tables, writes what disk queues have in memory
+    writer: threading.Thread | None = None  # links tables, writes the messages that disk queues have in memory
     error: Exception | None = None  # of the writer
     is_over: bool = False
 
@@ -110,7 +110,7 @@ class Backups:
         remove_staged(self._data_path)
 
     def tick(self, now_ns: int) -> None:
-        """Look for requests, and go on with what there is. now_ns: monotonic."""
+        """Look for requests, and go on with the present one. now_ns: monotonic."""
         one = self._now
         if one is not None and one.barrier is not None:
             if one.barrier.is_broken:
@@ -235,7 +235,7 @@ class Backups:
         return {name: log for name, log in found.items() if log is not None}
 
     def _queue_copies(self) -> Iterator[QueueCopy]:
-        """All disk queues that last, each with what it has in memory."""
+        """All durable disk queues, each with its messages in memory."""
         for topic in self._catalog.topics.values():
             store = topic.store
             if not isinstance(store, DiskQueueStore):

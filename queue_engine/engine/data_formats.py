@@ -9,9 +9,9 @@ does not have refuses the directory, changes nothing, and names the version that
 versions, too, but an older version meets them late, and reads no file that came after it.
 
 To change a format: its own version number, which FORMATS takes from its module. A file, or a field in an old file, that
-an older version must not ignore, since messages or names would be lost: a new name here. Not listed: what is derived
-(an older version makes it anew), and what has a check of its own before it is used (the console's database, tokens, the
-pipeline's tables, samples).
+an older version must not ignore, since messages or names would be lost: a new name here. Not listed: derived files
+(an older version makes them anew), and files with a check of their own before they are used (the console's database,
+tokens, the pipeline's tables, samples).
 """
 
 import logging
@@ -59,7 +59,7 @@ FORMATS = {
 
 
 class NewerDirectoryError(StorageError):
-    """A newer version has started on the data directory, and may have written what this one can't read."""
+    """A newer version has started on the data directory, and may have written files that this one can't read."""
 
 
 class DataFormats:

@@ -73,8 +73,8 @@ class Engine:
     pauses: those of topics and channels, which end by themselves where they have an end. quarantine: acts on what
     channels set aside.
     cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
-    message_search: finds a text in their bodies. trash: restores what was deleted or emptied. recent_acts: the latest
-    acts, and who did them; refuses what was decided on an older state.
+    message_search: finds a text in their bodies. trash: restores deleted or emptied topics and channels. recent_acts:
+    the latest acts, and who did them; refuses acts that were decided on an older state.
     stats: snapshots of all counts, and the health. config: the options as they are now.
 
     on_work: called when `turn` has something to do and had nothing before. progress: `open` says there where it is.
@@ -226,7 +226,8 @@ class Engine:
 
     def closing(self, how: Closing) -> Generator[StopProgress, None, None]:
         """Write everything to the disk. Clients were disconnected before. Yields the progress; after a step with a
-        `reason` the caller pauses. Raises StorageError, naming what could not be written, after trying everything."""
+        `reason` the caller pauses. Raises StorageError, naming the files that could not be written, after trying
+        all."""
         self.begin_closing()
         if not self._is_open:
             # The start failed: the files stay as they are.
@@ -274,7 +275,7 @@ class Engine:
 
     @staticmethod
     def _give_back_all_of(topic: Topic) -> list[str]:
-        """Let what is in flight wait again, so that the store can write it; returns a sentence for each channel that
+        """Let messages in flight wait again, so that the store can write them; returns a sentence for each channel that
         loses messages."""
         lost: list[str] = []
         for channel in topic.channels.values():
@@ -336,7 +337,7 @@ class Engine:
         return self._next_turn.is_requested
 
     def turn(self) -> None:
-        """Append what was published and deliver what can be delivered: a bounded amount, the rest in the next turn
+        """Append published messages and deliver: a bounded amount, the rest in the next turn
         (`has_work`)."""
         self.turned_at_ns = self.clock.monotonic_ns()
         try:
@@ -367,14 +368,14 @@ class Engine:
         return handled > 0 and dirty * 100 > self.options.queue_scan_dirty_percent * handled
 
     def tick(self) -> None:
-        """Start the syncs that are due, and try again what the disk refused."""
+        """Start the syncs that are due, and retry work that the disk refused."""
         now_ns = self.clock.monotonic_ns()
         for what, step in (
             ("looking at the clock", self._look_at_clock),
             ("looking after the stores", self._stores.tick),
             ("looking after topology.json", self.catalog.tick),
             ("looking after the trash", self.trash.tick),
-            ("trying again what the disk refused", lambda _: self._workload.retry_stalled()),
+            ("retrying work that the disk refused", lambda _: self._workload.retry_stalled()),
             ("ending pauses", self.pauses.tick),
             ("redriving quarantined messages", self.quarantine.tick),
             ("going on with ramps", lambda _: self._workload.wake_slow()),

@@ -1,7 +1,7 @@
 """The engine's acts and reads for other threads, each typed as the method that does it.
 
 The console calls them on its own threads; the method runs on the engine's, and the future has its result. No object of
-the engine's own crosses: what a method returns is frozen or made for the caller. A new act or read is one line here;
+the engine's own crosses: a method's result is frozen or made for the caller. A new act or read is one line here;
 mypy checks its callers against the method's parameters and result.
 """
 
@@ -55,14 +55,14 @@ class Write(_Call[P, None]):
 
 
 class Act(_Call[P, R]):
-    """Done when it is durable; its result is what the method returns beside the ticket."""
+    """Done when it is durable; its result is the value that the method returns beside the ticket."""
 
     def __init__(self, of: Callable[[Engine], Callable[P, tuple[R, Ticket]]]) -> None:
         super().__init__(of)
 
 
 class EngineCalls:
-    """What another thread may call. Each returns a future: its exception is the method's, or ClosedError where the
+    """The calls for other threads. Each returns a future: its exception is the method's, or ClosedError where the
     engine does not run; cancelling it before the method begins drops the call."""
 
     def __init__(self, run: RunOnEngine) -> None:
@@ -133,8 +133,8 @@ class EngineCalls:
     end = Read(lambda engine: engine.recent_acts.end)
 
     def act(self, order: Order, names: Sequence[str], details: Mapping[str, Any]) -> "Future[Any]":
-        """Do the act that `order` names, unless what its question showed has changed (`recent_acts.py`). details: the
-        further parameters of its method. The result is an Outcome, or None of a publish."""
+        """Do the act that `order` names, unless the state that its question showed has changed (`recent_acts.py`).
+        details: the further parameters of its method. The result is an Outcome, or None of a publish."""
         method = ENGINE_ACTS[order.record.action].on
         return self.run(lambda engine: engine.recent_acts.do(order, partial(method(engine), *names, **details)))
 

@@ -1,4 +1,4 @@
-"""The options as they are now, by nsqd's names: those of the start, and what was changed since.
+"""The options as they are now, by nsqd's names: those of the start, and the changes since.
 
 A change lasts until the process ends, as nsqd's does: the next start has its own options again. An option can be
 changed when the part that has it in use offers that (`RunningConfig.offer`).
@@ -23,7 +23,7 @@ _FIELD_OF = {
     "id": "node_id",
     "nsqlookupd_tcp_addresses": "lookupd_tcp_address",
 }
-# What has one of these in its name is not answered.
+# Options with one of these in their name are not answered.
 _SECRET = ("token", "secret", "password")
 _SHOWN_MAX = 80  # characters of a refused value
 
@@ -105,7 +105,7 @@ class RunningConfig:
         self._settings[name] = setting
 
     def value(self, name: str) -> Any:
-        """An option's value now, as nsqd answers it: a text, or what JSON can have; durations are nanoseconds.
+        """An option's value now, as nsqd answers it: a text or another value of JSON; durations are nanoseconds.
 
         Raises UnknownOptionError for an option that there is not, and for secrets.
         """

@@ -1,4 +1,4 @@
-"""Makes the gate that a server's options ask for, and looks after it."""
+"""Makes the gate of a server's options, and looks after it."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ USED_INTERVAL_NS = 60 * NS_PER_S
 
 
 class GateUpkeep:
-    """Belongs to the engine's thread. gate: decides what clients may do."""
+    """Belongs to the engine's thread. gate: decides the permissions of clients."""
 
     def __init__(
         self, options: Options, clock: Clock, worker: Background, *, own_token: str = "", files: Files | None = None
@@ -75,7 +75,7 @@ class GateUpkeep:
         self.look()
 
     async def close(self) -> None:
-        """Write when tokens were last used, and end what goes on with auth servers."""
+        """Write when tokens were last used, and end requests to auth servers."""
         await self.gate.close()
         if self._tokens.is_used_changed:
             self._used.note_changed()

@@ -140,7 +140,7 @@ class Listeners:
                 if one.family == socket.AF_UNIX:
                     self._servers.append(await loop.create_unix_server(factory, sock=one, backlog=BACKLOG))
                     continue
-                if unsent_bytes_max is not None:  # what it accepts has the same options
+                if unsent_bytes_max is not None:  # accepted sockets have the same options
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes_max)
                 self._servers.append(await loop.create_server(factory, sock=one, backlog=BACKLOG))
             except OSError as exc:  # several may bind an address before the first of them listens

@@ -156,7 +156,7 @@ class EngineRunner:
         return sockets
 
     def unbind(self) -> None:
-        """Free what `bind` took."""
+        """Free the sockets of `bind`."""
         self.probes.close()
         self.listeners.close()
         if self._lock is not None:
@@ -179,7 +179,7 @@ class EngineRunner:
 
     def stop(self) -> None:
         """Stop the engine once all durable messages are on the disk. Waits as long as `stop_progress` advances. Raises
-        the stop's error, which names what could not be kept, or TimeoutError when nothing advances any more."""
+        the stop's error, which names the lost messages, or TimeoutError when nothing advances any more."""
         thread, loop, stop_requested = self._thread, self._loop, self._stop_requested
         if thread is None:
             return
@@ -215,7 +215,7 @@ class EngineRunner:
         return future
 
     def read_secrets_again(self) -> None:
-        """Read certificates, keys, tokens and secrets again from their files, and log what came of it. A start that is
+        """Read certificates, keys, tokens and secrets again from their files, and log the result. A start that is
         under way reads them once. May be called by a handler of signals."""
         loop, read_again = self._loop, self._read_again
         if loop is not None and read_again is not None:
@@ -426,7 +426,7 @@ class EngineRunner:
                 self._own_acts.close()
 
     def _loops(self, engine: Engine, tcp_server: TcpServer, clock: SystemClock, lookups: LookupClient) -> list[Loop]:
-        """The periodic work: what each loop does, as the health names it, and one round of it."""
+        """The periodic work: each loop's name in the health, and one round of it."""
         loops: list[Loop] = [
             ("checking the connections", tcp_server.check_once),
             ("the queue scan", partial(scan_once, engine)),

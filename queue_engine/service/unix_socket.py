@@ -20,7 +20,7 @@ class UnixSocket:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.socket.bind(path)
-            # Before it listens: until then nobody can connect.
+            # Before it listens: until then no client can connect.
             os.chmod(path, MODE)
         except OSError:
             self.socket.close()

@@ -1,1 +1,1 @@
-"""What the engine does when it is asked to: acts on topics and channels, checked and fenced."""
+"""Acts on topics, channels and cursors, checked and fenced."""

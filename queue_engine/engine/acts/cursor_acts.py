@@ -1,4 +1,4 @@
-"""Acts on pipeline cursors: readers beside the channels, for whom the log keeps what they have not passed."""
+"""Acts on pipeline cursors: readers beside the channels, for which the log retains the messages behind them."""
 
 from dataclasses import dataclass
 

@@ -61,7 +61,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class SeekPreview:
-    """What a seek would do. offset: where the cursor would stand; next_offset: where it stands now. depth: messages
+    """The preview of a seek. offset: where the cursor would stand; next_offset: where it stands now. depth: messages
     from there on (delivered again or for the first time); depth_now: those that wait, are deferred or in flight now."""
 
     offset: int
@@ -81,7 +81,7 @@ def log_store_of(topic: Topic, act: str = "read_messages") -> LogTopicStore:
 
 
 def channel_log(topic: Topic, channel: Channel) -> tuple[LogTopicStore, LogBacklog]:
-    """The topic's store, and what the channel has of it. Raises InvalidStorageError."""
+    """The topic's store, and the channel's messages in it. Raises InvalidStorageError."""
     store = log_store_of(topic, "rewind_channel")
     assert isinstance(channel.backlog, LogBacklog)
     return store, channel.backlog
@@ -135,7 +135,7 @@ class LogActs:
         return KeySearch(store).find(key, min(count_max, READ_MESSAGES_MAX), READ_BYTES_MAX, before=before)
 
     def read_frames(self, topic: str, offset: int, bytes_max: int) -> Frames:
-        """Messages in bulk, in wire form, only what is known to be on the disk. Raises as `read_messages`."""
+        """Messages in bulk, in wire form, up to the synced offset. Raises as `read_messages`."""
         store = self._readable(topic)
         return LogReader(store).frames(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
@@ -167,12 +167,12 @@ class LogActs:
         )
 
     def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
-        """What a channel would deliver next, without consuming. Raises as `read_messages`."""
+        """The messages that a channel would deliver next, without consuming. Raises as `read_messages`."""
         store, backlog = channel_log(self._catalog.topic(topic), self._catalog.channel(topic, channel))
         return LogReader(store).these(backlog.places.heads(min(count_max, READ_MESSAGES_MAX)), READ_BYTES_MAX)
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
-        """What rewinding a channel would do. Raises as `read_messages`."""
+        """The preview of rewinding a channel. Raises as `read_messages`."""
         one = self._catalog.channel(topic, channel)
         store, backlog = channel_log(self.topics[topic], one)
         offset = min(max(resolved(store, target), store.oldest_offset), store.released)
@@ -206,7 +206,7 @@ class LogActs:
     def renew_lease(
         self, name: str, *, ttl_ms: int, offset: int | None = None, segments_max: int = LEASE_SEGMENTS_MAX
     ) -> tuple[Lease, Ticket]:
-        """Keep it longer; `offset` moves it: what lies before it is not kept any more. Raises LeaseNotFoundError when
+        """Renew a lease; `offset` moves it: the log may remove messages before it. Raises LeaseNotFoundError when
         it is lost, otherwise as `lease`."""
         self._catalog.check_open()
         reader = self._stores.leases_with(name).get(name)
@@ -232,7 +232,7 @@ class LogActs:
         return self._stores.leases_with(names[0]).renew(names, ttl_ms)
 
     def release_lease(self, name: str) -> Ticket:
-        """Nothing is kept for it any more. Raises LeaseNotFoundError."""
+        """End a lease: the log may remove its messages. Raises LeaseNotFoundError."""
         self._catalog.check_open()
         return self._stores.leases_with(name).release(name)
 
@@ -272,8 +272,8 @@ class LogActs:
         is_replayed: bool = False,
         number: int | None = None,
     ) -> tuple[WrittenBatch, Ticket]:
-        """Publish messages once per `batch_key`, 16 bytes and not zero: as one record, all or nothing. Asked again,
-        it answers what the first got. The ticket is done when they are as durable as any publish. A new topic is
+        """Publish messages once per `batch_key`, 16 bytes and not zero: as one record, all or nothing. A repeated call
+        returns the result of the first. The ticket is done when they are as durable as any publish. A new topic is
         created first where that is done at once; otherwise TopicNotFoundError is raised (`topic_ready`).
 
         keys: of each message, of no bytes for none. number: of the topic that is meant, None for any. Raises

@@ -1,8 +1,8 @@
 """Pausing and resuming topics and channels, by an act or by the clock.
 
 A pause knows who made it, why, since when, until when, and how much waited then (`vocabulary/flow/pause.py`). Pausing
-what is paused changes the reason and the end that are given, and notes who did that; who paused it first, and since
-when, stays. What is not given stays as it is, so nsqd's plain call changes nothing of a pause that is there.
+a paused topic or channel again changes the given reason and end, and notes who did that; author and beginning
+stay. A value that is not given stays, so nsqd's plain call changes nothing of a present pause.
 
 A pause with an end is resumed by `tick`, through the same durable change as an act, when as much time has passed as was
 left when the end was given, or at the start (`vocabulary/steady_time.py`): a clock that is set ends none early. What
@@ -35,8 +35,8 @@ RETRY_NS_MAX = 60 * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class PauseRequest:
-    """What an act asks of a pause. by: who asks. until_ms: Unix; for_ms: from now on, instead; 0 in either for no end.
-    None for what the pause has already, or none."""
+    """The request of an act for a pause. by: its author. until_ms: Unix; for_ms: from now on, instead; 0 in either for
+    no end. None leaves the value as it is, or empty."""
 
     by: str = ""
     reason: str | None = None
@@ -59,7 +59,7 @@ class _End:
 class Pauses:
     """The pauses of one engine. Belongs to the engine's thread; all acts here begin in the act's turn.
 
-    on_act: gets a record of each resume that no act asked for; None for none.
+    on_act: gets a record of each resume at a pause's end; None for none.
     """
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
@@ -82,8 +82,8 @@ class Pauses:
     # Acts.
 
     def pause(self, one: Topic | Channel, outcome: Outcome, request: PauseRequest) -> Ticket:
-        """Pause a topic or channel, or give its pause another reason or end. The outcome counts what waits, is in
-        flight and is deferred; `created` is whether it was not paused before. Raises PauseError."""
+        """Pause a topic or channel, or give its pause another reason or end. The outcome counts messages that wait, are
+        in flight and is deferred; `created` is whether it was not paused before. Raises PauseError."""
         now_ms = self._now_ms()
         _check(request, now_ms)
         reason, until_ms = request.reason, request.until_ms
@@ -134,7 +134,7 @@ class Pauses:
 
     @staticmethod
     def _with_depth(one: Topic | Channel, pause: Pause) -> Pause:
-        """A pause that begins now, with what waits."""
+        """A pause that begins now, with the number of waiting messages."""
         if one.paused:
             return pause
         try:
@@ -154,8 +154,8 @@ class Pauses:
 
     def resume(self, one: Topic | Channel, outcome: Outcome, *, ramp_ms: int = 0) -> Ticket:
         """Resume a topic or channel that is paused; of one that is not, end the ramp. ramp_ms: how long it delivers
-        slowly first; a topic's channels do. The outcome counts what waits; `already` is whether there was neither a
-        pause nor a ramp to end. Raises PauseError."""
+        slowly first; a topic's channels do. The outcome counts waiting messages; `already` is whether there was neither
+        a pause nor a ramp to end. Raises PauseError."""
         if not 0 <= ramp_ms <= RAMP_MS_MAX:
             raise PauseError(f"a ramp of {ramp_ms} ms is not between 0 and {format_duration(RAMP_MS_MAX)}")
         now_ms = self._now_ms()
@@ -223,10 +223,10 @@ class Pauses:
             self._ends[one] = _End(until_ms, due_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Resume what is due. now_ns: monotonic."""
+        """Resume due pauses. now_ns: monotonic."""
         if not self._ends or self._catalog.is_closing:
             return
-        # An end may be a year away, and what was deleted takes memory until it is forgotten.
+        # An end may be a year away, and a deleted topic takes memory until it is forgotten.
         self._ends = {one: end for one, end in self._ends.items() if not one.is_deleted}
         due = [
             (one, end)
@@ -277,7 +277,7 @@ class Pauses:
         ticket.when_done(lambda done: settled(outcome, done))
 
     def _refused(self, one: Topic | Channel, end: _End, error: str, now_ns: int) -> None:
-        """Told once for each reason."""
+        """Log a refused resume, once for each reason."""
         end.retry_ns = now_ns + end.wait_ns
         end.wait_ns = min(2 * end.wait_ns, RETRY_NS_MAX)
         if one.resume_refused != error and one.paused and one.pause is not None:

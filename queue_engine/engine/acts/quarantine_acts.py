@@ -1,7 +1,7 @@
-"""Acts on the quarantine of a channel of the log: how many attempts a message has, and redriving what is set aside.
+"""Acts on the quarantine of a channel of the log: the most attempts of a message, and redrives.
 
 A redrive lets quarantined messages wait again in their own channel, so many a second, and goes on behind a restart:
-topology.json has it until it is done or cancelled. What is quarantined after it began is not part of it, so a message
+topology.json has it until it is done or cancelled. A message quarantined after it began is not part of it, so a message
 that fails again is not redriven a second time.
 """
 
@@ -103,7 +103,7 @@ class QuarantineActs:
             if not backlog.quarantined_count:
                 outcome.already = True
                 return DONE
-            # After the newest of them, also where the clock was set back since: it is what says which ones they are.
+            # After the newest of them, also where the clock was set back since: this time decides which ones they are.
             newest_ns = max(one.since_ns for one in backlog.progress.quarantined.values())
             began_ms = max(self._clock.time_ns(), newest_ns) // NS_PER_MS + 1
             redrive = Redrive(rate, backlog.quarantined_count, began_ms, keeps_attempts, by)
@@ -120,7 +120,7 @@ class QuarantineActs:
 
     @fence_on_failure
     def cancel_redrive(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-        """Stop a redrive: what it did not come to stays quarantined. The outcome counts that, and has one channel when
+        """Stop a redrive: the rest stays quarantined. The outcome counts the rest, and has one channel when
         there was a redrive. Raises InvalidStorageError."""
 
         def act(outcome: Outcome) -> Ticket:
@@ -160,7 +160,7 @@ class QuarantineActs:
         channel.redrive = RedriveState(redrive, len(left))
 
     def tick(self, now_ns: int) -> None:
-        """Go on with redrives, and let wait again what was quarantined too long ago. now_ns: monotonic."""
+        """Go on with redrives, and let messages wait again that were quarantined too long ago. now_ns: monotonic."""
         if self._catalog.is_closing:
             return
         for channel, job in list(self._jobs.items()):
@@ -215,7 +215,7 @@ class QuarantineActs:
             job.is_ending = False
 
     def _look_around(self) -> None:
-        """Let wait again what is too old, and go on with redrives of topics that were restored."""
+        """Let too old messages wait again, and go on with redrives of topics that were restored."""
         now_ns = self._steady.never_early_ns()
         for topic in self._catalog.topics.values():
             for channel in topic.channels.values():

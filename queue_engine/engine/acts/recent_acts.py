@@ -1,7 +1,7 @@
-"""The latest acts: what they were about, who did them and when. An act whose question showed a state that another act
+"""The latest acts: their scope, their author and time. An act whose question showed a state that another act
 has changed since is refused.
 
-A question carries a mark: the number of the latest act when it was asked, and the numbers of its topic and channel.
+A question carries a mark: the number of the latest act at that time, and the numbers of its topic and channel.
 `do` and `begin` compare it in the step in which the act begins; an act that waits for its turn is compared once more
 when its turn comes. An act is numbered when it is done: until then pages show the state before it. The acts are in
 memory alone: after a restart, and once RECENT_MAX acts came since, a mark says too little, and the act is refused, too.
@@ -31,7 +31,7 @@ _DELETIONS = frozenset({"delete_topic", "delete_channel"})
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an act is about: a topic, one of its channels, or a part that has a name of its own, such as `trash 5`."""
+    """The scope of an act: a topic, one of its channels, or a part that has a name of its own, such as `trash 5`."""
 
     topic: str
     channel: str = ""
@@ -51,7 +51,7 @@ class Scope:
 @dataclass(slots=True, eq=False)
 class RecentAct:
     """An act that was done, or is under way while its record has no outcome and it no sentence. number: 0 while it is
-    under way. sentence: what it did; "" where the record says it. at_ms: Unix, of its beginning, of its end from then
+    under way. sentence: its result; "" where the record has it. at_ms: Unix, of its beginning, of its end from then
     on. is_over: whether it was done, and not only perhaps."""
 
     scope: Scope
@@ -62,7 +62,7 @@ class RecentAct:
     is_over: bool = False
 
     def deletes(self, scope: Scope) -> bool:
-        """Whether it deletes what has this scope: of a topic, not one of its channels."""
+        """Whether it deletes the topic or channel of this scope: of a topic, not one of its channels."""
         is_above = self.scope.channel in ("", scope.channel)
         return self.record.action in _DELETIONS and is_above and self.scope.meets(scope)
 
@@ -88,7 +88,7 @@ class Order:
 
 
 class StateChangedError(RequestError):
-    """What the question showed has changed; nothing was done.
+    """The state that the question showed has changed; nothing was done.
 
     acts: that changed it, newest first. is_gone: the topic or channel is not there. is_other: another one has its name.
     is_restored: it came back from the trash. is_unknown: the mark is from before the start, or too old.
@@ -177,7 +177,7 @@ class RecentActs:
             raise StateChangedError(is_unknown=True)
 
     def _is_restored(self, scope: Scope, since: int, *, is_other: bool) -> bool:
-        """Whether what has the name of a topic or channel now came back from the trash. is_other: it is another one."""
+        """Whether the present topic or channel of this name came back from the trash. is_other: it is another one."""
         names = (scope.topic, f"{scope.topic}/{scope.channel}")
         is_restored = False
         for act in self._at(scope, since):
@@ -221,8 +221,8 @@ class RecentActs:
         return list(islice((act for act in behind if act.record.action in actions), LISTED_MAX))
 
     def do(self, order: Order, act: Callable[[], tuple[_Result, Ticket] | Ticket]) -> tuple[_Result | None, Ticket]:
-        """Do an act of the engine; returns what it returns. Raises StateChangedError, also as the ticket's error, and
-        what the act raises."""
+        """Do an act of the engine; returns its result. Raises StateChangedError, also as the ticket's error, and
+        the act's errors."""
         note = self.begin(order)
         try:
             with self._catalog.acts_in_turn.guarding(partial(self.check, order, note)):
@@ -246,7 +246,7 @@ class RecentActs:
         return note
 
     def end(self, note: RecentAct | None, sentence: str) -> None:
-        """sentence: what it did; "" where it did nothing."""
+        """sentence: its result; "" where it did nothing."""
         if note is None:
             return
         self._under_way.pop(note, None)
@@ -297,7 +297,7 @@ class RecentActs:
 
 
 def _is_shown(action: str) -> bool:
-    """Whether an act changes what a question shows. Those that do not come by the thousand."""
+    """Whether an act changes a state that a question shows. Other acts come by the thousand."""
     return action in ACTS and bool(ACTS[action].changes)
 
 

@@ -22,7 +22,7 @@ from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.pieces import WorkInPieces
 from queue_engine.vocabulary.ticket import DONE, Ticket, after, or_unknown
 
-# What an act removes may be so many messages more than its caller knows of, or a tenth: messages go on coming.
+# An act may remove so many messages more than its caller saw, or a tenth: messages go on coming.
 COUNTS_TOLERANCE = 1_000
 
 
@@ -61,8 +61,8 @@ class TopicActs:
 
     @fence_on_failure
     def create_channel(self, topic: str, channel: str, *, start: Target | None = None) -> tuple[Outcome, Ticket]:
-        """start: where a new channel of a log topic begins; as always when None: with what is published from now on,
-        or with what waits at the topic when it is the first. Raises InvalidStorageError."""
+        """start: where a new channel of a log topic begins; as always when None: with messages published from now on,
+        or with those that wait at the topic when it is the first. Raises InvalidStorageError."""
 
         def act(outcome: Outcome) -> Ticket:
             owner = self._catalog.topic(topic)
@@ -105,7 +105,7 @@ class TopicActs:
     def empty_topic(
         self, topic: str, *, channels_too: bool = False, by: str = "", expected: int | None = None
     ) -> tuple[Outcome, Ticket]:
-        """Drop what waits at the topic itself; with `channels_too` also all that its channels hold. As
+        """Drop the messages that wait at the topic itself; with `channels_too` also those of its channels. As
         `delete_topic`."""
 
         def act(outcome: Outcome) -> Ticket:
@@ -175,7 +175,7 @@ class TopicActs:
         for_ms: int | None = None,
     ) -> tuple[Outcome, Ticket]:
         """Stop the flow from the topic to its channels. by: who asks for it. until_ms: when it resumes by itself, Unix;
-        for_ms: after how long, instead; 0 for never. On what is paused, None leaves the reason or the end as it is.
+        for_ms: after how long, instead; 0 for never. On a paused topic, None leaves the reason or the end as it is.
         Raises PauseError."""
         catalog = self._catalog
         request = PauseRequest(by, reason, until_ms, for_ms)
@@ -198,7 +198,7 @@ class TopicActs:
         until_ms: int | None = None,
         for_ms: int | None = None,
     ) -> tuple[Outcome, Ticket]:
-        """Stop the flow from the channel to its consumers; what is in flight stays so. As `pause_topic`."""
+        """Stop the flow from the channel to its consumers; messages in flight stay so. As `pause_topic`."""
         catalog = self._catalog
         request = PauseRequest(by, reason, until_ms, for_ms)
         return catalog.act(topic, lambda outcome: self._pauses.pause(catalog.channel(topic, channel), outcome, request))
@@ -213,11 +213,11 @@ class TopicActs:
     def rewind_channel(
         self, topic: str, channel: str, *, target: Target, keep_finished: bool = False
     ) -> tuple[Outcome, Ticket]:
-        """Move a channel of a log topic: all from there on is delivered (again), all before it is done. What is in
-        flight is taken from its consumers; their FIN comes too late. The outcome counts what waits then, and what was
-        in flight. The move is durable before it takes effect.
+        """Move a channel of a log topic: all from there on is delivered (again), all before it is done. Messages in
+        flight are taken from their consumers, whose FIN comes too late. The outcome counts those that wait then, and
+        those in flight. The move is durable before it takes effect.
 
-        keep_finished: skip what is before the offset, and deliver nothing behind it that is finished, again. Raises
+        keep_finished: skip messages before the offset, and deliver no finished message behind it again. Raises
         InvalidStorageError, LimitError or StorageError.
         """
 
@@ -275,14 +275,14 @@ class TopicActs:
 
     @fence_on_failure
     def retry_topic(self, topic: str) -> tuple[Outcome, Ticket]:
-        """Let a fenced topic go on: publishes are taken, and what waits goes on to its channels. Raises FencedError
+        """Let a fenced topic go on: publishes are taken, and waiting messages go on to its channels. Raises FencedError
         when it fails again."""
         self._catalog.check_open()
         return self._retry(self._catalog.topic(topic), topic)
 
     @fence_on_failure
     def retry_channel(self, topic: str, channel: str) -> tuple[Outcome, Ticket]:
-        """Let a fenced channel go on: what is not finished waits again, what was in flight included. Raises FencedError
+        """Let a fenced channel go on: unfinished messages wait again, those in flight included. Raises FencedError
         when it fails again."""
         self._catalog.check_open()
         return self._retry(self._catalog.channel(topic, channel), topic)
@@ -304,7 +304,7 @@ def check_counts(counts: Outcome, expected: int | None, name: str) -> None:
 def _emptying(
     owner: Topic, upto: int | None, outcome: Outcome, channels: Sequence[Channel]
 ) -> Generator[None, None, Ticket]:
-    """A channel with each step. What is published meanwhile waits at the topic: all channels get it, or none."""
+    """A channel with each step. Messages published meanwhile wait at the topic: all channels get them, or none."""
     owner.hold()
     try:
         outcome.depth += owner.store.empty(upto).depth

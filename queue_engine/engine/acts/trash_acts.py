@@ -1,4 +1,4 @@
-"""Acts on the trash: restore, delete for good; and what the server deletes of it by itself.
+"""Acts on the trash: restore, delete for good; and deletions by the server itself.
 
 An entry goes when its time is over, when the trash has more than ENTRIES_MAX or keeps more of the log than
 `--trash-max-bytes`, and when the disk is full: the oldest first, as many as are needed, after retention has given back
@@ -44,7 +44,7 @@ RESTORED_NAMES_MAX = 99
 
 
 class TrashActs:
-    """Belongs to the engine's thread. on_act: takes what the server deleted by itself, for the audit list."""
+    """Belongs to the engine's thread. on_act: gets the deletions by the server itself, for the audit list."""
 
     def __init__(
         self, catalog: Catalog, stores: Stores, pauses: Pauses, options: Options, clock: Clock, pieces: WorkInPieces
@@ -60,7 +60,7 @@ class TrashActs:
         self._pieces = pieces
         self._tick_at_ns = 0
         self._give_up_at_ns = 0
-        self._bytes_before = 0  # that the trash kept when the last entry was given up
+        self._bytes_before = 0  # of the trash when the last entry was given up
         self._is_deleting = False
 
     # Questions.
@@ -91,8 +91,8 @@ class TrashActs:
     def freed_by(
         self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
     ) -> FreedBytes:
-        """What the disk gets back if what these channels of these topics have goes, or with `own_too` what waits at the
-        topics, with `channels_too` what all their channels have, with `readers_too` what their cursors and leases keep:
+        """The bytes that the disk gets back without the messages of these channels, or with `own_too` of those waiting
+        at the topics, with `channels_too` of all their channels, with `readers_too` of their cursors and leases:
         once the trash has given it up. Topics that are gone, or not of the log, free nothing."""
         log = self._stores.log
         found = [self.topics[name] for name in emptied if name in self.topics]
@@ -127,7 +127,7 @@ class TrashActs:
             [trash.restorable(number, store.queue, store.released) for number in numbers if number in trash.all]
         )
         if item.is_topic:
-            restorable += store.depth  # what waits at the topic itself, which has no channel or is paused
+            restorable += store.depth  # waiting at the topic itself, which has no channel or is paused
         return TrashStats(
             id=entry.id,
             act=entry.act,
@@ -165,7 +165,7 @@ class TrashActs:
     # Acts.
 
     def restore_trash(self, topic: str, *, trash: int, swap: bool = False, by: str = "") -> tuple[Outcome, Ticket]:
-        """Bring back what the entry `trash` of `topic` has. A topic whose name lives again gets another one; or, with
+        """Restore the entry `trash` of `topic`. A topic whose name lives again gets another one; or, with
         `swap`, the living one goes to the trash. The outcome counts the messages that come back, and names the topic.
         Raises TrashNotFoundError, TrashConflictError, LimitError or StorageError."""
         catalog = self._catalog
@@ -237,8 +237,8 @@ class TrashActs:
         return after(ready, lambda: self._join(owner, item, outcome))
 
     def _restore_waiting(self, owner: Topic, item: TrashItem, one: TrashedChannel, outcome: Outcome) -> Ticket:
-        """What waited at a topic without channels goes to the first one that was created since; without one, it waits
-        there again."""
+        """Messages that waited at a topic without channels go to the first one that was created since; without one,
+        they wait there again."""
         lasting = sorted(
             (channel for channel in owner.channels.values() if not is_ephemeral(channel.name)),
             key=lambda channel: channel.number,
@@ -331,7 +331,7 @@ class TrashActs:
         prepared.when_done(lambda done: self._end(restores) if done.error is not None else None)
         joined = after(prepared, in_force)
         redriven = after(joined, lambda: self._go_on_redriving(owner, pairs))
-        # Its number goes last: until then a start still finds what it had.
+        # Its number goes last: until then a start still finds its messages.
         return after(redriven, lambda: self._trash.let_go(item))
 
     def _go_on_redriving(self, owner: Topic, pairs: Sequence[tuple[TrashedChannel, Channel]]) -> Ticket:
@@ -366,7 +366,7 @@ class TrashActs:
                 channel.forget_in_flight()
             one.take_over()
         except Exception as exc:
-            one.living.fail("taking over what was restored", exc)
+            one.living.fail("taking over restored messages", exc)
         finally:
             one.end()
 
@@ -378,10 +378,10 @@ class TrashActs:
                 if channel.is_deleted:
                     return  # unreachable: acts on a topic have their turns
         except Exception as exc:
-            one.living.fail("placing what was restored", exc)
+            one.living.fail("placing restored messages", exc)
         channel.has_moved()
 
-    # What the server deletes by itself.
+    # Deletions by the server itself.
 
     def tick(self, now_ns: int) -> None:
         """now_ns: monotonic. Raises StorageError."""

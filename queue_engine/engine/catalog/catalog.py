@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 class Catalog:
     """The topics of one engine, and their channels.
 
-    topics: by name. trash: those without one. is_closing: publishes and acts are refused. pieces: does what takes long.
+    topics: by name. trash: those without one. is_closing: publishes and acts are refused. pieces: does long work.
     open_store: makes a topic's store; None: by storage kind. progress: of the start.
     """
 
@@ -126,7 +126,7 @@ class Catalog:
 
     @property
     def latency_percentiles(self) -> tuple[float, ...]:
-        """Those that are asked for, the largest first, as nsqd has them."""
+        """The percentiles of the option, the largest first, as nsqd has them."""
         return tuple(sorted(set(self._options.e2e_processing_latency_percentile), reverse=True))
 
     @property
@@ -151,7 +151,7 @@ class Catalog:
         except SegmentUnreadableError as exc:
             name = os.path.basename(exc.path)
             raise StorageError(
-                f"{exc}. Nothing was changed. When the disk can't be mended, --set-aside-segment {name} tells what "
+                f"{exc}. Nothing was changed. When the disk can't be mended, --set-aside-segment {name} reports what "
                 "would be lost without this file, and how to start without it"
             ) from exc
 
@@ -187,7 +187,7 @@ class Catalog:
             topic.set_paused(entry.pause)
 
     def begin(self) -> None:
-        """Everything is open: promise what may be given from now on."""
+        """Everything is open: reserve the numbers and offsets that may be given from now on."""
         self._promises.begin()
 
     def close(self) -> None:
@@ -203,16 +203,16 @@ class Catalog:
                 entry.reserved_offset, entry.released = positions.reserved_offset, positions.released
 
     def abandon(self) -> None:
-        """Close what was opened, and change nothing on the disk."""
+        """Close all files, and change nothing on the disk."""
         self._changes.abandon()
 
     def tick(self, now_ns: int) -> None:
-        """Try again what the disk refused. now_ns: monotonic."""
+        """Retry writes that the disk refused. now_ns: monotonic."""
         self._changes.tick(now_ns)
         self._promises.tick(now_ns)
         self.trash.tick()
 
-    # What there is.
+    # Finding.
 
     def topic(self, name: str) -> Topic:
         """The topic `name`. Raises TopicNotFoundError, or ReservedTopicError for the server's own."""
@@ -221,7 +221,7 @@ class Catalog:
             raise ReservedTopicError(name)
         if topic is None:
             raise TopicNotFoundError(f"topic {name} does not exist")
-        topic.flush()  # an act comes after what was published before it
+        topic.flush()  # an act comes after the messages published before it
         return topic
 
     def channel(self, topic_name: str, channel_name: str) -> Channel:
@@ -232,7 +232,7 @@ class Catalog:
         return channel
 
     def entry_of(self, topic: Topic, number: int) -> ChannelEntry:
-        """What topology.json has of a channel, one in the trash included."""
+        """The entry of a channel in topology.json, also of one in the trash."""
         return self._changes.state.topics[topic.number].channels[number]
 
     def sorted_names(self) -> list[str]:
@@ -241,17 +241,17 @@ class Catalog:
             self._sorted_names = sorted(self.topics)
         return self._sorted_names
 
-    # What is made.
+    # Creating.
 
     def check_open(self) -> None:
-        """Append what was published before, so that it comes before the act that follows, though both are of one turn.
+        """Append the messages published before the act that follows, though both are of one turn.
         Raises ClosedError while the engine stops."""
         if self.is_closing:
             raise ClosedError
         self.append_published()
 
     def append_published(self) -> None:
-        """Append what was published in this turn; each ticket is settled now or later by the store."""
+        """Append the messages published in this turn; the store settles each ticket now or later."""
         self._workload.flush()
         if self._stores.log is not None:
             self._stores.log.commit()
@@ -349,8 +349,8 @@ class Catalog:
 
     def create_channel(self, topic: Topic, name: str, start: int | None = None) -> Ticket:
         """Create the channel `name` when it is new, in the act's turn. start: the offset it begins at; None: it gets
-        what is published from now on, and as the first channel what waits at the topic. The ticket is done when it
-        exists."""
+        messages published from now on, and as the first channel those that wait at the topic. The ticket is done when
+        it exists."""
         if name in topic.channels:
             return DONE
         self.check_open()
@@ -365,7 +365,7 @@ class Catalog:
 
     def _create_channel(self, topic: Topic, name: str, start: int | None) -> Ticket:
         self.check_open()
-        topic.flush()  # the new channel gets what was published before only if it waits at the topic
+        topic.flush()  # the new channel gets earlier messages only if they wait at the topic
         number = self._promises.take_number()
         begins = topic.store.plan_channel(name, start)
         if is_ephemeral(name) or is_ephemeral(topic.name):
@@ -454,7 +454,7 @@ class Catalog:
     # Deleting.
 
     def delete_topic(self, topic: Topic, outcome: Outcome, by: str = "") -> Ticket:
-        """Delete a topic, in the act's turn. The outcome counts what is lost with it, or can be restored. by: who
+        """Delete a topic, in the act's turn. The outcome counts the messages that are lost, or can be restored. by: who
         deletes it."""
         if is_ephemeral(topic.name):
             return self._pieces.start(self._dropping(topic, outcome))
@@ -477,7 +477,7 @@ class Catalog:
 
     def restore_topic(self, item: TrashItem, name: str, outcome: Outcome, *, swaps: bool, by: str = "") -> Ticket:
         """Give a topic in the trash the name `name`, in the act's turn. swaps: the topic of that name goes to the
-        trash. The outcome counts what comes back. Raises LimitError or TrashConflictError."""
+        trash. The outcome counts the messages that come back. Raises LimitError or TrashConflictError."""
         self.check_open()
         living = self.topics.get(name) if swaps else None
         count = len(self.topics) + self._creating
@@ -521,8 +521,8 @@ class Catalog:
         self, topic: Topic, outcome: Outcome, trashed: TrashEntry | None = None
     ) -> Generator[None, None, Ticket]:
         """Drop a topic, its channels, one after the other, and all their messages; topology.json does not name it any
-        more. Its name goes last: until then what is published to it is dropped, too. trashed: all of it is kept, in the
-        trash. The outcome counts what was dropped."""
+        more. Its name goes last: until then messages published to it are dropped, too. trashed: all of it goes into the
+        trash. The outcome counts the dropped messages."""
         topic.flush()
         dropped = Outcome()
         try:
@@ -556,14 +556,14 @@ class Catalog:
         try:
             topic.store.delete()
         except Exception:
-            # It has no name any more. What is left of it in the log goes at the next start; files of a disk queue are
+            # It has no name any more. Its messages in the log go at the next start; files of a disk queue are
             # set aside when a new one takes their name.
             logger.exception("topic not deleted well topic=%s", topic.name)
         return or_unknown(topic.store.forgotten(), "the topic is deleted, and syncing its files' removal failed")
 
     def delete_channel(self, channel: Channel, outcome: Outcome, by: str = "") -> Ticket:
-        """Delete a channel, in the act's turn. The outcome counts what is lost with it, or can be restored. by: who
-        deletes it."""
+        """Delete a channel, in the act's turn. The outcome counts the messages that are lost, or can be restored. by:
+        who deletes it."""
         topic = self.topics[channel.topic_name]
         if is_ephemeral(channel.name) or is_ephemeral(topic.name):
             outcome.add(self._drop_ephemeral_channel(topic, channel.name))
@@ -606,7 +606,7 @@ class Catalog:
     def _drop_ephemeral_channel(self, topic: Topic, name: str) -> Outcome:
         outcome = self._drop_channel(topic, name)
         if not topic.channels and not topic.paused and not is_ephemeral(topic.name):
-            # The next channel does not get what the last one had. If this change is lost, it does.
+            # The next channel does not get the messages of the last one. If this change is lost, it does.
             self._changes.append(*released_change(topic, topic.store.positions().released))
         return outcome
 

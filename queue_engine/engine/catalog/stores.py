@@ -79,7 +79,7 @@ class Stores:
         return DISK_QUEUE_KIND if is_ephemeral(topic_name) else wanted or self._options.storage
 
     def open(self, entries: Sequence[TopicEntry], *, on_reserve: Callable[[], None]) -> None:
-        """Open what the topics of topology.json share. Raises StorageError.
+        """Open the files that the topics of topology.json share. Raises StorageError.
 
         on_reserve: called when topology.json has to be written because a topic of the log needs more offsets."""
         self._on_reserve = on_reserve
@@ -140,7 +140,7 @@ class Stores:
         return opened or self.log.open_topic(name, number, id_base=new_id_base())
 
     def set_aside_former(self, topic: str, kind: str, queues: Sequence[str]) -> Ticket:
-        """Take away what former topics and channels left on the disk, before new ones of their names begin. queues:
+        """Set aside the files of former topics and channels, before new ones of their names begin. queues:
         TOPIC or TOPIC:CHANNEL. Done when that is durable. Raises StorageError."""
         if kind != DISK_QUEUE_KIND or is_ephemeral(topic):
             return DONE  # the log finds by number
@@ -221,7 +221,7 @@ class Stores:
             raise StorageError("; ".join(errors))
 
     def abandon(self) -> None:
-        """Close what was opened, and change nothing on the disk."""
+        """Close all files, and change nothing on the disk."""
         if self.log is not None:
             with suppress(StorageError):
                 self.log.segments.close()

@@ -1,4 +1,4 @@
-"""What topology.json says before the log needs it: numbers, offsets, and whose log it is.
+"""Numbers and offsets that topology.json reserves before the log uses them, and the log's identity.
 
 It is ahead of the numbers that topics and channels get and of each topic's offsets, so that the log never has a record
 whose number or offset a start would not know. It says once that the log carries the identity of this data directory.
@@ -66,7 +66,7 @@ class TopologyPromises:
         self._next_number = max([state.next_number, *(number + 1 for number in self._unknown)])
 
     def begin(self) -> None:
-        """Every queue is open: promise what may be given from now on."""
+        """Every queue is open: reserve the numbers and offsets that may be given from now on."""
         reserving = self._stores.reserving()
         self._promised_number = self._next_number + NUMBERS_AHEAD
         changes = [numbers_reserved(self._promised_number)]
@@ -80,7 +80,7 @@ class TopologyPromises:
         try:
             self._changes.begin(changes)
         except TopologyError as exc:
-            # No room, perhaps: what there is can be consumed, and the write is tried again.
+            # No room, perhaps: the messages there can be consumed, and the write is tried again.
             logger.error("topology not written error=%s", exc)
             self._is_reserving_due = True
         else:
@@ -93,7 +93,7 @@ class TopologyPromises:
         state.next_number = self._next_number
 
     def tick(self, now_ns: int) -> None:
-        """Try again what the disk refused, and forget numbers that the log has nothing of. now_ns: monotonic."""
+        """Retry a write that the disk refused, and forget numbers without records in the log. now_ns: monotonic."""
         if self._is_reserving_due and self._changes.error is None:
             self.reserve_offsets()
         if now_ns >= self._join_ns and self._changes.error is None:
@@ -127,8 +127,8 @@ class TopologyPromises:
             self._changes.append(offsets_reserved(reserving)).when_done(settled)
 
     def join_log(self) -> list[Change]:
-        """Write the identity of this data directory into the log where that is due; what topology.json has to say
-        then."""
+        """Write the identity of this data directory into the log where that is due; the entries of topology.json that
+        must come then."""
         state = self._changes.state
         if (state.has_log and self._guard.is_joined) or not state.identity or self._stores.log is None:
             return []

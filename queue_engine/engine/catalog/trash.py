@@ -1,8 +1,8 @@
-"""What acts removed from topics of the log, until it expires: topics and channels without a name.
+"""Topics and channels without a name, removed by acts on topics of the log, until they expire.
 
 Nothing of it is moved. A channel in the trash keeps its number and its progress
-(`storage/progress/trashed_channels.py`), and the log keeps what it needs; `topology.json` says why it has no name, and
-until when (`topology/trash_entry.py`). So it survives whatever its topic survives.
+(`storage/progress/trashed_channels.py`), and the log retains its messages; `topology.json` has the reason why it has no
+name, and until when (`topology/trash_entry.py`). So it survives whatever its topic survives.
 
     a channel is deleted     its entry in topology.json gets a `trash`; its progress stays as it is
     a channel is emptied     a new number without a name, durably; then, in one block of the journal, that number gets
@@ -11,7 +11,7 @@ until when (`topology/trash_entry.py`). So it survives whatever its topic surviv
                              channel gets the progress of both (`storage/progress/joining.py`) and the one in the trash
                              is emptied; then its number is deleted
 
-A crash between two steps leaves an entry that a restore or its end deals with; no step loses what the one before kept.
+A crash between two steps leaves an entry that a restore or its end deals with; no step loses messages.
 """
 
 import logging
@@ -53,14 +53,14 @@ logger = logging.getLogger(__name__)
 # Each costs memory and a part of topology.json, and a program may delete a channel every second. As many as
 # --max-topics, so that all topics at once have room.
 ENTRIES_MAX = 10_000
-# What a start finds is kept for so long at least: a machine's clock may be wrong until the network corrects it.
+# A start keeps the entries that it finds for so long at least: the clock may be wrong until the network corrects it.
 LEAST_MS = 10 * 60_000
 
 
 @dataclass(slots=True)
 class TrashItem:
-    """What one act put into the trash. store: of its topic, which may have a name. channels: the numbers of its
-    channels; of a topic that was deleted, none. ends_ns: monotonic. was_over: a start found it over."""
+    """The entry that one act put into the trash. store: of its topic, which may have a name. channels: the numbers of
+    its channels; of a topic that was deleted, none. ends_ns: monotonic. was_over: a start found it over."""
 
     entry: TrashEntry
     store: LogTopicStore
@@ -141,10 +141,10 @@ class Trash:
         ends_ns = self._clock.monotonic_ns() + max(left_ms, least_ms) * NS_PER_MS
         return TrashItem(entry, store, ends_ns=ends_ns, was_over=left_ms < least_ms)
 
-    # What goes into it.
+    # Into the trash.
 
     def takes(self, topic: Topic, channel: str = "") -> bool:
-        """Whether what is removed from a topic or its channel can be restored."""
+        """Whether messages removed from a topic or its channel can be restored."""
         return bool(self._age_ms) and isinstance(topic.store, LogTopicStore) and not is_ephemeral(channel)
 
     def why_not(self, topic: Topic) -> str:
@@ -180,7 +180,7 @@ class Trash:
 
     def limits(self, topic: Topic, name: str, upto: int) -> tuple[list[Change], Callable[[], None]]:
         """A channel `name` is about to be created, and has the topic's messages from `upto` on: the changes that say so
-        of those of its name in the trash, and what to do once they are durable."""
+        of those of its name in the trash, and the step that follows once they are durable."""
         store = topic.store
         open_ended = (
             [one for one in store.trash.named(name) if one.upto is None] if isinstance(store, LogTopicStore) else []
@@ -193,7 +193,8 @@ class Trash:
         return [trash_limited(topic.number, one.number, upto) for one in open_ended], limit
 
     def empty_topic(self, topic: Topic, outcome: Outcome, *, channels_too: bool, by: str = "") -> Ticket:
-        """Empty what waits at a topic of the log, and keep it; with `channels_too` also what its channels hold."""
+        """Move the messages that wait at a topic of the log into the trash; with `channels_too` also those of its
+        channels."""
         channels = list(topic.channels.values()) if channels_too else []
         return self.empty_channels(topic, channels, outcome, own_too=True, act="empty_topic", by=by)
 
@@ -207,8 +208,8 @@ class Trash:
         own_too: bool = False,
         by: str = "",
     ) -> Ticket:
-        """Empty channels of a topic of the log, and keep what they had, in the act's turn. The outcome counts what was
-        dropped. own_too: what waits at the topic itself, too."""
+        """Move the messages of channels of a topic of the log into the trash, in the act's turn. The outcome counts
+        them. own_too: those that wait at the topic itself, too."""
         store = log_store(topic)
         is_frozen = store.positions().released is not None
         # Until it is done nothing more comes to the channels, so that they are emptied exactly up to `upto`.
@@ -216,7 +217,7 @@ class Trash:
         first, upto = store.released, store.end_offset if own_too else store.released
         lasting = [one for one in topic.channels.values() if not is_ephemeral(one.name)]
         copied = [one for one in channels if not is_ephemeral(one.name)]
-        # What waits at the topic would have come to its channels, or to the first that is created.
+        # Messages that wait at the topic would have gone to its channels, or to the first that is created.
         waited = lasting if not copied and first < upto else []
         named: list[tuple[str, Channel | None]] = [(one.name, one) for one in copied or waited]
         named = named or [("", None)]
@@ -234,14 +235,15 @@ class Trash:
         changes: list[Change] = [
             channel_created(
                 topic.number,
-                # What only the journal has is not there before it is; what waited at the topic is.
+                # Entries that only the journal has count once they are there; the messages that waited at the topic are
+                # there.
                 ChannelEntry(copy.name, number=copy.number, start=upto if one is not None else first, trash=made),
             )
             for copy, one in copies
         ]
         for copy, living in copies if copied else ():
             if living is not None and living.redrive is not None and not living.redrive.ended:
-                # What it goes through is in the trash now, and so is it.
+                # Its messages are in the trash now, and so is the redrive.
                 changes.append(channel_redriven(topic.number, copy.number, living.redrive.redrive))
                 changes.append(channel_redriven(topic.number, living.number, None))
         if own_too and is_frozen:
@@ -281,7 +283,7 @@ class Trash:
                     outcome.channels += own_too
                 yield
             if own_too:
-                # Behind the channels, whose copies have what waits here.
+                # Behind the channels, whose copies have the messages that wait here.
                 outcome.depth += store.empty(upto).depth
             outcome.trash = 0 if made is None else made.id
             return or_unknown(store.synced(), "messages were dropped, and syncing that failed")
@@ -298,7 +300,7 @@ class Trash:
         hold."""
         self._unsure += [(store, number) for number in numbers]
 
-    # What leaves it.
+    # Out of the trash.
 
     def deletion(self, item: TrashItem) -> list[Change]:
         """The changes that delete an item for good."""
@@ -319,7 +321,7 @@ class Trash:
         store.delete()
 
     def forget_topic(self, store: TopicStore) -> None:
-        """A topic is deleted for good: so is what the trash has of it."""
+        """A topic is deleted for good, with its entries in the trash."""
         for one in [one for one in self.items.values() if one.store is store]:
             del self.items[one.entry.id]
 
@@ -359,7 +361,7 @@ class Trash:
     # Bytes and time.
 
     def tick(self) -> None:
-        """Delete what acts that failed have left."""
+        """Delete the remains of failed acts."""
         unsure = [(store, number) for store, number in self._unsure if not store.is_deleted]
         if not unsure or self._changes.error is not None or not all(store.is_journal_in_order for store, _ in unsure):
             return
@@ -415,7 +417,7 @@ class Trash:
 
 
 def time_and_id(item: TrashItem) -> tuple[int, int]:
-    """What entries are sorted by: the second breaks the tie of the same millisecond."""
+    """The sort key of entries: the second part breaks the tie of the same millisecond."""
     return item.entry.at_ms, item.entry.id
 
 

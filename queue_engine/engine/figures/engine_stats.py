@@ -98,7 +98,7 @@ class EngineStats:
         self._disk = found
 
     def own_bytes(self) -> int | None:
-        """What topics have on the disk: the log, and the files of disk queues. None while that can't be read."""
+        """The bytes of topics on the disk: the log, and the files of disk queues. None while they can't be read."""
         log = self._stores.log
         try:
             total = 0 if log is None else log.bytes_from(0)
@@ -189,7 +189,7 @@ class EngineStats:
         return whole(self.in_slices(lambda t, c: include_clients, topic=topic, channel=channel))
 
     def unreadable(self, one: Topic | Channel) -> str:
-        """What the disk refuses of it now; "" for nothing."""
+        """The error of the disk for it now; "" for none."""
         failure = self._workload.failure_of(one)
         return "" if failure is None else str(failure)
 
@@ -264,7 +264,7 @@ class _WholeStats:
 
 
 class _PlainFigures:
-    """Implements StatsReader: what `/stats` writes."""
+    """Implements StatsReader: the figures of `/stats`."""
 
     def __init__(self, stats: EngineStats, clock: Clock, *, has_clients: bool, has_windows: bool) -> None:
         self.has_windows = has_windows

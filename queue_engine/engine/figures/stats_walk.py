@@ -1,4 +1,4 @@
-"""Goes through topics and channels in slices, for the stats of all, and keeps what is deleted meanwhile out of them."""
+"""Goes through topics and channels in slices, for the stats of all, and leaves out those that are deleted meanwhile."""
 
 from collections.abc import Generator
 from typing import Protocol, TypeVar
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 class StatsReader(Protocol[C, T_co]):
-    """What is made of each channel, and of each topic with what was made of its channels. has_windows: whether it needs
-    latencies."""
+    """Makes a value of each channel, and one of each topic with the values of its channels. has_windows: whether it
+    needs latencies."""
 
     has_windows: bool
 
@@ -31,14 +31,14 @@ class StatsReader(Protocol[C, T_co]):
     def of_channel(self, channel: Channel, window: LatencyWindow) -> C: ...
 
     def of_topic(self, topic: Topic, channels: list[C], windows: tuple[LatencyWindow, ...]) -> T_co:
-        """windows: of all its channels, also of those that are not asked for; () without `has_windows`."""
+        """windows: of all its channels, also of those that are not listed; () without `has_windows`."""
         ...
 
 
 def walk(
     catalog: Catalog, reader: StatsReader[C, T], *, topic: str = "", channel: str = ""
 ) -> Generator[None, None, list[T]]:
-    """What the reader makes of all topics, or of one topic or channel, by name. Yields between slices."""
+    """The reader's values of all topics, or of one topic or channel, by name. Yields between slices."""
     names = [topic] if topic else catalog.sorted_names()
     deletions = catalog.gone.deletion_count
     half_window_ns = catalog.latency_window_ms * NS_PER_MS // 2
@@ -79,7 +79,7 @@ def walk(
         sliced += 1
     if catalog.gone.deletion_count == deletions:
         return listed
-    # The counts of what is gone are among those of deleted ones now.
+    # The counts of deleted topics and channels are among those of deleted ones now.
     living: list[T] = []
     for (one, channels, made, all_windows), whole_one in zip(walked, listed, strict=True):
         if one.is_deleted:

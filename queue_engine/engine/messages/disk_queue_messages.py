@@ -1,7 +1,7 @@
 """The single messages of a channel of a disk queue, as far as they are in memory.
 
-Its files are read once, from front to back: what waits there can't be listed before its turn, and what is finished is
-gone.
+Its files are read once, from front to back: messages that wait there can't be listed before their turn, and finished
+ones are gone.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator

@@ -8,7 +8,7 @@ from queue_engine.engine.messages.pages import cursor_of
 from queue_engine.engine.messages.rows import Listed, MessageQuery, MessageRow
 from queue_engine.storage.fetch.key_search import OFFSETS_MAX, KeySearch
 
-# States are asked for by so many offsets at once.
+# States are read for so many offsets at once.
 _PIECE = 100
 
 
@@ -23,7 +23,7 @@ class KeyedMessages:
 
     def listed(self, query: MessageQuery) -> Listed:
         """A page of messages in the query's state, the newest first. It looks at OFFSETS_MAX offsets of the index at
-        most; what lies behind them is on the next page, so a page may have fewer rows than its limit, or none."""
+        most; the rest is on the next page, so a page may have fewer rows than its limit, or none."""
         log, search = self._log, self._search
         first, end = log.bounds(query)
         if query.after:

@@ -40,7 +40,7 @@ class LogMessages:
     """
 
     def __init__(self, store: LogTopicStore, backlog: LogBacklog, held: Container[bytes], start: int) -> None:
-        depth = backlog.depth  # an ephemeral channel drops what is too far behind
+        depth = backlog.depth  # an ephemeral channel drops messages that are too far behind
         places = backlog.places
         self._store = store
         self._backlog = backlog
@@ -50,7 +50,7 @@ class LogMessages:
         self._depth = depth
         self._batch: LoggedBatch | None = None  # the last that was read
         self._bytes_left = PAGE_BYTES_MAX
-        # What lies before the channel's start was never its own, unless it was rewound to there.
+        # Messages before the channel's start were never its own, unless it was rewound to there.
         self._begin = max(store.oldest_offset, min(start, self._progress.floor))
 
     # Which message, and where it stands.
@@ -69,7 +69,7 @@ class LogMessages:
     def states_of(self, offsets: Sequence[int]) -> dict[int, str]:
         """The states of messages, ascending; NOT_FOUND or NOT_PASSED_ON for one that the channel does not have.
 
-        Costs a look at all ranges of what came back or is passed over.
+        Costs a look at all ranges of offsets that came back or are passed over.
         """
         store, places = self._store, self._places
         found: dict[int, str] = {}
@@ -132,7 +132,7 @@ class LogMessages:
             held = self._progress.quarantined
             found = sorted(held, key=lambda offset: (-held[offset].since_ns, offset))  # the newest first
         elif query.sort or query.has_filter:
-            # What came back first: only there can a message have attempts.
+            # Messages that came back first: only they can have attempts.
             lines = (line.offsets() for line in (self._places.unsent, self._places.returned))
             is_delivered = query.attempts_min > 0
             found = chain(*lines, () if is_delivered else self._places.cursor.offsets(first))
@@ -330,7 +330,7 @@ class LogMessages:
         held = {offset: message_id for offset in chosen if (message_id := self.id_of(offset)) in self._held}
         for message_id in held.values():
             take_held(message_id)
-        # All at once: the lines and what the cursor passes over are gone through once, however many there are.
+        # All at once: the lines and the offsets that the cursor passes over are read once, however many there are.
         self._take_out([offset for offset in chosen if offset not in held])
         for offset, size in chosen.items():
             backlog.set_aside(offset, size)

@@ -215,7 +215,7 @@ class MessageActs:
                     selection.results[text] = replace(result, code=code, text=reason or _DID[result.was])
             if any(not result.code for result in selection.results.values()):
                 change(one, selection)
-            # What an act came to only now, such as a full quarantine, is not counted.
+            # A failure that the act met only now, such as a full quarantine, is not counted.
             outcome.depth = len(selection.in_state(WAITING))
             outcome.in_flight = len(selection.in_state(IN_FLIGHT))
             outcome.deferred = len(selection.in_state(DEFERRED))

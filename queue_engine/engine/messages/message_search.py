@@ -52,7 +52,7 @@ LOOKS_MAX = 2_000
 RUNNING_MAX = 4
 # Those that ended are remembered, so many in all.
 REMEMBERED_MAX = 16
-# A search for which no request asked for so long is cancelled.
+# A search that no request read for so long is cancelled.
 UNPOLLED_NS = 15 * NS_PER_S
 
 
@@ -109,7 +109,7 @@ class MessageSearch:
         client: ClientKey | None = None,
     ) -> SearchState:
         """Search the bodies from `first_offset` on for a text, as UTF-8, each letter as it is. first_offset: None for
-        where the channel's unfinished messages begin. end_offset: None for the end of what it has now. state: only
+        where the channel's unfinished messages begin. end_offset: None for the present end. state: only
         messages in this state, "" for all. client: has a share of the searches
         that run; None for none. Raises TopicNotFoundError, ChannelNotFoundError, InvalidStorageError,
         InvalidQueryError, LimitError or StorageError."""

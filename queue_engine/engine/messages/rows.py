@@ -1,4 +1,4 @@
-"""What lists of single messages are made of, and what acts on them return. Plain data.
+"""The parts of lists of single messages, and the results of acts on them. Plain data.
 
 A message of a channel is in one of these states:
 
@@ -29,18 +29,18 @@ SORTS = (IN_ORDER, BY_ATTEMPTS, BY_AGE)
 ROWS_MAX = 100
 IDS_MAX = 1_000
 PREVIEW_BYTES_MAX = 1_024
-# A page looks at so many messages at most: where it sorts or filters, what lies behind them is left out.
+# A page looks at so many messages at most: where it sorts or filters, the rest is left out.
 SCANNED_MAX = 10_000
 # A page reads so many bytes of records: rows whose record is beyond them have neither time nor size.
 PAGE_BYTES_MAX = 8 << 20
 UNREAD = (
     f"it was not read: a page reads {PAGE_BYTES_MAX >> 20} MiB of records, and the one that it was published in is "
-    "larger than what is left of them; ask for a page that begins with it"
+    "larger than the rest of them; request a page that begins with it"
 )
 
 
 class InvalidQueryError(RequestError):
-    """A parameter of a list of messages is wrong; the text names it, its value and what it can be."""
+    """A parameter of a list of messages is wrong; the text names it, its value and the possible values."""
 
     code = "INVALID_REQUEST"
 
@@ -114,9 +114,9 @@ class MessageRow:
     key: of no bytes for none. body_start: its first bytes, as many as were wanted.
 
     In flight: client_key names the connection, client_id and client_address are "" when it is gone; deadline_ms and
-    held_ms: until its timeout, and since its delivery; touches: how often its consumer asked for more time. Deferred:
+    held_ms: until its timeout, and since its delivery; touches: TOUCHes by its consumer. Deferred:
     due_at_ns, Unix. Quarantined: quarantined_at_ns, Unix; reason: how its last delivery ended, or that an operator did
-    it. history: how the last deliveries ended, oldest first, as far as it is known. problem: why it can't be read, ""
+    it. history: how the last deliveries ended, oldest first, as far as recorded. problem: why it can't be read, ""
     for nothing.
     """
 
@@ -146,8 +146,8 @@ class MessageRows:
     """A page of messages of one state. counts: of each state, None where it is unknown.
 
     next_cursor: `after` of the next page, "" at the end. is_bounded: messages were left out, since a page looks at
-    SCANNED_MAX at most; the rows are the best of those. note: what can't be listed, a sentence; "" for nothing.
-    topic_number, channel_number: others of the same names have others.
+    SCANNED_MAX at most; the rows are the best of those. note: the messages that can't be listed, a sentence; "" for
+    none. topic_number, channel_number: others of the same names have others.
     """
 
     topic: str
@@ -175,12 +175,12 @@ class OneMessage:
     due_at_publish_ns: int = 0
 
 
-# What a search does.
+# The states of a search.
 RUNNING = "running"
 AT_END = "at_end"  # all that was to be looked at was
 FULL = "full"  # it has HITS_MAX hits
 BOUNDED = "bounded"  # it has read SEARCH_BYTES_MAX
-CANCELLED = "cancelled"  # by a request, or since no request asked for it any more
+CANCELLED = "cancelled"  # by a request, or since no request read it any more
 FAILED = "failed"
 
 HITS_MAX = 100

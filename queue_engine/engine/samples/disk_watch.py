@@ -16,7 +16,7 @@ from queue_engine.vocabulary.clock import NS_PER_S, Clock
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_NS = 5 * NS_PER_S
-# What falls for less than ten minutes is no trend: a build or a copy writes for some. Only what
+# A fall of less than ten minutes is no trend: a build or a copy writes for some. Only a fall that
 # lasts for ten minutes makes each of the eight parts of a window less than the one before. A disk that fills slowly, in
 # steps of a megabyte, is seen within an hour.
 WINDOWS_S = (960, 2880)
@@ -26,12 +26,12 @@ _LOOKS_MAX = WINDOWS_S[-1] * NS_PER_S // LOOK_EVERY_NS + 1
 _FILLED = 0.95
 # A fall is steady when each part has some of it. The least bounds the others.
 _UNEVEN_MAX = 4
-# The disk has little room when it does not last for so many minutes in which topics add what they added in the last.
+# The disk has little room when it does not last for so many minutes in which topics grow as in the last.
 _OWN_MINUTES = 10
 
 
 class Look(NamedTuple):
-    """at_ns: monotonic. own_bytes: what topics have on the disk; None where that is unknown."""
+    """at_ns: monotonic. own_bytes: the bytes of topics on the disk; None for unknown."""
 
     at_ns: int
     free_bytes: int
@@ -41,8 +41,8 @@ class Look(NamedTuple):
 class DiskWatch:
     """Looks at the disk every five seconds. Belongs to the engine's thread; a background reads the disk.
 
-    reserve_bytes: what the log wants to be free. own_bytes: reads what topics have on the disk, None where that is
-    unknown. on_space: gets the figures after each look, None when the disk gave none; on the engine's thread.
+    reserve_bytes: the free bytes that the log needs. own_bytes: reads the bytes of topics on the disk, None where they
+    are unknown. on_space: gets the figures after each look, None when the disk gave none; on the engine's thread.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ def fill_bytes_per_s(looks: Sequence[Look]) -> float | None:
     a window is full.
 
     looks: ascending in time. A window is cut into parts, whose highest figures are compared: segments that go once they
-    are consumed make a sawtooth. What goes in one part or two, such as a backup, is no trend: the median of the falls
+    are consumed make a sawtooth. A loss in one part or two, such as a backup, is no trend: the median of the falls
     counts, and no more than four times the least.
     """
     paces: list[float] = []
@@ -141,8 +141,8 @@ def _took_s(looks: Sequence[Look]) -> float:
 
 
 def _growth(looks: Sequence[Look]) -> tuple[int | None, int]:
-    """What topics added between the first and the last look, None for unknown, and what the disk lost; 0 for less than
-    nothing."""
+    """The growth of topics between the first and the last look, None for unknown, and the loss of the disk; 0 for less
+    than nothing."""
     first, last = looks[0], looks[-1]
     fall = max(first.free_bytes - last.free_bytes, 0)
     if first.own_bytes is None or last.own_bytes is None:

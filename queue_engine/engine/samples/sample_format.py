@@ -14,8 +14,8 @@
                   "oldest_age_ms": ms or null, "latency": [[bucket, count, bucket, count, …], …]}}
 
 Tables are columns: the nth entry of each belongs to the nth topic or channel, which are sorted by name. `depth` of a
-topic is what waits at the topic itself, `waiting` that and what waits in its channels; its `in_flight`, `deferred` and
-`clients` are sums over its channels, and so are `finished`, `requeued`, `timeouts` and `disconnects`.
+topic counts messages that wait at the topic itself, `waiting` also those in its channels; its `in_flight`, `deferred`
+and `clients` are sums over its channels, and so are `finished`, `requeued`, `timeouts` and `disconnects`.
 
 A counter is its growth since the last sample that this process wrote, or since the process started. Beside it stands
 X_total, the engine's own count since the process started, over the topics and channels that exist now. A topic or
@@ -63,7 +63,7 @@ _CHANNEL_GAUGES, _CHANNEL_COUNTERS = _columns(CHANNEL, MEASURED), _columns(CHANN
 _TOPIC_GAUGES, _TOPIC_COUNTERS = _columns(TOPIC, MEASURED), _columns(TOPIC, COUNTED)
 _LOG = {row.sample: row.attribute for row in LOG if row.sample}
 _CHANNEL_FLAGS = {row.sample: row.attribute for row in CHANNEL if row.sample and row.is_flag}
-# Sums over a topic's channels, of what the topic has not itself.
+# Sums over a topic's channels, of figures that the topic does not have itself.
 _SUMMED_GAUGES = [column for column in _CHANNEL_GAUGES if column not in _TOPIC_GAUGES]
 _SUMMED_COUNTERS = [column for column in _CHANNEL_COUNTERS if column not in _TOPIC_COUNTERS]
 

@@ -17,7 +17,7 @@ with newer ones stay on the disk and can't be read.
 
 No error of this log stops the server: `append` raises it to the sampler, which leaves the sample out, and a start sets
 aside files that it can't use and makes new ones. Only files of a newer version of Penstock stay in place, unread; until
-that version runs again no samples are kept.
+that version runs again no samples are stored.
 """
 
 import logging

@@ -53,12 +53,12 @@ class Sampler:
 
     @property
     def topic(self) -> Topic | None:
-        """The samples as a topic to read; None while they are not kept."""
+        """The samples as a topic to read; None while they are not stored."""
         return self._log.topic
 
     @property
     def log(self) -> LogStore | None:
-        """The log that samples are written to; None while they are not kept."""
+        """The log that samples are written to; None while they are not stored."""
         return self._log.log
 
     def open(self) -> None:

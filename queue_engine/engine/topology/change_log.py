@@ -32,7 +32,7 @@ from queue_engine.vocabulary.ticket import Ticket, failed
 logger = logging.getLogger(__name__)
 
 RETRY_NS = NS_PER_S
-# Merged when the changes are as long as this, and twice as long as what they change.
+# Merged when the changes are as long as this, and twice as long as the file that they change.
 MERGE_BYTES_MIN = 1 << 20
 _IDENTITY_BYTES = 16
 # The files of topics and channels that are ours.
@@ -40,14 +40,14 @@ TOPOLOGY_NAMES = tuple(f"{name}{end}" for name in (FILE_NAME, CHANGES_NAME) for 
 
 
 def read_topology(directory: str, files: Files) -> FoundTopology:
-    """What the files of a directory contain that no process uses. Raises TopologyError; nothing is changed."""
+    """The content of the files of a directory that no process uses. Raises TopologyError; nothing is changed."""
     return TopologyFiles(directory, files).read()
 
 
 class ChangeLog:
     """The files of one data directory while the engine runs. Belongs to the engine's thread.
 
-    state: what the disk has. error: why the newest write failed; None after one that did not. make_room: called when
+    state: as on the disk. error: why the newest write failed; None after one that did not. make_room: called when
     the disk is full; returns whether a write may find room now.
     """
 
@@ -142,8 +142,8 @@ class ChangeLog:
         self._appended(line, changes)
 
     def close(self, finish: Callable[[Topology], None]) -> None:
-        """Merge everything, in this thread. finish: replaces what the state promises ahead by what was given. Raises
-        TopologyError."""
+        """Merge everything, in this thread. finish: replaces the numbers that the state reserves by those that were
+        given. Raises TopologyError."""
         if self._is_writing:
             raise TopologyError(f"{self._paths.path} is still being written")
         self._nsqd.stop()
@@ -185,7 +185,7 @@ class ChangeLog:
         return ticket
 
     def tick(self, now_ns: int) -> None:
-        """Try again what the disk refused, and let nsqd.dat follow. now_ns: monotonic."""
+        """Retry a write that the disk refused, and let nsqd.dat follow. now_ns: monotonic."""
         if self.error is None and not self._needs_merge:
             self._nsqd.tick(now_ns, self.state)
         if self.error is None or now_ns < self._retry_ns:

@@ -80,8 +80,8 @@ def quarantine_noted(channel: ChannelEntry) -> dict[str, Any]:
 
 
 def topic_of(document: Mapping[str, Any]) -> TopicEntry:
-    """What `topic_document` made. Channels without a number are kept under negative ones. Raises ValueError, KeyError
-    or TypeError."""
+    """The entry of a document by `topic_document`. Channels without a number get negative ones. Raises ValueError,
+    KeyError or TypeError."""
     channels: dict[int, ChannelEntry] = {}
     for one in document["channels"]:
         number = number_of(one, "number")

@@ -9,7 +9,7 @@
 A line is JSON, a blank, and the CRC-32C of the JSON as 8 hex digits. All changes that come while a line is being
 written share the next one; a line is synced before its changes are answered. So only the last line can be unfinished:
 an invalid line at the end was not acknowledged and is cut. An invalid line with a valid one behind it is damage.
-`nsqd` is what nsqd.dat has (`nsqd_file.py`); a version that does not know the key passes over it, and deletes nothing
+`nsqd` is what nsqd.dat has (`nsqd_file.py`); a version without the key ignores it, and deletes nothing
 that nsqd deleted.
 
 A merge writes everything into topology.json and begins topology.changes anew. Both files are copied to `….previous`
@@ -132,16 +132,18 @@ def parse_changes(data: bytes, path: str) -> ChangesFile:
     return ChangesFile(identity, after, tuple(entries), size, len(data) - size)
 
 
-_HELP = "`penstock topology check` tells what there is, `penstock topology rebuild` makes it good as far as it goes"
+_HELP = (
+    "`penstock topology check` lists the findings, `penstock topology rebuild` makes the file anew as far as possible"
+)
 
 
 @dataclass(slots=True)
 class FoundTopology:
-    """What the files of a data directory contain.
+    """The content of the files of a data directory.
 
     state: all that exists; empty without a file. source: the file it was read from first, "" for none. changes: of
     topology.changes, None without that file. warnings: for the server's log, a sentence each. nsqd_ran: since the last
-    stop; the state has what it did, and the files do not yet. nsqd_crc: the checksum of nsqd.dat as it is now.
+    stop; the state has its changes, and the files do not yet. nsqd_crc: the checksum of nsqd.dat as it is now.
     """
 
     state: Topology = field(default_factory=Topology)
@@ -154,7 +156,7 @@ class FoundTopology:
     @property
     def is_new_format(self) -> bool:
         """Whether changes can be appended to the files as they are; otherwise a merge is needed first, as for a file of
-        an older format: the version that wrote it would drop what it does not know of the changes."""
+        an older format: the version that wrote it would drop changes that it does not know."""
         is_new = self.changes is not None and self.state.is_checked and self.state.format == FORMAT
         return is_new and not self.nsqd_ran
 
@@ -179,7 +181,7 @@ class TopologyFiles:
             raise TopologyError(f"{path} can't be read: {exc.strerror}; it was left as it is") from exc
 
     def read(self) -> FoundTopology:
-        """Read what exists. Raises TopologyError when the files do not say it for certain; nothing is changed."""
+        """Read the files. Raises TopologyError when they are not certain; nothing is changed."""
         data = self.read_bytes(self.path)
         changes = self._read_changes(self.changes_path)
         if data is None:
@@ -187,7 +189,7 @@ class TopologyFiles:
         try:
             state = parse_topology(data, self.path)
         except NewerTopologyError:
-            raise  # to repair it with this version would lose what only the newer one knows
+            raise  # a repair with this version would lose entries that only the newer one reads
         except TopologyError as exc:
             raise TopologyError(f"{exc}. {self._advice()}") from exc
         found = FoundTopology(state, self.path, changes)
@@ -203,7 +205,7 @@ class TopologyFiles:
         copy = f"its predecessor is {self.previous_path}; " if has_previous else ""
         return (
             f"If you edited it, `penstock topology accept` takes it as it is; otherwise {copy}`penstock topology "
-            "check` tells what is there, and `penstock topology rebuild` makes it anew from that and the log"
+            "check` lists the findings, and `penstock topology rebuild` makes it anew from these and the log"
         )
 
     def _check_first(self, state: Topology, data: bytes, changes: ChangesFile | None) -> None:
@@ -211,7 +213,7 @@ class TopologyFiles:
         # The first merge copies the file to its predecessor's place before it replaces it, and may end in between.
         if state.is_checked or changes is not None or self.read_bytes(self.previous_path) not in (None, data):
             raise TopologyError(
-                f"{self.path} has no checksum, and there was one before: an older version wrote it, or somebody else; "
+                f"{self.path} has no checksum, and there was one before: an older version or another program wrote it; "
                 f"nothing was changed. {self._advice()}"
             )
 
@@ -235,7 +237,7 @@ class TopologyFiles:
         data = self.read_bytes(self.nsqd_path)
         found.nsqd_crc = nsqd_file.NO_FILE if data is None else nsqd_file.checksum(data)
         if not state.nsqd_crc:
-            # An older version wrote topology.json: what nsqd.dat has may be long gone. Where there is none, the next
+            # An older version wrote topology.json: topics of nsqd.dat may be long gone. Where there is none, the next
             # one is of an nsqd that ran.
             state.nsqd_crc = nsqd_file.NO_FILE if data is None else ""
             return
@@ -257,7 +259,7 @@ class TopologyFiles:
         found.warnings += run.sentences()
 
     def _given_to_nsqd(self, found: FoundTopology, topology: bytes) -> Topology | None:
-        """What nsqd.dat had when the server wrote it last; None: unknown."""
+        """The content of nsqd.dat when the server wrote it last; None: unknown."""
         upto = found.state.nsqd_upto
         given = parse_topology(topology, self.path)
         if found.changes is None or not found.changes.after <= given.sequence <= upto:
@@ -279,7 +281,7 @@ class TopologyFiles:
             return  # the first start stopped before it made topology.changes
         if changes is None:
             raise TopologyError(
-                f"{self.changes_path} is missing: {self.path} can't tell what was changed since it was written; "
+                f"{self.changes_path} is missing: {self.path} does not have the changes since it was written; "
                 "nothing was changed. Put it back, or let `penstock topology accept` go on without it"
             )
         if changes.identity != state.identity:

@@ -100,7 +100,7 @@ class LogGuard:
         content = decode_line(data)
         if content is None:
             raise StorageError(
-                f"{path} is not what was written, so it can't be told whose log this is; nothing was changed. "
+                f"{path} does not match its checksum, so the log's data directory is unknown; nothing was changed. "
                 "If it belongs here, remove that file and let `penstock topology accept` write it anew"
             )
         if content["version"] > VERSION:

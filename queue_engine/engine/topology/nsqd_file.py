@@ -1,4 +1,4 @@
-"""nsqd's own file of topics and channels: what a server leaves for nsqd, and what nsqd did meanwhile.
+"""nsqd's own file of topics and channels: written for nsqd, and compared with nsqd's changes at a start.
 
     nsqd.dat
     {"topics":[{"name":"orders","paused":false,"channels":[{"name":"billing","paused":false}]}],"version":"1.3.0"}
@@ -11,18 +11,18 @@ nsqd ran since: then nsqd's file says which topics and channels of that kind the
     "nsqd": {"crc": "1a2b3c4d", "current": true}      in topology.json
     "nsqd": {"crc": "1a2b3c4d", "upto": 8}            in a line of topology.changes
 
-`current`: nsqd.dat has all that topology.json has. `upto`: it has all changes up to that one. So a start can tell what
-nsqd began with from what was changed behind it and never came to nsqd:
+`current`: nsqd.dat has all that topology.json has. `upto`: it has all changes up to that one. So a start can tell the
+topics that nsqd began with from changes behind it that never came to nsqd:
 
-    what is in       given to nsqd   ours now   nsqd's now    the topic or channel
-                     yes             yes        no            nsqd deleted it; kept where its data files are there
+    stands in        given to nsqd   ours now   nsqd's now    the topic or channel
+                     yes             yes        no            nsqd deleted it; it stays where its data files are there
                      no              yes        no            was made too late for nsqd: stays
                      yes             no         yes           was deleted too late for nsqd: goes, unless nsqd put
                                                               messages there, a channel or a pause
                      no              no         yes           nsqd made it
-    a pause is nsqd's where nsqd's now differs from what was given to it, else ours
+    a pause is nsqd's where nsqd's now differs from the one given to it, else ours
 
-Where it is unknown what was given (an older version wrote our files), nothing is deleted, and pauses are nsqd's.
+Where the given state is unknown (an older version wrote our files), nothing is deleted, and pauses are nsqd's.
 """
 
 import os
@@ -52,12 +52,12 @@ def topic_bytes(topic: TopicEntry) -> bytes:
 
 
 def nsqd_bytes(topics: Sequence[bytes]) -> bytes:
-    """The file for nsqd, of what `topic_bytes` made."""
+    """The file for nsqd, of the results of `topic_bytes`."""
     return b'{"topics":[%s],"version":%s}' % (b",".join(topics), orjson.dumps(f"{_OURS}{VERSION}"))
 
 
 def shown(state: Topology) -> dict[str, tuple[bool, dict[str, bool]]]:
-    """What of the state is in the file, in no order."""
+    """The topics of the state that are in the file, in no order."""
     return {topic.name: shown_topic(topic) for topic in state.topics.values() if is_nsqds(topic)}
 
 
@@ -80,7 +80,7 @@ NO_FILE = checksum(b"")
 
 
 def is_ours(data: bytes) -> bool:
-    """Whether Penstock wrote these bytes. False for what can't be read."""
+    """Whether Penstock wrote these bytes. False for a file that can't be read."""
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -90,8 +90,8 @@ def is_ours(data: bytes) -> bool:
 
 @dataclass(slots=True)
 class NsqdRun:
-    """What nsqd did to the topics and channels while it ran: names, a channel as TOPIC/CHANNEL. kept: not in nsqd's
-    file, and kept since their data files are there. foreign: topics of the log of which nsqd has one, too."""
+    """nsqd's changes of topics and channels while it ran: names, a channel as TOPIC/CHANNEL. kept: not in nsqd's
+    file, but here, since their data files are there. foreign: topics of the log of which nsqd has one, too."""
 
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class QueueFiles:
         return queue in self._ends
 
     def have_messages(self, queue: str) -> bool:
-        """Whether there are any behind what was read. nsqd leaves a meta file for an empty queue, too."""
+        """Whether there are messages behind the read position. nsqd leaves a meta file for an empty queue, too."""
         start = os.path.join(self._directory, f"{queue}.diskqueue.")
         data = [end for end in self._ends.get(queue, ()) if end.endswith(".dat") and end[:-4].isdigit()]
         try:
@@ -146,9 +146,9 @@ class QueueFiles:
 
 
 def take_over(state: Topology, theirs: Topology, *, given: Topology | None, queues: QueueFiles) -> NsqdRun:
-    """Make the topics and channels of kind `diskqueue` what they are after nsqd's run, by the table above.
+    """Change the topics and channels of kind `diskqueue` to their state after nsqd's run, by the table above.
 
-    given: what nsqd began with, None: unknown. Raises OSError."""
+    given: the state that nsqd began with, None: unknown. Raises OSError."""
     run = NsqdRun()
     taking = _TakeOver(state, given is not None, queues, run)
     ours = {topic.name: topic for topic in state.topics.values() if topic.trash is None}
@@ -185,7 +185,7 @@ def take_over(state: Topology, theirs: Topology, *, given: Topology | None, queu
 
 @dataclass(frozen=True, slots=True)
 class _TakeOver:
-    """is_known: whether it is known what nsqd began with."""
+    """is_known: whether the state that nsqd began with is known."""
 
     state: Topology
     is_known: bool

@@ -1,7 +1,7 @@
 """Keeps nsqd.dat up with topics, channels and pauses while the server runs, so that nsqd finds them after a kill, too.
 
 Changes are put together: the file is written within a second of the first one, less often when it is longer than 5 MB.
-What it has is on the disk in our own files before. When it is written, a line of topology.changes says up to which
+Its content is on the disk in our own files before. When it is written, a line of topology.changes says up to which
 change (`files.py` draws it). A kill between the two costs nothing: that line then tells of an older file, and a topic
 that came since is not taken for one that nsqd deleted.
 """
@@ -27,7 +27,7 @@ RETRY_NS = NS_PER_S
 class NsqdWriter:
     """nsqd.dat of one data directory. Belongs to the engine's thread.
 
-    written: gets the change that says what nsqd.dat has, when the file is durable.
+    written: gets the change that notes the content of nsqd.dat, when the file is durable.
     """
 
     def __init__(self, path: str, files: Files, background: Background, written: Callable[[Change], object]) -> None:
@@ -63,7 +63,7 @@ class NsqdWriter:
             self._is_dirty = True
 
     def tick(self, now_ns: int, state: Topology) -> None:
-        """Begin to write what is due. now_ns: monotonic. state: all of it is durable."""
+        """Begin a due write. now_ns: monotonic. state: all of it is durable."""
         if not self._is_dirty or self._job is not None:
             return
         if self._due_ns is None:

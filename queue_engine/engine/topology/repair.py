@@ -22,8 +22,8 @@ RECOVERED_PREFIX = "recovered-"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """state: what exists; None when the files do not say it. complaints: why a start would stop, or leave something
-    out."""
+    """state: topics and channels; None when the files can't be read. complaints: why a start would stop, or leave
+    something out."""
 
     state: Topology | None
     complaints: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Checked:
 
 @dataclass(slots=True)
 class Repaired:
-    """The topology that is written. report: what was done, a sentence each."""
+    """The topology that is written. report: the steps, a sentence each."""
 
     state: Topology
     report: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class TopologyRepair:
         self._files = files
 
     def check(self) -> Checked:
-        """What a start would find, and why it would stop."""
+        """The findings of a start, and why it would stop."""
         try:
             found = self._paths.read()
         except StorageError as exc:
@@ -81,7 +81,7 @@ class TopologyRepair:
         return repaired
 
     def rebuild(self) -> Repaired:
-        """Make topology.json from what is left: it, or its predecessor, the changes, and the log. Raises
+        """Make topology.json from the remains: it, or its predecessor, the changes, and the log. Raises
         NewerTopologyError when a newer version wrote one of them, or StorageError; then nothing is changed."""
         repaired = self._best()
         state = repaired.state
@@ -138,7 +138,7 @@ class TopologyRepair:
         return repaired
 
     def _apply_changes(self, repaired: Repaired, state: Topology) -> None:
-        """As many of the changes as follow on what the file has."""
+        """The changes that follow on the file's state, as many as there are."""
         data = self._paths.read_bytes(self._paths.changes_path)
         if data is None:
             repaired.report.append(f"{self._paths.changes_path} is missing: the changes since are unknown.")
@@ -190,7 +190,7 @@ class TopologyRepair:
 
 
 def lines_of(state: Topology) -> list[str]:
-    """What exists, for people: a line for the whole, and one for each topic and channel."""
+    """The topology for people: a line for the whole, and one for each topic and channel."""
     whose = f"data directory {state.identity}" if state.identity else "a data directory without an identity"
     lines = [f"{whose}, format {state.format}, {len(state.topics)} topics, changes up to {state.sequence}"]
     for topic in sorted(state.topics.values(), key=lambda one: one.name):

@@ -13,7 +13,7 @@
      "deleted": [5],
      "checksum": "1a2b3c4d"}
 
-    topology.changes         what changed since, a line for each write (`files.py` draws it)
+    topology.changes         the changes since, a line for each write (`files.py` draws it)
     topology.json.previous, topology.changes.previous        the same two files before the last merge
 
 A number is given once and never again, so that records of a deleted topic can't be taken for those of another topic of
@@ -28,12 +28,12 @@ published now. A topic without `storage` is `diskqueue`. Ephemeral names are lef
 
 A topic or channel that is paused has a `pause` (`queue_engine/vocabulary/flow/pause.py`): who paused it, why, since
 when, until when (0: no end), and how much waited then; `changed_by` and `changed_ms` tell who gave it that reason and
-end later. Without one, nobody knows. A channel that was resumed with a ramp has a `ramp`, {"from_ms": …,
-"until_ms": …}.
-What is in the trash has a `trash` (`trash_entry.py`): who put it there by which act, until when it can be restored, and
-how much it had. A topic that was deleted keeps all but its name; so does a channel, and one that was emptied leaves a
-channel without a name that has the progress it had. `name` then is the former one, and may be that of another; ""
-stands for what waited at the topic itself.
+end later. Without one, author and reason are unknown. A channel that was resumed with a ramp has a `ramp`, {"from_ms":
+…, "until_ms": …}.
+An entry of the trash has a `trash` (`trash_entry.py`): who put it there by which act, until when it can be restored,
+and how much it had. A topic that was deleted keeps all but its name; so does a channel, and one that was emptied leaves
+a channel without a name that has the progress it had. `name` then is the former one, and may be that of another; ""
+stands for the messages that waited at the topic itself.
 A channel of the log may have `max_attempts` (1 to 1,000), and while it is redriven a `redrive`
 (`queue_engine/vocabulary/flow/redrive.py`): {"rate": …, "total": …, "began_ms": …, "keeps_attempts": …, "by": …}.
 All keys that came with format 3 stand only where they say something.
@@ -109,8 +109,8 @@ class Topology:
         return number
 
     def apply(self, change: Change) -> None:
-        """Make one change. Raises TopologyError when it is not one that this version knows, or names what is not
-        there."""
+        """Make one change. Raises TopologyError when this version does not know it, or it names a topic or channel that
+        is not there."""
         try:
             _APPLY[change["do"]](self, change)
         except (KeyError, TypeError, ValueError) as exc:
@@ -182,12 +182,12 @@ def channel_trashed(topic: int, number: int, trash: TrashEntry) -> Change:
 
 
 def trash_limited(topic: int, number: int, upto: int) -> Change:
-    """A channel of the name of the one in the trash exists again, and has what lies from `upto` on."""
+    """A channel of the name of the one in the trash exists again, and has the messages from `upto` on."""
     return {"do": "limit_trash", "topic": topic, "number": number, "upto": upto}
 
 
 def topic_paused(number: int, paused: bool, pause: Pause | None = None) -> Change:
-    """pause: what is known of the pause that begins, or goes on with another reason or end."""
+    """pause: the record of the pause that begins, or goes on with another reason or end."""
     return {"do": "pause_topic", "number": number, "paused": paused, **noted(pause)}
 
 
@@ -393,7 +393,7 @@ def checksum_of(document: Mapping[str, Any]) -> str:
 
 
 def parse_topology(text: bytes, file_name: str, *, accepts_any: bool = False) -> Topology:
-    """The topology of a file's bytes. Raises TopologyError, naming the file and what is wrong with it.
+    """The topology of a file's bytes. Raises TopologyError, naming the file and its fault.
 
     Names that are not valid are left out with a warning, as nsqd does. accepts_any: without a look at the checksum.
     """
@@ -417,7 +417,7 @@ def parse_topology(text: bytes, file_name: str, *, accepts_any: bool = False) ->
 
 
 class ChecksumError(TopologyError):
-    """topology.json is not what was written."""
+    """topology.json does not match its checksum."""
 
     def __init__(self, file_name: str, found: object, expected: str) -> None:
         super().__init__(

@@ -8,8 +8,8 @@ from queue_engine.vocabulary.json_fields import number_of, object_of, text_of
 
 @dataclass(frozen=True, slots=True)
 class TrashEntry:
-    """What a topic or channel without a name is kept for. The channels that one act put into the trash have the same
-    id.
+    """The reason why a topic or channel without a name exists. The channels that one act put into the trash have the
+    same id.
 
     id: of the topic, or of the first of these channels. act: as in the audit list. by: who did it, "" when that is
     unknown. at_ms, until_ms: when, and until when it can be restored, Unix ms. waiting, in_flight, deferred,
@@ -41,7 +41,7 @@ _NUMBERS = ("id", "at_ms", "until_ms", "waiting", "in_flight", "deferred", "quar
 
 
 def trash_of(document: object) -> TrashEntry | None:
-    """What `TrashEntry.document` made; None for None. Raises ValueError."""
+    """The entry of a document by `TrashEntry.document`; None for None. Raises ValueError."""
     if document is None:
         return None
     given = object_of(document, "trash")

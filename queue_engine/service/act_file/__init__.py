@@ -1,1 +1,1 @@
-"""The acts that came over the HTTP API while no console kept the audit list."""
+"""The acts over the HTTP API while no console wrote the audit list."""

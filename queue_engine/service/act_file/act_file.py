@@ -45,7 +45,7 @@ class ActFile:
             self._begin_next()
         assert self._fd is not None
         lines = b"".join(encode_line(self._next + index, act) for index, act in enumerate(acts))
-        # At the end that is known: a try that failed half way is written over.
+        # At the last good end: a try that failed half way is written over.
         self._files.write_all(self._fd, lines, self._size)
         self._files.sync_data(self._fd)
         self._size += len(lines)
@@ -64,7 +64,7 @@ class ActFile:
             last = self._files.read_whole(os.path.join(self._directory, old[-1]), 2 * self._file_bytes_max + (64 << 20))
             number = _readable_end(last or b"")[1] or _number_in(old[-1])
         if end < len(data) and not is_torn:
-            logger.error("%s has damaged lines; it is kept, and a new file begins", self._path)
+            logger.error("%s has damaged lines; it stays, and a new file begins", self._path)
             self._set_aside(max(number, 1))
             end, data = 0, b""
         self._fd = self._files.open(self._path, os.O_RDWR | os.O_CREAT)
@@ -110,7 +110,7 @@ def _number_in(name: str) -> int:
 
 
 def _readable_end(data: bytes) -> tuple[int, int, bool]:
-    """Where the last readable line ends, its number (0 for none), and whether what follows can be a torn write: no
+    """Where the last readable line ends, its number (0 for none), and whether the rest can be a torn write: no
     readable line, and no more than one beginning of a line."""
     end = len(data)
     while end:

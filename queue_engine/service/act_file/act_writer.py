@@ -63,7 +63,7 @@ class ActWriter:
     # Reports, and time.
 
     def tell(self, record: ActRecord) -> None:
-        """Write what came of an act, now or with those that are like it."""
+        """Write the result of an act, now or counted with similar ones."""
         act, kind = shortened(record, self._now_ms()), limits_of(record)
         if kind is not None:
             source = Source(act.via, act.remote_address, act.action, act.topic, act.channel)
@@ -73,7 +73,7 @@ class ActWriter:
         self._add(act)
 
     async def check_once(self) -> None:
-        """Wait for the interval, then write what was counted and what the disk has refused before."""
+        """Wait for the interval, then write counted acts and lines that the disk refused before."""
         await asyncio.sleep(CHECK_INTERVAL_S)
         self.look()
 
@@ -146,7 +146,7 @@ class ActWriter:
 
 
 def _act_of(window: Window[_Last]) -> ActRecord:
-    """What a line says of the acts that were counted: the last one, and how many there were."""
+    """The record of counted acts: the last one, and their number."""
     last = window.digest.act
     assert last is not None
     address = last.remote_address if window.is_one_source else SEVERAL

@@ -9,8 +9,8 @@
                act: joins intent and result, 32 hex digits; "" for an event
                action, topic, channel, address, via, actor: as in `ActRecord`; actor is the token's name
                error: why it was refused or failed; "" when it was done
-               counts: what it did, by the names of `Outcome`'s fields; those that are 0 are left out
-               created: whether it made what was not there before; left out where nothing was done
+               counts: its result, by the names of `Outcome`'s fields; those that are 0 are left out
+               created: whether it made something new; left out where nothing was done
                details: further facts, such as the reason of a pause
                times: how many acts the line stands for; left out for one
 

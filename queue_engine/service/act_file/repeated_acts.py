@@ -55,7 +55,7 @@ def limits_of(act: ActRecord) -> RepeatLimits | None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where acts come from, and what they are about: a window has those of one source. who: "" for anybody."""
+    """The source of acts, and their topic or channel: a window counts one source. who: "" for every user."""
 
     via: str
     address: str
@@ -86,7 +86,7 @@ DigestT = TypeVar("DigestT")
 
 @dataclass(slots=True)
 class Window(Generic[DigestT]):
-    """Acts of one source within the time of its kind. digest: what the sink's row says of those that were counted."""
+    """Acts of one source within the time of its kind. digest: the counted acts, for the sink's row."""
 
     kind: RepeatLimits
     began_s: float

@@ -12,11 +12,11 @@ class ActGate(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether one more row can be kept. For any thread."""
+        """Whether one more row can be stored. For any thread."""
         ...
 
     def begin(self, record: ActRecord, then: Callable[[bool], None]) -> None:
-        """Keep the row of an act before it is done, then call `then` with whether it is kept: on any thread, now or
+        """Store the row of an act before it is done, then call `then` with whether it is stored: on any thread, now or
         later."""
         ...
 

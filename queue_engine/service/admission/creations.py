@@ -29,8 +29,8 @@ class Creations:
         return ((topic, channel),) if channel and channel not in found.channels else ()
 
     def note(self, missing: Sequence[Names], ticket: Ticket, remote_address: str, *, via: str = VIA_TCP) -> None:
-        """Report what a client's command creates, once its ticket is done. What was created stays when the command
-        fails, and is reported."""
+        """Report the topic and channel that a client's command creates, once its ticket is done. They stay when the
+        command fails, and is reported."""
         # When several clients create the same, the first one is named.
         wanted = [names for names in missing if names not in self._under_way]
         self._under_way.update(wanted)

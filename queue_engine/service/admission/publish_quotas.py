@@ -18,7 +18,7 @@ REMEMBERED_MAX = 10_000
 
 
 class Bucket:
-    """What one client may publish by one quota. messages, bytes: what it holds now; below 0 is a debt."""
+    """The bucket of one client by one quota. messages, bytes: its content now; below 0 is a debt."""
 
     __slots__ = ("bytes", "filled_ns", "messages", "quota")
 

@@ -49,7 +49,7 @@ _VERBS = frozenset({"PUB", "MPUB", "DPUB"})
 
 
 def reason_of(error: BaseException | None) -> Reason:
-    """error: what made the publish fail; None where the request itself was wrong."""
+    """error: the cause of the failed publish; None where the request itself was wrong."""
     if error is None:
         return Reason.INVALID
     return next((reason for kinds, reason in _REASONS if isinstance(error, kinds)), Reason.FAULT)

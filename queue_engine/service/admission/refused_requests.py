@@ -24,7 +24,7 @@ class RefusedRequests:
     def note(self, reason: Reason, remote_address: str, sentence: str) -> None:
         """Count a refused request, and log the count when a minute has passed since the reason's last line.
 
-        sentence: what was refused, of which client; it names the Host or the Origin.
+        sentence: the request and its client, with the Host or the Origin.
         """
         self._counts[reason.value] += 1
         self._unlogged[reason] += 1

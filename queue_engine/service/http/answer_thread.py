@@ -29,7 +29,7 @@ class AnswerThread:
         self._threads = ThreadPoolExecutor(1, "penstock-answers")
 
     def make(self, head: RequestHead, make: Callable[[], Response], answer: Answer) -> None:
-        """Call `make` on the thread, and answer with what it returns, as gzip if the client accepts that."""
+        """Call `make` on the thread, and answer with its result, as gzip if the client accepts that."""
         loop = asyncio.get_running_loop()
 
         def work() -> Response:

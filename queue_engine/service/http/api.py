@@ -333,7 +333,7 @@ class HttpApi:
         self._stats_for(wanted, give)
 
     def _stats_for(self, wanted: Wanted, give: Callable[[bytes | None], None]) -> None:
-        """Hand the stats to `give`, None for an error. Requests that wait for the same share what is made of them: it
+        """Hand the stats to `give`, None for an error. Requests that wait for the same share one result, which
         is begun after the last of them came."""
         if (waiting := self._shared_stats.get(wanted)) is not None:
             waiting.append(give)

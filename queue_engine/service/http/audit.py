@@ -16,10 +16,10 @@ from queue_engine.service.http.refusals import Refusal
 
 logger = logging.getLogger(__name__)
 
-# Of what a client gave for a name; names have at most 64.
+# Characters of a client's text for a name; names have at most 64.
 _NAME_SHOWN_MAX = 80
 _NO_ROOM = (
-    "nothing was done: the audit list can't be written, and memory keeps no more rows for it. Free space on the "
+    "nothing was done: the audit list can't be written, and memory has no room for more rows. Free space on the "
     "console's disk and try again"
 )
 

@@ -59,7 +59,7 @@ def _shortened(detail: str) -> str:
     detail = _LONG_WORD.sub(lambda found: found[0][:_WORD_SHOWN] + "…", detail)
     if len(detail) <= _DETAIL_MAX:
         return detail
-    # A value of many words: what is said of it stands behind it.
+    # A value of many words: the complaint stands behind it.
     return f"{detail[:_BEGINNING_SHOWN]}…{detail[-_END_SHOWN:]}"
 
 

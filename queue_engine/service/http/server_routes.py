@@ -33,7 +33,7 @@ _INDEX = """Python has no pprof. There are
 GET  /debug/threads     each thread with its stack
 GET  /debug/tasks       each task of the engine's loop, and where it waits
 GET  /debug/memory      objects by type; the lines that took memory, with PYTHONTRACEMALLOC=1
-GET  /debug/gc          what Python's collector did
+GET  /debug/gc          the work of Python's collector
 POST /debug/freememory  collects garbage and gives free memory back; the server waits meanwhile
 
 Not here: cmdline, symbol, profile, heap, goroutine, block, threadcreate, which are Go's.
@@ -41,7 +41,7 @@ Not here: cmdline, symbol, profile, heap, goroutine, block, threadcreate, which 
 
 
 class ServerRoutes:
-    """Handles requests about the options and the process. answers: the thread for what takes long."""
+    """Handles requests about the options and the process. answers: the thread for long work."""
 
     def __init__(self, engine: Engine, audit: HttpAudit, answers: AnswerThread) -> None:
         self._engine = engine
@@ -119,7 +119,7 @@ def _freed() -> str:
 
 
 def _no_block_profile(head: RequestHead, body: bytes, answer: Answer) -> None:
-    raise Refusal(501, "NOT_SUPPORTED", "Python has no profile of what blocks: /debug/threads shows what waits")
+    raise Refusal(501, "NOT_SUPPORTED", "Python has no profile of blocking calls: see /debug/threads")
 
 
 def _debugging_is_off(head: RequestHead, body: bytes, answer: Answer) -> None:

@@ -1,10 +1,10 @@
-"""Handles the requests about the trash: what was emptied or deleted of topics of the log, until it expires.
+"""Handles the requests about the trash: emptied and deleted topics and channels of the log, until they expire.
 
     GET  /trash                               JSON: "entries", newest first, and the "bytes" that they alone keep
     POST /trash/restore?id=ID[&swap=true]     JSON: the messages that come back
     POST /trash/delete?id=ID                  deletes an entry for good
 
-An answer comes when what it says is durable. The acts are audited.
+An answer comes when its result is durable. The acts are audited.
 """
 
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What an auth server answers: nsqd's form, checked.
+"""An auth server's answer: nsqd's form, checked.
 
     {"ttl": 3600, "identity": "deploy", "identity_url": "https://…", "authorizations": [
         {"topic": "orders\\..*", "channels": [".*"], "permissions": ["subscribe", "publish"]}]}
@@ -81,7 +81,7 @@ def _allowance(part: Mapping[str, Any]) -> ServerAllowance | None:
     permissions = set()
     for name in _texts(part, "permissions"):
         if name not in _PERMISSIONS:
-            raise AnswerError(f"the permission {name[:20]!r} is not known: publish, subscribe")
+            raise AnswerError(f"the permission {name[:20]!r} is none of publish and subscribe")
         permissions.add(_PERMISSIONS[name])
     text = ""
     try:

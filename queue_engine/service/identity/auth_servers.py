@@ -1,4 +1,4 @@
-"""Asks auth servers what a client may do, as nsqd does.
+"""Requests a client's permissions from auth servers, as nsqd does.
 
     GET  /auth?common_name=…&remote_ip=…&secret=…&tls=true|false      --auth-http-request-method get
     POST /auth, the same as a form                                    --auth-http-request-method post

@@ -1,4 +1,4 @@
-"""What one client may do: the result of its AUTH, or of its token."""
+"""The permissions of one client: the result of its AUTH, or of its token."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -10,21 +10,21 @@ REMEMBERED_MAX = 4_096
 
 
 class Allowance(Protocol):
-    """One part of an authorization. permissions: what it allows where it allows anything."""
+    """One part of an authorization. permissions: of the topics and channels that it matches."""
 
     @property
     def permissions(self) -> Collection[Permission]: ...
 
     def allows(self, permission: Permission, topic: str, channel: str) -> bool:
-        """Whether it allows this on the topic. channel: "" for what is about no channel, such as publishing."""
+        """Whether it allows this on the topic. channel: "" for an act on no channel, such as publishing."""
         ...
 
 
 class Authorization:
-    """Who a client is, and what it may do, until it ends.
+    """The identity of a client and its permissions, until they end.
 
     identity, identity_url: the name, and a page about it, as the auth server or the token names them. permission_count:
-    how many parts it has, as AUTH answers it. ends_ns: when it ends and must be asked for anew, monotonic ns; None when
+    how many parts it has, as AUTH answers it. ends_ns: when it ends and must be requested anew, monotonic ns; None when
     only `end` ends it. token_id: of the token it was made from; "" for others.
     """
 

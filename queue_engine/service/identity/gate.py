@@ -1,4 +1,4 @@
-"""The gate: whether clients must say who they are, and what those may do that have."""
+"""The gate: whether clients must identify themselves, and the permissions of those that have."""
 
 import asyncio
 import hmac
@@ -18,13 +18,13 @@ HTTP_TOKEN_NAME = "http-token"  # noqa: S105 - a name, no secret
 
 
 class SecretRefusedError(PenstockError):
-    """A secret lets nobody in. The text says why, for the server's log: the client must not learn it."""
+    """A secret does not count. The text is the reason, for the server's log: the client must not learn it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end of a connection, as an auth server is told of it. remote_ip: its address without the port.
-    common_name: of its TLS certificate; "" without one."""
+    """The other end of a connection, as the server describes it to an auth server. remote_ip: its address without the
+    port. common_name: of its TLS certificate; "" without one."""
 
     remote_ip: str
     is_tls: bool = False
@@ -32,7 +32,7 @@ class Peer:
 
 
 class Everything:
-    """Allows all: what --http-token stands for."""
+    """Allows all, as --http-token does."""
 
     permissions = tuple(Permission)
 
@@ -89,7 +89,7 @@ class Gate:
         has_http_token = self._http_token_file is not None or bool(self._http_token)
         self.is_enabled = guards or has_http_token
         self.is_required = guards and not self._lets_anonymous
-        # nsqd's auth servers are not asked about HTTP.
+        # HTTP does not use nsqd's auth servers.
         self.is_required_by_http = has_http_token or (has_tokens and not self._lets_anonymous)
 
     def check(self) -> None:
@@ -120,7 +120,7 @@ class Gate:
         self._look()
 
     def known(self, secret: bytes) -> Authorization | None:
-        """What the client with this secret may do, where that can be said at once."""
+        """The permissions of a client with this secret, where they are at hand; None where `ask` must find them."""
         # In constant time, so that the duration says nothing about the token.
         file = self._http_token_file
         http_token = self._http_token if file is None else file.current()
@@ -141,7 +141,8 @@ class Gate:
         return bool(self._own_token) and hmac.compare_digest(secret, self._own_token)
 
     async def ask(self, secret: bytes, peer: Peer) -> Authorization:
-        """What the client may do whose secret is not `known`; a refusal takes its time. Raises SecretRefusedError."""
+        """The permissions of a client whose secret is not `known`; a refusal takes its time. Raises
+        SecretRefusedError."""
         try:
             if self._servers is None or looks_like_token(secret):
                 raise SecretRefusedError("there is no such token, or it was revoked or has expired")

@@ -34,7 +34,7 @@ class LoadedTokens:
         self._read(self._stamp_now())
 
     def authorization_of(self, secret: bytes) -> Authorization | None:
-        """What a client with this secret may do; None for a wrong, revoked or expired one."""
+        """The permissions of a client with this secret; None for a wrong, revoked or expired one."""
         token = self._tokens.get(id_in(secret))
         now_ms = self._now_ms()
         if token is None or not token.fits(secret) or token.state(now_ms) is not TokenState.VALID:
@@ -62,7 +62,7 @@ class LoadedTokens:
                 self._read(stamp)
                 self.complaint = ""
         except StorageError as exc:
-            # What is known goes on: a damaged file neither lets in nor throws out.
+            # The loaded tokens stay: a damaged file neither lets clients in nor cuts them off.
             if not self.complaint:
                 logger.error("tokens are as they were: %s", exc)
             self.complaint = str(exc)

@@ -1,4 +1,4 @@
-"""What strangers may do who reach the server: the sentences with which `serve` refuses, and the daemon warns.
+"""Listeners that need no secret or have no TLS: the sentences with which `serve` refuses, and the daemon warns.
 
 A listener on loopback is open to programs of this machine alone, which is no matter here.
 """
@@ -41,7 +41,7 @@ def complaints(options: Options, *, has_tokens: bool) -> list[str]:
 
 
 def warning(options: Options, *, has_tokens: bool) -> str:
-    """What is open, and what is unencrypted, as one line for the log of a server that listens as it was told; "" for
+    """Open and unencrypted listeners, as one line for the log of a server that listens on purpose; "" for
     nothing."""
     opened = [
         f"strangers who reach {flag} {_value(options, flag)} can {what}"
@@ -55,10 +55,10 @@ def warning(options: Options, *, has_tokens: bool) -> str:
 
 
 def _open(options: Options, *, has_tokens: bool) -> Iterator[tuple[str, str]]:
-    """Each listener that asks for no secret, by its flag, and what can be done there."""
+    """Each listener that needs no secret, by its flag, and what clients can do there."""
     if _is_reached(options.tcp_address) and (options.allow_anonymous or not (has_tokens or options.auth_http_address)):
         yield "--tcp-address", _TCP
-    # nsqd's auth servers are not asked about HTTP.
+    # HTTP does not use nsqd's auth servers.
     if not options.has_http_token and (options.allow_anonymous or not has_tokens):
         for flag in _http_listeners(options):
             yield flag, _HTTP

@@ -1,10 +1,10 @@
-"""A token: a secret of ours, what it lets a program do, and until when.
+"""A token: a secret made by Penstock, the permissions of the program that has it, and their end.
 
     pst_3f2a91c07b5e_<64 hex digits>        the secret, 256 random bits behind the token's id
 
-The server stores a SHA-256 of the secret. That is enough, and a slow password hash would be no better: nobody tries
-2^256 secrets, however fast the hash, while a slow one would let a client stop the engine's thread by sending secrets.
-The id finds the one token whose hash is compared, in constant time.
+The server stores a SHA-256 of the secret. That is enough, and a slow password hash would be no better: no attacker
+tries 2^256 secrets, however fast the hash, while a slow one would let a client stop the engine's thread by sending
+secrets. The id finds the one token whose hash is compared, in constant time.
 """
 
 import hashlib
@@ -76,13 +76,13 @@ def hash_of(secret: bytes) -> str:
 
 
 def id_in(secret: bytes) -> str:
-    """The token's id in a secret; "" for what is no secret of ours."""
+    """The token's id in a secret; "" for a secret of another form."""
     found = _SECRET.fullmatch(secret)
     return found[1].decode() if found is not None else ""
 
 
 def looks_like_token(secret: bytes) -> bool:
-    """Whether somebody meant a token, truncated ones included: no other server should see it."""
+    """Whether a secret looks like a token, truncated ones included: no other server should see it."""
     return secret.startswith(b"pst_")
 
 

@@ -5,7 +5,7 @@
     {"version": 1, "tokens": [TOKEN…]}
 
     TOKEN   {"id", "name", "hash", "permissions": [publish | consume | administer…], "topics": [pattern…],
-             "created_ms", "created_by", "expires_ms", "revoked_ms", "revoked_by"}      `Token` has what they mean
+             "created_ms", "created_by", "expires_ms", "revoked_ms", "revoked_by"}      `Token` explains them
 
     tokens.lock: empty; an flock on it lasts from the reading of the file to its replacement
 
@@ -87,7 +87,7 @@ class TokenFile:
             logger.warning("%s can be read or written by other accounts, and stays so: %s", self.path, exc)
 
     def used_ms(self) -> Mapping[str, int]:
-        """When each token was last used, by id, as far as is known."""
+        """When each token was last used, by id; tokens without a recorded use are missing."""
         try:
             data = self._files.read_whole(self.used_path, _SIZE_MAX)
             content = None if data is None else decode_versioned(data, self.used_path, VERSION)
@@ -106,7 +106,7 @@ class TokenFile:
             tokens = list(self.read() or ())
             if any(one.name == name and one.state(now_ms) is TokenState.VALID for one in tokens):
                 raise TokenError(f"there is a token {name} already: revoke it first, or take another name")
-            # The oldest that let nobody in any more make room.
+            # The oldest expired or revoked tokens make room.
             for one in [one for one in tokens if one.state(now_ms) is not TokenState.VALID]:
                 if len(tokens) >= TOKENS_MAX:
                     tokens.remove(one)
@@ -164,7 +164,7 @@ def encode_used(used_ms: Mapping[str, int]) -> bytes:
 
 
 def _token_of(fields: Mapping[str, Any]) -> Token:
-    """Raises KeyError, TypeError or ValueError for what is none."""
+    """A token of its JSON. Raises KeyError, TypeError or ValueError for any other object."""
     token = Token(
         **{
             **fields,

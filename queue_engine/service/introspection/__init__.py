@@ -1,1 +1,1 @@
-"""What the process is doing, and what its memory is for."""
+"""The process's threads, tasks and memory, as texts."""

@@ -1,4 +1,4 @@
-"""What the process's memory is for, as far as Python knows, and what its collector did."""
+"""The use of the process's memory, as far as Python measures it, and the work of its collector."""
 
 import ctypes
 import gc
@@ -24,7 +24,7 @@ def memory_text() -> str:
 
 
 def collector_text() -> str:
-    """What Python's cyclic collector did since the start, by generation."""
+    """The work of Python's cyclic collector since the start, by generation."""
     lines = [
         f"enabled\t{str(gc.isenabled()).lower()}",
         f"objects of the start, which it leaves alone\t{gc.get_freeze_count()}",
@@ -41,7 +41,7 @@ def collector_text() -> str:
 
 
 def free_memory() -> None:
-    """Collect what is garbage and give free memory back to the system. Everything else waits meanwhile, for about a
+    """Collect garbage and return free memory to the system. Everything else waits meanwhile, for about a
     tenth of a second per million objects."""
     gc.collect()
     try:
@@ -67,7 +67,7 @@ def _types() -> list[str]:
         del part
         time.sleep(0)
     lines = [
-        f"{total} objects that the collector watches, by type; bytes are their own, without what they refer to",
+        f"{total} objects that the collector watches, by type; bytes are their own, without objects that they refer to",
         f"and {gc.get_freeze_count()} objects of the start, which it leaves alone",
     ]
     lines += [f"{count:>9}\t{sizes[name]:>11}\t{name}" for name, count in counts.most_common(TYPES_SHOWN)]
@@ -80,7 +80,9 @@ def _places() -> list[str]:
     import tracemalloc  # with pickle: here, since few servers are looked into and each one starts
 
     if not tracemalloc.is_tracing():
-        return ["Where memory was taken is not known: tracemalloc is off. Start the server with PYTHONTRACEMALLOC=1."]
+        return [
+            "The places that took memory are unknown without tracemalloc: start the server with PYTHONTRACEMALLOC=1."
+        ]
     found = tracemalloc.take_snapshot().statistics("lineno")
     held = sum(one.size for one in found)
     lines = [f"{held} bytes that Python took since tracemalloc was on, by line"]

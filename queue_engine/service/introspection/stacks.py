@@ -43,7 +43,7 @@ def tasks_text(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def _awaited(task: "asyncio.Task[object]") -> Iterator[str]:
-    """What a task's coroutine waits for, down to the future: get_stack has the outermost coroutine alone."""
+    """The frames of a task's coroutine down to its future: get_stack has the outermost coroutine alone."""
     waits_for = getattr(task.get_coro(), "cr_await", None)
     for _ in range(FRAMES_MAX):
         frame = getattr(waits_for, "cr_frame", None)

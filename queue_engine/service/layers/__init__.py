@@ -1,1 +1,1 @@
-"""What may lie between a connection's socket and its session: TLS, and a compression."""
+"""Layers between a connection's socket and its session: TLS, and a compression."""

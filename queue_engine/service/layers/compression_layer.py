@@ -2,7 +2,7 @@
 
 A step passes on as much as one read of a socket has at most, and other connections have their turn before the next.
 While there is more, or who is above has paused reading, nothing is read from below. So a connection holds one read and
-one step, whatever its bytes stand for, and what is above refuses too large a command as on any connection.
+one step, whatever its bytes stand for, and the session above refuses too large a command as on any connection.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Pace(Protocol):
 
 
 class CompressionLayer(Layer):
-    """Compresses what goes: each piece is a write below. Call `insert`, then `data_received` with what was read
+    """Compresses output: each piece is a write below. Call `insert`, then `data_received` with the bytes read
     before."""
 
     def __init__(
@@ -53,9 +53,9 @@ class CompressionLayer(Layer):
         self._is_below_paused = False
         self._is_step_due = False
         self._is_large_read = False
-        self._has_ended = False  # below; above learns of it behind what waits
+        self._has_ended = False  # below; above learns of it behind the waiting bytes
 
-    # What is above it calls these.
+    # The protocol above calls these.
 
     def write(self, data: Any) -> None:
         if not self._is_closing:
@@ -80,7 +80,7 @@ class CompressionLayer(Layer):
         # Who waits for room has sent something then, though its socket is empty (admission/unread_bytes.py).
         return self._has_more if name == "holds_unread" else super().get_extra_info(name, default)
 
-    # What is below it calls these.
+    # The transport below calls these.
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closing:
@@ -122,7 +122,7 @@ class CompressionLayer(Layer):
             self.close()
 
     def _settle_reading(self) -> None:
-        """Have what is below paused as long as there is a reason."""
+        """Pause the transport below as long as there is a reason."""
         is_wanted = self._is_paused or self._has_more
         if is_wanted == self._is_below_paused or self._is_closing or self._has_ended:
             return

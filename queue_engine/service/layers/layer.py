@@ -1,4 +1,4 @@
-"""A layer of a connection: a protocol for what is below it, a transport for what is above.
+"""A layer of a connection: a protocol for the transport below, a transport for the protocol above.
 
     session                    commands, answers and messages
     compression_layer.py       snappy or deflate, when IDENTIFY has agreed on one
@@ -23,10 +23,10 @@ class Layer(asyncio.Transport, asyncio.Protocol):
         self._is_closing = False
 
     def insert(self) -> None:
-        """Read from what is below, from now on."""
+        """Read from the transport below, from now on."""
         self._below.set_protocol(self)
 
-    # What is above it calls these.
+    # The protocol above calls these.
 
     def write(self, data: Any) -> None:
         if not self._is_closing:
@@ -70,7 +70,7 @@ class Layer(asyncio.Transport, asyncio.Protocol):
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._above
 
-    # What is below it calls these.
+    # The transport below calls these.
 
     def data_received(self, data: bytes) -> None:
         self._above.data_received(data)

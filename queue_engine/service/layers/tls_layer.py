@@ -12,9 +12,9 @@ from queue_engine.service.layers.layer import Layer
 
 # nsqd's deadline of a handshake.
 HANDSHAKE_TIMEOUT_MS = 5_000
-# What a record holds at most, and so a read of OpenSSL's.
+# The most bytes of a record, and so of a read of OpenSSL's.
 _RECORD_BYTES = 16 << 10
-# What is written before the handshake is done waits for it: an answer, no more.
+# Output before the end of the handshake waits for it: an answer, no more.
 _EARLY_BYTES_MAX = 64 << 10
 # TLS itself answers a peer (key updates, alerts). A peer that asks for answers and reads none is cut at this.
 _UNREAD_ANSWERS_MAX = 64 << 10
@@ -26,10 +26,10 @@ _plain = memoryview(bytearray((256 << 10) + _RECORD_BYTES))
 
 
 class TlsLayer(Layer):
-    """Decrypts what comes, encrypts what goes. Call `insert`, then `data_received` with what was read before.
+    """Decrypts input, encrypts output. Call `insert`, then `data_received` with the bytes read before.
 
-    on_done: the handshake is done; what is above may write. on_failed: it failed, with the reason; TLS's own alert is
-    written, the transport below is open and has no reader.
+    on_done: the handshake is done; the session above may write. on_failed: it failed, with the reason; TLS's own alert
+    is written, the transport below is open and has no reader.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TlsLayer(Layer):
     def tls(self) -> ssl.SSLObject:
         return self._tls
 
-    # What is above it calls these.
+    # The protocol above calls these.
 
     def write(self, data: Any) -> None:
         if self._is_closing:
@@ -107,7 +107,7 @@ class TlsLayer(Layer):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._tls if name == "ssl_object" else super().get_extra_info(name, default)
 
-    # What is below it calls these.
+    # The transport below calls these.
 
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
@@ -126,7 +126,7 @@ class TlsLayer(Layer):
         self._settle_reading()
 
     def _settle_reading(self) -> None:
-        """Have what is below paused as long as there is a reason."""
+        """Pause the transport below as long as there is a reason."""
         is_wanted = self._is_paused or self._is_turn_of_others
         if is_wanted == self._is_below_paused or self.is_closing():
             return
@@ -174,7 +174,7 @@ class TlsLayer(Layer):
         self._on_done = self._on_failed = None
 
     def abort_after_alert(self) -> None:
-        """End the connection once what is written has gone."""
+        """End the connection once its output has gone."""
         self._is_closing = True
         self._below.close()
 
@@ -233,7 +233,7 @@ def tls_first(
     """Makes the protocol of each new connection where TLS begins with the first byte, as on HTTPS: one that
     `make_protocol` makes, inside TLS of the context of now.
 
-    It is told of its connection before the handshake, so that limits and deadlines hold from the first moment. A
+    It gets its connection before the handshake, so that limits and deadlines hold from the first moment. A
     handshake that takes longer than HANDSHAKE_TIMEOUT_MS is cut.
     """
     return lambda: _TlsEntry(make_protocol(), context())

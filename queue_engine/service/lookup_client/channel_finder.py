@@ -1,6 +1,6 @@
 """Asks nsqlookupds over HTTP which channels a topic has on other nodes, before the topic is created here.
 
-Without that, a channel would miss what is published here until one of its consumers has found this server. The topic
+Without that, a channel would miss messages published here until one of its consumers has found this server. The topic
 waits for the answers, at most `--lookupd-find-timeout`; other topics go on.
 """
 
@@ -26,7 +26,7 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 class ChannelFinder:
-    """Belongs to the engine's thread. `close` ends what is under way."""
+    """Belongs to the engine's thread. `close` ends running requests."""
 
     def __init__(self, timeout_ms: int, names: NameLookups[list[SocketAddress]]) -> None:
         """timeout_ms: how long a topic waits at most."""

@@ -64,7 +64,7 @@ class LookupClient:
         self._note_stats()
 
     async def check_once(self) -> None:
-        """Wait for the interval, then have each connection do what is due. Without nsqlookupds, wait for some."""
+        """Wait for the interval, then let each connection do its due work. Without nsqlookupds, wait for some."""
         await self._has_peers.wait()
         await asyncio.sleep(CHECK_INTERVAL_S)
         for peer in list(self._peers.values()):
@@ -95,7 +95,7 @@ class LookupClient:
             asyncio.get_running_loop().call_soon(self._send_changes)
 
     def _send_changes(self) -> None:
-        """Send what has come and gone in this turn of the loop, all together."""
+        """Send the names that came and went in this turn of the loop, all together."""
         self._is_send_due = False
         for peer in list(self._peers.values()):
             peer.send()

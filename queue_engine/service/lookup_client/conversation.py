@@ -1,4 +1,4 @@
-"""What is said to one nsqlookupd over one connection, without its socket.
+"""The commands and replies of one connection to an nsqlookupd, without its socket.
 
     us → nsqlookupd   "  V1", IDENTIFY; then REGISTER and UNREGISTER for each change of what is registered, and PING
     nsqlookupd → us   size (4 bytes, big-endian) and that many bytes: JSON to IDENTIFY, OK to the rest, or an error
@@ -35,14 +35,14 @@ class LookupdError(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class TopicNumbers:
-    """The numbers of a topic and its channels. What was deleted and created anew has another one."""
+    """The numbers of a topic and its channels. A name that was deleted and created anew has another one."""
 
     number: int
     channels: Mapping[str, int]
 
 
 class Names(Protocol):
-    """What this server has to register."""
+    """The names that this server has to register."""
 
     def all_topics(self) -> Iterable[str]: ...
 
@@ -53,7 +53,7 @@ class Names(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LookupdInfo:
-    """What nsqlookupd answers to IDENTIFY. broadcast_address: "" when it names none."""
+    """nsqlookupd's answer to IDENTIFY. broadcast_address: "" when it names none."""
 
     broadcast_address: str
     http_port: int
@@ -61,9 +61,9 @@ class LookupdInfo:
 
 
 class LookupConversation:
-    """Makes what is sent, takes what comes. Belongs to the engine's thread.
+    """Makes commands, takes replies. Belongs to the engine's thread.
 
-    info: None until IDENTIFY is answered. channel_count: channels that it was told of. pinged_at_ns: wall time of the
+    info: None until IDENTIFY is answered. channel_count: registered channels. pinged_at_ns: wall time of the
     last PING that was answered; 0: none was. refusal: why it does not take some of the names, "" when it takes all;
     they are registered anew with each PING.
     """
@@ -88,7 +88,7 @@ class LookupConversation:
 
     @property
     def topic_count(self) -> int:
-        """Topics that it was told of."""
+        """The number of registered topics."""
         return len(self._registered)
 
     @property
@@ -109,7 +109,7 @@ class LookupConversation:
             self._changed[topic] = None
 
     def output(self) -> bytes:
-        """What is to be sent now, perhaps nothing."""
+        """The bytes to send now, perhaps none."""
         if self.info is None:
             return b""
         lines = []
@@ -164,7 +164,7 @@ class LookupConversation:
             self.info = _read_info(reply)
             self._changed = dict.fromkeys(self._names.all_topics())
         elif reply.startswith(b"E_INVALID REGISTER refused") and command.startswith("REGISTER "):
-            # It has no room. To connect anew would take its time, and what it has of ours.
+            # It has no room. A new connection would cost time, and the names that it has.
             self.refusal = f"{command} was answered: {_shown(reply)}"
             self._refused[command.split(" ")[1]] = None
         elif reply != b"OK":
@@ -181,7 +181,7 @@ class LookupConversation:
         self._refused.clear()
 
     def _commands_for(self, topic: str) -> list[str]:
-        """Commands that lead from what it was told of a topic to what there is."""
+        """Commands that lead from a topic's registered names to its present ones."""
         registered, there_is = self._registered.get(topic), self._names.topic(topic)
         self.channel_count -= len(registered.channels) if registered is not None else 0
         commands = []

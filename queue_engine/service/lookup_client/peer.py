@@ -53,7 +53,7 @@ class LookupPeer:
 
     @property
     def info(self) -> LookupdInfo | None:
-        """What it answered to IDENTIFY; None while it is not connected."""
+        """Its answer to IDENTIFY; None while it is not connected."""
         return self._conversation.info if self._conversation is not None else None
 
     def stats(self) -> LookupdStats:
@@ -97,7 +97,7 @@ class LookupPeer:
             self._conversation.changed(topic)
 
     def close(self) -> None:
-        """End the connection: nsqlookupd forgets what this server has."""
+        """End the connection: nsqlookupd forgets this server's topics."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -158,7 +158,7 @@ class LookupPeer:
         connection.write(self._conversation.begin())
 
     def send(self) -> None:
-        """Send what there is to say, as far as nsqlookupd takes it."""
+        """Send waiting commands, as far as nsqlookupd takes them."""
         if self._conversation is not None and self._connection is not None and not self._connection.is_full:
             self._connection.write(self._conversation.output())
 

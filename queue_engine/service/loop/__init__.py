@@ -1,1 +1,1 @@
-"""The engine's event loop: its background work, and what keeps it alive."""
+"""The engine's event loop: its background work, and its supervision."""

@@ -28,7 +28,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 # With less growth than this, a trim is not worth the page faults of getting the memory again.
 GROWTH_BYTES_MIN = 32 << 20
 # After a trim that gave back less, the next look makes none, since most of the growth is in use. No more than one is
-# left out: how much is free is not known, and 10 s are promised.
+# left out: the free bytes are unknown, and 10 s are promised.
 GIVEN_BYTES_MIN = 1 << 20
 
 

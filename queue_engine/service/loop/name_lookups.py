@@ -17,7 +17,7 @@ SocketAddress = tuple[Any, ...]
 
 
 def tcp_addresses(host: str, port: int) -> list[SocketAddress]:
-    """Where to connect to, at least one. Raises OSError or UnicodeError for a host that is not known. May take long."""
+    """The addresses of a host, at least one. Raises OSError or UnicodeError for an unknown host. May take long."""
     return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
@@ -29,8 +29,8 @@ class NameLookups(Generic[Found]):
         self._under_way: dict[tuple[str, int], asyncio.Future[Found]] = {}
 
     async def find(self, host: str, port: int, within_s: float) -> Found:
-        """What `resolve` returns. Raises its errors as OSError, and TimeoutError; then the lookup goes on, and the next
-        call for this name waits for the same one."""
+        """The result of `resolve`. Raises its errors as OSError, and TimeoutError; then the lookup goes on, and the
+        next call for this name waits for the same one."""
         name = (host, port)
         looking_up = self._under_way.get(name)
         if looking_up is None:
@@ -45,7 +45,7 @@ class NameLookups(Generic[Found]):
     def _on_a_thread(self, name: tuple[str, int]) -> "asyncio.Future[Found]":
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Found] = loop.create_future()
-        # Who asked may be gone: asyncio would log the error then.
+        # The caller may be gone: asyncio would log the error then.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
         def work() -> None:

@@ -1,1 +1,1 @@
-"""What a monitoring system reads of a server: metrics for Prometheus, a dashboard, alert rules."""
+"""For monitoring systems: metrics for Prometheus, a dashboard, alert rules."""

@@ -1,4 +1,4 @@
-"""What the console hands in for probes and metrics: one object, since the engine knows no console."""
+"""The console's figures for probes and metrics: one object, since the engine imports nothing of the console."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""What the data directory takes on its disk, by what the files are for.
+"""The bytes of the data directory on its disk, by purpose of the files.
 
 Bytes are those that the file system gave (`st_blocks`), as `du` counts them: zeros written ahead count, holes do not,
-and a file with several names counts once. Directories count with what is in them. The parts add up to the whole.
+and a file with several names counts once. Directories count with their entries. The parts add up to the whole.
 """
 
 import os
@@ -35,7 +35,7 @@ OTHER = "other"
 KINDS = {
     TOPICS: "files of single topics and their channels: consume queues, key indexes, progress, disk queues",
     SEGMENTS: "the log's segments, which all its topics share",
-    PROGRESS: "the journal of what channels have done",
+    PROGRESS: "the journal of channels' progress",
     RESERVE: "room that is given up when the disk is full",
     QUARANTINE: "damaged bytes of the log",
     LOG_OTHER: "the log's checkpoint, batch keys, state of the key index, leases and cursors",
@@ -44,9 +44,9 @@ KINDS = {
     PIPELINE: "archive, history and scratch files of the pipeline",
     CONSOLE: "users, audit list, keys and static files",
     TOPOLOGY: "which topics and channels exist",
-    BACKUP: "what a running backup still needs",
+    BACKUP: "files that a running backup still needs",
     DELETED: "files of topics and channels that do not exist any more",
-    OTHER: "the data directory itself, and what no part of the server has made",
+    OTHER: "the data directory itself, and files that no part of the server has made",
 }
 
 _TOP = {
@@ -78,7 +78,7 @@ class DiskUsage(NamedTuple):
 
 
 def disk_usage(directory: str) -> DiskUsage:
-    """As of now. What goes meanwhile is left out, and so is what is in a directory below that can't be read: that of
+    """As of now. Files that go meanwhile are left out, and so is a directory below that can't be read: that of
     another account, such as the lost+found of a volume. Raises OSError when the data directory can't be read."""
     usage = DiskUsage(Counter(), Counter(), Counter(), Counter())
     usage.kinds[OTHER] += os.stat(directory).st_blocks * _BLOCK_BYTES

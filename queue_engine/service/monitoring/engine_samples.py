@@ -30,7 +30,7 @@ _CURSOR, _LOG = _metrics(CURSOR), _metrics(LOG)
 # Bucket of a latency → bucket of the histogram.
 _PLACES = [*(bisect_left(MESSAGE_BOUNDS_NS, end_ns_of(bucket)) for bucket in range(BUCKET_MAX)), len(MESSAGE_BOUNDS_NS)]
 
-# What a topic, a channel and a cursor have in an answer at most, their bytes on the disk, the times of
+# The most series of a topic, a channel and a cursor in an answer: their bytes on the disk, the times of
 # their pauses and a channel's age included.
 _HISTOGRAM_SERIES = len(MESSAGE_BOUNDS_NS) + 3
 COSTS = SeriesCosts(
@@ -39,7 +39,7 @@ COSTS = SeriesCosts(
 
 
 def add_engine(to: Exposition, snapshot: EngineSnapshot) -> None:
-    """Add what concerns no single topic."""
+    """Add the samples that concern no single topic."""
     to.add_one("penstock_up", snapshot.health == "OK")
     to.add_one("penstock_uptime_seconds", (snapshot.taken_at_ns - snapshot.started_at_ns) / NS_PER_S)
     to.add_one("penstock_connections", snapshot.connection_count)

@@ -46,7 +46,7 @@ def _totals() -> list[Family]:
 
 _TABLE = (
     # The server.
-    Family("penstock_up", GAUGE, "1 while the engine is healthy: what /ping answers", "0 or 1"),
+    Family("penstock_up", GAUGE, "1 while the engine is healthy, as /ping reports", "0 or 1"),
     Family("penstock_build_info", GAUGE, "Always 1; the labels name the versions", "1", ("version", "python")),
     Family("penstock_uptime_seconds", GAUGE, "Time since the engine started", "seconds"),
     Family("penstock_engine_cpu_seconds_total", COUNTER, "Processor time of the engine's thread", "seconds"),
@@ -73,7 +73,12 @@ _TABLE = (
         ("kind",),
     ),
     Family("penstock_disk_size_bytes", GAUGE, "Size of the disk of the data directory", "bytes"),
-    Family("penstock_trash_entries", GAUGE, "What acts removed from topics of the log, and can be restored", "entries"),
+    Family(
+        "penstock_trash_entries",
+        GAUGE,
+        "Topics and channels that acts removed or emptied and that can be restored",
+        "entries",
+    ),
     Family("penstock_trash_bytes", GAUGE, "Bytes of the log that would be removed if the trash were empty", "bytes"),
     Family(
         "penstock_trash_given_up_total",
@@ -81,7 +86,7 @@ _TABLE = (
         "Entries deleted before their time: the disk was full, or the trash beyond --trash-max-bytes",
         "entries",
     ),
-    Family("penstock_set_aside_files", GAUGE, "Damaged files that were set aside and are still kept", "files"),
+    Family("penstock_set_aside_files", GAUGE, "Damaged files that were set aside and not removed", "files"),
     Family("penstock_set_aside_bytes", GAUGE, "Bytes of those files", "bytes"),
     Family("penstock_set_aside_removed_total", COUNTER, "Such files removed after --set-aside-retention", "files"),
     # Clients.

@@ -24,8 +24,8 @@ from queue_engine.service.monitoring.total_samples import add_left_out, add_tota
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What surrounds the engine, at one moment. room, usage: None where the disk can't be asked. certificates: when the
-    one of each listener of the engine expires, Unix seconds."""
+    """The surroundings of the engine, at one moment. room, usage: None where the disk can't be read. certificates: when
+    the one of each listener of the engine expires, Unix seconds."""
 
     process: ProcessFigures
     room: DiskRoom | None

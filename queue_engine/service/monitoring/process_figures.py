@@ -1,4 +1,4 @@
-"""What Linux says of this process and of the disk of its data directory."""
+"""Linux's figures of this process and of the disk of its data directory."""
 
 import os
 import resource
@@ -21,7 +21,7 @@ class ProcessFigures(NamedTuple):
 
 
 class DiskRoom(NamedTuple):
-    """Of one file system. free_bytes: what this user may still write."""
+    """One file system. free_bytes: bytes that this user may still write."""
 
     free_bytes: int
     size_bytes: int
@@ -42,7 +42,7 @@ def process_figures() -> ProcessFigures:
 
 
 def disk_room(path: str) -> DiskRoom | None:
-    """The file system of `path`; None when it can't be asked."""
+    """The file system of `path`; None when it can't be read."""
     try:
         found = os.statvfs(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The samples of what surrounds the engine: the process, the disk, the console and its pipeline."""
+"""The samples of the engine's surroundings: the process, the disk, the console and its pipeline."""
 
 import platform
 from collections.abc import Mapping, Sequence

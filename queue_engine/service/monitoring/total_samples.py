@@ -1,4 +1,4 @@
-"""The samples over all topics: what is true whatever topics an answer lists."""
+"""The samples over all topics, whichever topics an answer lists."""
 
 from operator import attrgetter
 

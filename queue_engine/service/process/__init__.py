@@ -1,1 +1,1 @@
-"""What surrounds a server in its process: its streams, and its reports to whatever runs it."""
+"""The process around a server: its streams, and its reports to the service manager."""

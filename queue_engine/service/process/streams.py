@@ -8,7 +8,7 @@ import sys
 def open_missing_descriptors() -> None:
     """Open /dev/null where standard input, output or error is closed (`serve >&-`).
 
-    Otherwise the next file or socket gets the number, and what is printed goes into it; uvloop ends the process.
+    Otherwise the next file or socket gets the number, and printed text goes into it; uvloop ends the process.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -1,6 +1,6 @@
 """The stats as statsd reads them, under nsqd's names: one a line, many lines a packet.
 
-    PREFIXtopic.T.message_count:5|c               c: what was added since the lines before
+    PREFIXtopic.T.message_count:5|c               c: the growth since the lines before
     PREFIXtopic.T.channel.C.depth:12|g            g: as it is now
 
 Names of topics and channels stand as they are, as with nsqd: a dot in one of them makes one more level of the name.
@@ -39,7 +39,7 @@ _NOTHING = _Counters(-1, {})
 
 
 class StatsdLines:
-    """Makes the lines, and remembers the counters that it made them of. prefix: with what each line begins."""
+    """Makes the lines, and stores the counters that they were made of. prefix: the beginning of each line."""
 
     def __init__(self, prefix: str, *, excludes_ephemeral: bool) -> None:
         self._prefix = prefix

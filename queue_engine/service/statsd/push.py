@@ -2,7 +2,7 @@
 
 Nothing of it holds up the engine: the address is looked up on a thread of its own, the lines are made in short steps,
 the packets go one by one with a pause between, so that the daemon can keep up, and a packet that can't be sent at once
-is dropped. What was counted meanwhile is sent the next time, if the daemon can't be found.
+is dropped. Where the daemon can't be found, the next packets have the counts.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LookUp = Callable[[str, int], SocketAddress]
 
 
 def look_up(host: str, port: int) -> SocketAddress:
-    """Where to send. Raises OSError for a host that is not known. May take long."""
+    """The daemon's address. Raises OSError for an unknown host. May take long."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
 
 
@@ -55,7 +55,7 @@ class StatsdPush:
         await self.push_once()
 
     async def push_once(self) -> None:
-        """Send what there is now. Logs what keeps it from that, once a minute at most."""
+        """Send the present figures. Logs the error that prevents it, once a minute at most."""
         options = self._engine.options
         try:
             place = await self._find_address()

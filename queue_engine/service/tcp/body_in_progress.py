@@ -25,7 +25,7 @@ class BodyInProgress:
         self.is_begun = False
 
     def begin(self, client: ClientKey, size: int, now_ns: int) -> None:
-        """Ask for room for a body of `size` bytes; reading pauses until there is some."""
+        """Request room for a body of `size` bytes; reading pauses until it is granted."""
         self.is_begun = True
         self.heard_ns = now_ns
         if not self._bodies.ask(self, client, size, self._parser.buffered_bytes):

@@ -52,7 +52,7 @@ class HeldConnection(Protocol):
 
 
 class ClientAuth:
-    """What one client may do. Belongs to the engine's thread.
+    """The permissions of one client. Belongs to the engine's thread.
 
     authorization: the answer to its AUTH; None before it.
     """
@@ -118,7 +118,7 @@ class ClientAuth:
     def _checked(self, command: Any, verb: str, permission: Permission, topic: str, channel: str) -> None:
         do = self._unchecked[type(command)]
         if self._is_expired():
-            # The right is asked for anew, once, and then the command is done or refused.
+            # The permission is requested anew, once, and then the command is done or refused.
             def again() -> None:
                 self._require(verb, permission, topic, channel)
                 do(command)
@@ -191,7 +191,7 @@ class ClientAuth:
     # The question, to which an auth server may take its time to answer.
 
     def _with_authorization(self, then: Callable[[], None]) -> None:
-        """Find out what the secret allows, and do `then`; meanwhile the connection reads nothing."""
+        """Find the secret's permissions, and do `then`; meanwhile the connection reads nothing."""
         known = self._gate.known(self._secret)
         if known is not None:
             self._take(known)

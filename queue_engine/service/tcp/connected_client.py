@@ -1,7 +1,7 @@
-"""A connected NSQ client: what it is, what it may do, and what its commands do.
+"""A connected NSQ client: its identity, its permissions, and its commands.
 
 nsqd's states: a client begins as `init`, is `subscribed` after SUB and `closing` after CLS. Its connection, a Session,
-parses what it sends and writes what it gets.
+parses its input and writes its output.
 """
 
 from collections.abc import Callable
@@ -78,7 +78,7 @@ class ConnectedClient:
 
     handlers: by a command's type, the method that does it; they raise ProtocolError. identity: the result of IDENTIFY.
     consumer: its subscription; None before SUB and after the channel's deletion. pub_counts: messages it published, by
-    topic. auth: what it may do. is_sub_pending: the answer to SUB has not left
+    topic. auth: its permissions. is_sub_pending: the answer to SUB has not left
     yet, and no message goes before it.
     """
 

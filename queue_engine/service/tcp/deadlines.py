@@ -1,4 +1,4 @@
-"""How long a client may take: for its magic, for a command with its body, and to read what is written to it.
+"""How long a client may take: for its magic, for a command with its body, and to read its output.
 
 Nothing here closes a connection; the session does, which asks a few times a second. heartbeat.py has the silent ones.
 """
@@ -16,7 +16,7 @@ class Deadlines:
         self.magic_timeout_ms = options.magic_timeout_ms
         self._command_timeout_ms = options.command_timeout_ms
         self._opened_ns = now_ns
-        self._stuck_since_ns: int | None = None  # since when the client has read nothing of what is left
+        self._stuck_since_ns: int | None = None  # since when the client has read nothing of its output
         self._stuck_bytes = 0  # left when that was last looked at
 
     def begin_anew(self, now_ns: int) -> None:
@@ -46,7 +46,7 @@ class Deadlines:
         self._stuck_since_ns = None
 
     def is_stuck(self, now_ns: int, left_bytes: int, limit_ns: int) -> bool:
-        """Whether the client has read nothing for limit_ns while writing is paused. Ask again and again: it looks
+        """Whether the client has read nothing for limit_ns while writing is paused. Call it at intervals: it looks
         whether fewer bytes are left than the last time."""
         if self._stuck_since_ns is None:
             return False

@@ -1,7 +1,7 @@
 """Runs the engine's turns on the event loop: all sockets are read, the engine works, then answers and messages go out.
 
 Reading comes first, from every connection that has sent something. Then one call of the engine appends all published
-messages, delivers what channels have, and writes the journal. So a turn makes one append, however many messages came,
+messages, lets channels deliver, and writes the journal. So a turn makes one append, however many messages came,
 and a client wakes up once.
 """
 

@@ -1,4 +1,4 @@
-"""Whether a connection is read from: for what reasons it is not, and that reading goes on when all of them are gone."""
+"""Whether a connection is read from: the reasons against it, and reading again when all of them are gone."""
 
 import asyncio
 from collections.abc import Callable
@@ -50,6 +50,6 @@ class Reading:
             self.transport.resume_reading()
 
     def begin_anew(self) -> None:
-        """Read, whatever was a reason: a layer comes between, and what still is one will be noticed."""
+        """Read, despite all reasons: a layer comes between, and a reason that still holds is noticed again."""
         if self.pauses:
             self.resume(self.pauses)

@@ -39,8 +39,8 @@ class TcpServer:
         client_keys: ClientKeys | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """gate: decides what clients may do; None lets all of them do everything. client_keys: None trusts no proxy.
-        tls: for each client that asks for it."""
+        """gate: decides the permissions of clients; None lets all of them do everything. client_keys: None trusts no
+        proxy. tls: for each client that asks for it."""
         self._engine = engine
         self._clock = clock
         self.flush_soon = turns.flush_soon

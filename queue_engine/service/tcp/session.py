@@ -1,4 +1,4 @@
-"""One TCP connection: commands in, answers and messages out. What commands do is in connected_client.py.
+"""One TCP connection: commands in, answers and messages out. The commands themselves are in connected_client.py.
 
 Answers leave in the order of the commands: an answer whose ticket is not done yet holds back those behind it, a fatal
 error included. Messages and heartbeats may go between.
@@ -429,7 +429,7 @@ class Session(asyncio.Protocol):
         except Exception as exc:
             self.fail(exc)
         self._reading.resume(reading.HELD)
-        self.data_received(b"")  # what came with AUTH and behind it
+        self.data_received(b"")  # the bytes behind AUTH
         self._take_end()
         if self.answers.ready or self._ends_after_waiting:
             self._flush_soon(self)

@@ -1,8 +1,8 @@
-"""Where a secret is required, what clients send before it is worked off a little at a time, for all of them together.
+"""Where a secret is required, the input of clients before it is handled a little at a time, for all of them together.
 
-A client needs two commands to say who it is. What a connection sends beyond STRANGER_COMMANDS in one read, and what it
-has compressed, waits here: one piece of one connection each millisecond, whichever waits longest. So any number of such
-connections delays others by one piece, and takes a few hundredths of the engine's thread.
+A client identifies itself with two commands. Commands of a connection beyond STRANGER_COMMANDS in one read, and those
+that it has compressed, waits here: one piece of one connection each millisecond, whichever waits longest. So any number
+of such connections delays others by one piece, and takes a few hundredths of the engine's thread.
 """
 
 import asyncio

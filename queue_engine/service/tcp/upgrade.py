@@ -2,7 +2,7 @@
 
     the answer to IDENTIFY, in plain ─► TLS handshake ─► OK ─► snappy or deflate ─► OK
 
-Each OK is the first frame inside its layer. What the client sent behind IDENTIFY belongs to the next layer, so nothing
+Each OK is the first frame inside its layer. Bytes behind IDENTIFY belong to the next layer, so nothing
 that came before TLS is taken for a command inside of it.
 """
 
@@ -53,7 +53,7 @@ class Upgrade:
         self._tls: TlsLayer | None = None
 
     def begin(self, rest: bytes) -> None:
-        """rest: what came behind IDENTIFY."""
+        """rest: the bytes behind IDENTIFY."""
         if self._features.tls:
             assert self._context is not None
             lowest: asyncio.Protocol

@@ -50,7 +50,7 @@ class WriteRoom:
         return max(self._socket_bytes, self._output_buffer_bytes - gathered_bytes - waiting_bytes, 1)
 
     def _look(self, transport: asyncio.Transport) -> int:
-        """How many bytes the socket takes at least; 0 where that can't be known."""
+        """How many bytes the socket takes at least; 0 where the system does not report it."""
         given = transport.get_extra_info("socket")
         if given is None:
             return 0
@@ -60,7 +60,7 @@ class WriteRoom:
             if not held[0]:
                 return RUN_BYTES_MAX  # every system lets an empty socket take so much
             if self._buffer_bytes - held[0] < RUN_BYTES_MAX:
-                # The system counts what it needs for the bytes, too: up to as much again.
+                # The system counts its own overhead, too: up to as much again.
                 size: int = given.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
                 self._buffer_bytes = min(size // 2, UNSENT_BYTES_MAX)
         except (OSError, ValueError):

@@ -20,7 +20,7 @@ _Stamp = tuple[int, int, int, int]
 
 class MadeOfFiles(Generic[T]):
     """Belongs to one thread. paths: the files, "" for none. make: reads them; may raise any Exception. The first time
-    that goes to the caller of the constructor. Later it is logged, and what was made before stays."""
+    that goes to the caller of the constructor. Later it is logged, and the former object stays."""
 
     def __init__(
         self,

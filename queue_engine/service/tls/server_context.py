@@ -85,7 +85,7 @@ def _trust(context: ssl.SSLContext, path: str) -> None:
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted, and a server can't ask for its password")
+    raise ValueError("the key is encrypted, and a server has no prompt for its password")
 
 
 def _why(error: Exception) -> str:
@@ -110,7 +110,7 @@ class TlsState:
     def of(cls, tls: ssl.SSLObject) -> "TlsState":
         cipher = tls.cipher()
         certificate = tls.getpeercert() or {}
-        # What `ssl` has for other keys has other types.
+        # `ssl` has other types for other keys.
         subject = cast(tuple[tuple[tuple[str, str], ...], ...], certificate.get("subject", ()))
         names = [value for part in subject for key, value in part if key == "commonName"]
         version = (tls.version() or "").replace("TLSv", "TLS")

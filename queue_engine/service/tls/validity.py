@@ -15,7 +15,7 @@ from queue_engine.vocabulary.clock import NS_PER_S, Clock
 logger = logging.getLogger(__name__)
 
 DAY_S = 86_400
-# Enough for a renewal by hand, and less than what certbot leaves of a certificate of 90 days.
+# Enough for a renewal by hand, and less than certbot leaves of a certificate of 90 days.
 WARN_S = 21 * DAY_S
 WARN_EVERY_NS = DAY_S * NS_PER_S
 
@@ -61,7 +61,7 @@ def read_validity(path: str) -> Validity | None:
 
 
 class Served(Protocol):
-    """What has a certificate, made of its files as they are: `MadeOfFiles` of something with a validity."""
+    """The part of `MadeOfFiles` that the watch of a certificate reads: an object with a validity."""
 
     @property
     def complaint(self) -> str: ...

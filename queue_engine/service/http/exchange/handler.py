@@ -1,4 +1,4 @@
-"""What handles the requests of connections: the seam between HTTP itself and the paths of an API."""
+"""The handler of connections' requests: the seam between HTTP itself and the paths of an API."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

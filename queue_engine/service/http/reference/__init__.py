@@ -1,1 +1,1 @@
-"""What each path of the HTTP API takes and answers, and the OpenAPI document made of it."""
+"""Parameters and answers of each path of the HTTP API, and the OpenAPI document made of them."""

@@ -28,8 +28,8 @@ _NAMES: Mapping[str, tuple[Parameter, ...]] = {
 _IDS = f"without id and offset: the messages' ids, one a line, at most {IDS_MAX:,}"
 _DONE = Success("Nothing: the act is done.", NOTHING)
 _ANSWERS = {
-    "/channel/message/": Success("What was done to each message, when it is durable.", JSON, ref("MessageResults")),
-    "/trash/": Success("What the act concerned.", JSON, ref("TrashAct")),
+    "/channel/message/": Success("The result for each message, when it is durable.", JSON, ref("MessageResults")),
+    "/trash/": Success("The topic, channel and counts of the act.", JSON, ref("TrashAct")),
     "rewind_channel": Success("Where the channel goes on.", JSON, ref("Seek")),
     "create_cursor": Success("The cursor.", JSON, ref("CreatedCursor")),
     "move_cursor": Success("The cursor.", JSON, ref("Cursor")),
@@ -79,7 +79,7 @@ _OF_REWIND = (
 
 
 def start_of(path: str) -> str:
-    """The part of an act's path that says what it is about: `/channel/` of `/channel/pause`."""
+    """The part of an act's path that names its kind of object: `/channel/` of `/channel/pause`."""
     return max((start for start in _NAMES if path.startswith(start)), key=len)
 
 
@@ -93,7 +93,7 @@ def _errors(act: Act, start: str, taken: tuple[Parameter, ...]) -> tuple[Error, 
                 "/topic/": [errors.TOPIC_NOT_FOUND, errors.FENCED_ACT],
                 "/channel/": [errors.CHANNEL_NOT_FOUND],
             }.get(start, [])
-    # What the trash has is of the log.
+    # Every entry of the trash is of the log.
     return (*found, errors.STORAGE_INVALID) if act.kinds.diskqueue and start != "/trash/" else tuple(found)
 
 

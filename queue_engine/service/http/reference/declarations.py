@@ -1,4 +1,4 @@
-"""What a path takes and answers: the parts of its entry in `endpoints.py`."""
+"""Parameters and answers of a path: the parts of its entry in `endpoints.py`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from queue_engine.vocabulary.acts.parameters import Parameter
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """An answer that is no error. schema: of a JSON body, or None. headers: names and what they state."""
+    """An answer that is no error. schema: of a JSON body, or None. headers: names and meanings."""
 
     text: str
     content_type: str = TEXT

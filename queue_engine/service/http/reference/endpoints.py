@@ -1,4 +1,4 @@
-"""Every path with what it takes and answers. `rules.py` has the same paths, with their methods."""
+"""Every path with its parameters and answers. `rules.py` has the same paths, with their methods."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
 ENDPOINTS: Mapping[str, Endpoint] = {
     path: endpoint for section in SECTIONS.values() for path, endpoint in section.items()
 }
-# One path for all options: what stands behind its slash is the option's name.
+# One path for all options: the part behind its slash is the option's name.
 CONFIG = "/config/{opt}"
 _CONFIG_START = CONFIG.removesuffix("{opt}")
 

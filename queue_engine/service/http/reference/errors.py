@@ -41,9 +41,9 @@ CURSOR_NOT_FOUND = Error(404, "CURSOR_NOT_FOUND", "the topic has no such cursor"
 LAKE_CHANGED = Error(409, "LAKE_CHANGED", "the cursor belongs to another lake")
 TOPIC_CHANGED = Error(409, "TOPIC_CHANGED", "the topic has another number: it was deleted, and perhaps created again")
 DEBUG_OFF = Error(404, "NOT_FOUND", "the server was started without --debug-endpoints")
-NO_BLOCK_PROFILE = Error(501, "NOT_SUPPORTED", "Python has no profile of what blocks; /debug/threads shows what waits")
+NO_BLOCK_PROFILE = Error(501, "NOT_SUPPORTED", "Python has no profile of blocking calls; see /debug/threads")
 TRASH_NOT_FOUND = Error(404, "TRASH_NOT_FOUND", "the entry was restored, deleted for good, expired or given up")
-TRASH_CONFLICT = Error(409, "TRASH_CONFLICT", "it can't be restored as things are; the detail says what to do first")
+TRASH_CONFLICT = Error(409, "TRASH_CONFLICT", "it can't be restored now; the detail names the step to do first")
 COUNTS_CHANGED = Error(409, "COUNTS_CHANGED", "there are far more messages than `expected`; the detail has both counts")
 BATCH_KEY_CONFLICT = Error(409, "BATCH_KEY_CONFLICT", "the batch key was used before, for other content")
 FENCED_ACT = Error(409, "FENCED", "the act failed unexpectedly and the topic or channel is fenced; the detail says why")
@@ -71,13 +71,13 @@ ALWAYS = (
     Error(405, "METHOD_NOT_ALLOWED", "the path has another method, which the header Allow names"),
     Error(408, "REQUEST_TIMEOUT", "the request was not complete in time (--command-timeout)"),
     Error(500, "INTERNAL_ERROR", "the disk refused, or a fault of the server's; this request alone failed"),
-    Error(503, "BUSY", "unfinished bodies wait for room (--max-pending-body-bytes), or too many ask for figures"),
+    Error(503, "BUSY", "unfinished bodies wait for room (--max-pending-body-bytes), or too many read figures"),
     Error(503, "TOO_MANY_CONNECTIONS", "--max-connections are open, or the client has its share of them"),
 )
 TOKEN_REQUIRED = Error(403, "TOKEN_REQUIRED", "the token is missing or wrong")
 NOT_ALLOWED = Error(403, "NOT_ALLOWED", "the token does not allow this, or not on this topic")
 NOT_FOUND = Error(404, "NOT_FOUND", "there is no such path")
-# What is no request that the server can take is answered in plain text, as by Go's server: no valid HTTP/1, an Expect
+# Malformed requests are answered in plain text, as by Go's server: no valid HTTP/1, an Expect
 # other than 100-continue, a head over 16 KiB, another Transfer-Encoding than chunked, another version than HTTP/1.
 MALFORMED = (400, 417, 431, 501, 505)
 

@@ -45,7 +45,7 @@ MESSAGES = {
     ),
     **paths_of_acts("/channel/message/"),
     "/channel/search": Endpoint(
-        "Begin a search for a text in the bodies of a channel's messages. It ends when nobody asks for it for 15 s.",
+        "Begin a search for a text in the bodies of a channel's messages. It ends when no request reads it for 15 s.",
         (Success("The search.", JSON, ref("Search")),),
         (
             *_NAMES,
@@ -57,7 +57,7 @@ MESSAGES = {
         errors=(*_NAMED, errors.STORAGE_INVALID, errors.LIMIT_REACHED, errors.NOT_AUDITED),
     ),
     "/channel/search/state": Endpoint(
-        "How far a search is, and what it found.",
+        "The progress of a search, and its matches.",
         (Success("The search.", JSON, ref("Search")),),
         (parameters.SEARCH.required(),),
         errors=(errors.SEARCH_NOT_FOUND, errors.NOT_AUDITED),

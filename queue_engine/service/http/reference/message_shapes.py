@@ -34,7 +34,7 @@ MESSAGE_ROW = record(
         "deadline_ms, held_ms: until its timeout, and since its delivery. quarantined_at, reason: since when "
         "it is set aside, Unix nanoseconds, and why; history: how its last deliveries ended, oldest first. "
         "problem: why it can't be read. body, or "
-        "body_base64 where it is not UTF-8: as much of it as was asked for."
+        "body_base64 where it is not UTF-8: as many bytes as requested."
     ),
 )
 MESSAGE_ROWS = record(
@@ -53,7 +53,7 @@ MESSAGE_ROWS = record(
     },
     text=(
         "counts: messages in each state, null for unknown. next_cursor: after of the next page, empty at the end. "
-        "bounded: messages were left out, since a page looks at 10,000 at most. note: what can't be listed."
+        "bounded: messages were left out, since a page looks at 10,000 at most. note: messages that can't be listed."
     ),
 )
 ONE_MESSAGE = record(
@@ -78,8 +78,9 @@ MESSAGE_RESULTS = record(
         ),
     },
     text=(
-        "A result for each message: asked, as it was named; was, its state before; code, empty where it was done, else "
-        "why not; new_id and new_offset, of one that was published again. done: how many were."
+        "A result for each message: asked, its id or offset in the request; was, its state before; code, empty where "
+        "the act was done, else the reason; new_id and new_offset, of a message that was published again. done: how "
+        "many acts were done."
     ),
 )
 SEARCH = record(

@@ -92,7 +92,7 @@ SEGMENTS = WholeNumber(
     "segments", "most segment files in the answer", most=LEASE_SEGMENTS_MAX, default=LEASE_SEGMENTS_MAX
 )
 LEASE = Parameter("lease", "the lease's name", shortest=1)
-LEASE_OFFSET = replace(OFFSET, text="the first offset that is kept; required for a new lease")
+LEASE_OFFSET = replace(OFFSET, text="the first offset that the lease holds; required for a new lease")
 # Single messages of a channel.
 STATE = Word("state", "messages in this state", words=STATES, default=WAITING)
 SORT = Word(

@@ -11,7 +11,7 @@ _PAGE = {
     "X-Penstock-Id-Base": "with the number the topic's identity",
     "X-Penstock-First-Offset": "the offset that was requested",
     "X-Penstock-Next-Offset": "where the next page begins",
-    "X-Penstock-Synced-Offset": "the end of what is certain to be on the disk",
+    "X-Penstock-Synced-Offset": "the offset up to which messages are certain to be on the disk",
     "X-Penstock-Count": "messages, or records, in the body",
 }
 
@@ -88,7 +88,7 @@ READING = {
 
 TRASH = {
     "/trash": Endpoint(
-        "What was emptied or deleted of topics of the log and can be restored, newest first.",
+        "The trash: emptied or deleted topics and channels of the log that can be restored, newest first.",
         (Success("The entries.", JSON, shapes.ref("Trash")),),
     ),
 }

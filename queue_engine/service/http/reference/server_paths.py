@@ -78,7 +78,7 @@ DEBUG = {
         errors=_OFF,
     ),
     "/debug/gc": Endpoint(
-        "What Python's collector did since the start.", (Success("A line for each generation."),), errors=_OFF
+        "The work of Python's collector since the start.", (Success("A line for each generation."),), errors=_OFF
     ),
     "/debug/freememory": Endpoint(
         "Collect garbage and give free memory back to the system. The server waits meanwhile.",
@@ -86,6 +86,6 @@ DEBUG = {
         errors=_OFF,
     ),
     "/debug/setblockrate": Endpoint(
-        "Refused: it would set Go's profile of what blocks.", (), errors=(*_OFF, errors.NO_BLOCK_PROFILE)
+        "Refused: it would set Go's profile of blocking calls.", (), errors=(*_OFF, errors.NO_BLOCK_PROFILE)
     ),
 }

@@ -96,7 +96,7 @@ CURSOR = record_of(
     CursorStats,
     text=(
         "A pipeline cursor. offset: everything before it is passed. depth: messages that are not passed. lag_bytes: of "
-        "the log that are kept for it. lake: the identity of the lake that its reader writes to. maker: who "
+        "the log that it holds. lake: the identity of the lake that its reader writes to. maker: who "
         "created it. expires_ms: when it ends unless it is moved, 0 for never. Times are Unix milliseconds."
     ),
 )
@@ -131,9 +131,9 @@ TOPIC_STATE = record_of(
     TopicState,
     optional=("time_offset",),
     text=(
-        "number and id_base: the topic's identity. synced_offset: the end of what is certain to be on the disk. "
-        "ranges: the offsets that have messages, each as first and next, complete up to ranges_end. time_offset: where "
-        "time_ms is, if the request has it."
+        "number and id_base: the topic's identity. synced_offset: the offset up to which messages are certain to be on "
+        "the disk. ranges: the offsets that have messages, each as first and next, complete up to ranges_end. "
+        "time_offset: the offset of time_ms, if the request has it."
     ),
 )
 LEASED_FILES = record_of(
@@ -198,10 +198,10 @@ TRASH = record(
 TRASH_ENTRY = record_of(
     TrashStats,
     text=(
-        "What one act removed. channel: empty for a topic. waiting, in_flight, deferred, quarantined: messages at the "
-        "act. restorable: messages that a restore brings back now. bytes: of the segments of the log that would stay "
-        "for this entry alone; a segment that two entries need counts for both, and one that a channel, a cursor, a "
-        "lease or the retention keeps anyway for none. Times are Unix milliseconds."
+        "The topic or channel that one act removed. channel: empty for a topic. waiting, in_flight, deferred, "
+        "quarantined: messages at the act. restorable: messages that a restore brings back now. bytes: of the segments "
+        "of the log that would stay for this entry alone; a segment that two entries need counts for both, and one "
+        "that a channel, a cursor, a lease or the retention needs anyway for none. Times are Unix milliseconds."
     ),
 )
 TRASH_ACT = record(

@@ -47,7 +47,7 @@ PAUSE = record(
     text="A pause: who, why, since when, until when (0: no end), what waited then; who gave it that reason and end.",
 )
 
-# What stands for the documents in the table of figures.
+# The shapes of the documents in the table of figures.
 _OBJECTS: Mapping[str, Schema] = {
     "e2e_processing_latency": _LATENCY,
     "pause": {"oneOf": [ref("Pause"), {"type": "null"}]},
@@ -133,7 +133,7 @@ LOG = record(
         "recovery": _RECOVERY,
     },
     optional=("recovery",),
-    text="The log that topics of kind log share. holds: leases. recovery: what the last start found.",
+    text="The log that topics of kind log share. holds: leases. recovery: the findings of the last start.",
 )
 STATS = record(
     {
