@@ -3,7 +3,7 @@
 Of the messages that wait when the ramp begins, the share (t / T)² may be delivered t after its beginning, T being its
 length: the rate
 grows evenly from nothing to twice its mean. Later messages are shared out the same way: a step from t to u
-allows (u² - t²) / (T² - t²) of the depth then. So a ramp needs no memory of what it delivered, and goes on after a
+allows (u² - t²) / (T² - t²) of the depth then. So a ramp needs no memory of its deliveries, and goes on after a
 restart.
 """
 

@@ -261,8 +261,8 @@ class AsideFiles:
             logger.warning("file set aside not removed path=%s error=%s", path, exc)
             return False
         days = one.age_ms // 86_400_000
-        what = "unfinished file" if one.is_unfinished else "file set aside"
-        logger.info("%s removed path=%s bytes=%d kept_days=%d", what, path, one.bytes, days)
+        kind = "unfinished file" if one.is_unfinished else "file set aside"
+        logger.info("%s removed path=%s bytes=%d kept_days=%d", kind, path, one.bytes, days)
         return True
 
     def _entries(self, path: str) -> Iterator[tuple[str, bool]]:

@@ -4,7 +4,7 @@
     {"version": 1, "written_by": "0.2.0", "formats": {"topology.json": 3, "log/segments": 2, …}} LF
     CRC-32C of the line before, without its LF, as 8 hex digits LF
 
-A start that went well writes what this version reads and writes. A version that finds a name or a number there that it
+A successful start writes the list of formats of this version. A version that finds a name or a number there that it
 does not have refuses the directory, changes nothing, and names the version that wrote it. The files state their own
 versions, too, but an older version meets them late, and reads no file that came after it.
 
@@ -85,7 +85,7 @@ class DataFormats:
             logger.warning("%s is damaged and says nothing; each file is read by its own version", self._path)
             return
         newer = [
-            f"{name} {found} ({f'up to {known}' if (known := self._formats.get(name)) else 'none'})"
+            f"{name} {found} ({f'up to {newest}' if (newest := self._formats.get(name)) else 'none'})"
             for name, found in content["formats"].items()
             if found > self._formats.get(name, 0)
         ]

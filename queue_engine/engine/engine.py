@@ -70,11 +70,10 @@ class Engine:
     """All queue state of one process.
 
     catalog: its topics and channels. acts: acts on them. log: reads, leases and keyed writes of topics of the log.
-    pauses: those of topics and channels, which end by themselves where they have an end. quarantine: acts on what
-    channels set aside.
-    cursors: acts on pipeline cursors. messages: reads of the single messages of a channel. message_acts: acts on them.
-    message_search: finds a text in their bodies. trash: restores deleted or emptied topics and channels. recent_acts:
-    the latest acts, and who did them; refuses acts that were decided on an older state.
+    pauses: those of topics and channels, which end by themselves where they have an end. quarantine: acts on
+    quarantined messages. cursors: acts on pipeline cursors. messages: reads of the single messages of a channel.
+    message_acts: acts on them. message_search: finds a text in their bodies. trash: restores deleted or emptied topics
+    and channels. recent_acts: the latest acts, and who did them; refuses acts that were decided on an older state.
     stats: snapshots of all counts, and the health. config: the options as they are now.
 
     on_work: called when `turn` has something to do and had nothing before. progress: `open` says there where it is.
@@ -370,7 +369,7 @@ class Engine:
     def tick(self) -> None:
         """Start the syncs that are due, and retry work that the disk refused."""
         now_ns = self.clock.monotonic_ns()
-        for what, step in (
+        for task, step in (
             ("looking at the clock", self._look_at_clock),
             ("looking after the stores", self._stores.tick),
             ("looking after topology.json", self.catalog.tick),
@@ -388,9 +387,9 @@ class Engine:
             try:
                 step(now_ns)
             except Exception as exc:
-                self.faults.note(what, exc)
+                self.faults.note(task, exc)
             else:
-                self.faults.ended(what)
+                self.faults.ended(task)
 
     def _look_at_clock(self, now_ns: int) -> None:
         jump = self._steady.look()

@@ -408,7 +408,7 @@ class EngineRunner:
             self._read_again = read_again
             if self._own_acts is not None:
                 loops.append(("writing acts", self._own_acts.check_once))
-            tasks = [asyncio.create_task(supervise(what, one_round, engine.faults)) for what, one_round in loops]
+            tasks = [asyncio.create_task(supervise(task, one_round, engine.faults)) for task, one_round in loops]
             self._started.set()
             await self._stop_requested.wait()
         finally:

@@ -39,7 +39,7 @@ async def ask(
     servers = AuthServers(addresses, clock or ManualClock(), **options)
     try:
         for _ in range(times):
-            found = await servers.ask(secret, PEER)
+            found = await servers.request(secret, PEER)
         return found
     finally:
         await servers.close()
@@ -203,9 +203,9 @@ async def test_other_authorities_count_once_their_file_is_replaced(
         )
         try:
             with pytest.raises(SecretRefusedError, match=r"did not answer|can't be reached"):
-                await servers.ask(b"secret", PEER)
+                await servers.request(b"secret", PEER)
             shutil.copy(certificates.authority.certificate, authorities)
-            assert (await servers.ask(b"secret", PEER)).identity == "deploy"
+            assert (await servers.request(b"secret", PEER)).identity == "deploy"
         finally:
             await servers.close()
 

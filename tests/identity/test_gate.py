@@ -29,26 +29,26 @@ def test_a_token_made_while_the_server_runs_lets_in_and_closes_the_door(tmp_path
     gate = Gate(LoadedTokens(file, clock))
     assert (gate.is_enabled, gate.is_required, gate.is_required_by_http) == (False, False, False)
     secret = create(file, clock).encode()
-    found = gate.known(secret)
+    found = gate.find(secret)
     assert (gate.is_enabled, gate.is_required, gate.is_required_by_http) == (True, True, True)
     assert found is not None
     assert (found.identity, found.permission_count) == ("deploy", 1)
     assert found.may(Permission.PUBLISH, "t1")
     assert not found.may(Permission.PUBLISH, "other")
-    assert gate.known(secret) is found, "all connections of a token share what it allows"
+    assert gate.find(secret) is found, "all connections of a token share what it allows"
 
 
 def test_a_revoked_token_ends_what_it_allowed_and_revoking_the_last_opens_nothing(tmp_path: Path) -> None:
     clock, file = ManualClock(), TokenFile(tmp_path)
     secret = create(file, clock).encode()
     gate = Gate(LoadedTokens(file, clock))
-    found = gate.known(secret)
+    found = gate.find(secret)
     assert found is not None
     file.revoke("deploy", by="", now_ms=5)
     gate.check()
     assert found.end_reason == "the token deploy was revoked"
     assert not found.may(Permission.PUBLISH, "t1")
-    assert gate.known(secret) is None
+    assert gate.find(secret) is None
     assert gate.is_required
     assert Gate(LoadedTokens(file, clock)).is_required, "nor does the next start"
 
@@ -59,10 +59,10 @@ def test_an_expired_token_ends_what_it_allowed(tmp_path: Path) -> None:
     gate = Gate(LoadedTokens(file, clock))
     clock.advance(ms=999)
     gate.check()
-    found = gate.known(secret)
+    found = gate.find(secret)
     assert found is not None
     clock.advance(ms=1)
-    assert gate.known(secret) is None
+    assert gate.find(secret) is None
     gate.check()
     assert found.end_reason == "the token deploy has expired"
 
@@ -84,8 +84,8 @@ def test_forged_and_truncated_secrets_let_nobody_in(tmp_path: Path) -> None:
         f" {secret}",
         f"{secret}\n",
     ]
-    assert [one for one in forged if gate.known(one.encode()) is not None] == []
-    assert gate.known(b"\xff" * 80) is None
+    assert [one for one in forged if gate.find(one.encode()) is not None] == []
+    assert gate.find(b"\xff" * 80) is None
 
 
 def test_a_damaged_file_neither_lets_in_nor_throws_out(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_damaged_file_neither_lets_in_nor_throws_out(tmp_path: Path) -> None:
     Path(file.path).write_bytes(whole[:-4])
     gate.check()
     assert "is damaged" in tokens.complaint
-    assert gate.known(secret) is not None
+    assert gate.find(secret) is not None
     assert gate.is_required
     with pytest.raises(StorageError, match="is damaged"):
         LoadedTokens(file, clock)
@@ -106,7 +106,7 @@ def test_a_damaged_file_neither_lets_in_nor_throws_out(tmp_path: Path) -> None:
     assert tokens.complaint == ""
     Path(file.path).unlink()
     gate.check()
-    assert gate.known(secret) is None
+    assert gate.find(secret) is None
     assert gate.is_required, "until the next start"
 
 
@@ -115,22 +115,22 @@ def test_anonymous_clients_are_let_in_on_purpose_alone(tmp_path: Path) -> None:
     secret = create(file, clock).encode()
     gate = Gate(LoadedTokens(file, clock), lets_anonymous=True)
     assert (gate.is_enabled, gate.is_required, gate.is_required_by_http) == (True, False, False)
-    assert gate.known(secret) is not None
+    assert gate.find(secret) is not None
 
 
 def test_the_http_token_is_one_with_all_rights_and_its_own_name() -> None:
     gate = Gate(http_token="s3cret", own_token="own")
     # It guards HTTP as ever; TCP stays open without tokens.
     assert (gate.is_enabled, gate.is_required, gate.is_required_by_http) == (True, False, True)
-    found = gate.known(b"s3cret")
+    found = gate.find(b"s3cret")
     assert found is not None
     assert found.identity == "http-token"
     assert found.may(Permission.ADMINISTER, "")
     assert found.holds(Permission.CONSUME)
-    own = gate.known(b"own")
+    own = gate.find(b"own")
     assert own is not None
     assert own.identity == "pipeline"
-    assert gate.known(b"s3cre") is None
+    assert gate.find(b"s3cre") is None
 
 
 async def test_a_secret_that_looks_like_a_token_is_shown_to_no_auth_server(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ async def test_a_secret_that_looks_like_a_token_is_shown_to_no_auth_server(tmp_p
         gate = Gate(LoadedTokens(TokenFile(tmp_path), clock), servers=servers, guesses=Guesses(clock))
         assert gate.is_required
         assert not gate.is_required_by_http
-        assert (await gate.ask(b"word", Peer("192.0.2.1"))).identity == "deploy"
+        assert (await gate.request(b"word", Peer("192.0.2.1"))).identity == "deploy"
         with pytest.raises(SecretRefusedError, match="no such token"):
-            await gate.ask(b"pst_truncated", Peer("192.0.2.1"))
+            await gate.request(b"pst_truncated", Peer("192.0.2.1"))
         assert server.secrets() == ["word"]
         await gate.close()
     assert gate.guesses is not None
@@ -189,25 +189,25 @@ def test_a_replaced_http_token_counts_and_the_old_one_does_not(
     path.chmod(0o600)
     gate = Gate(http_token_file=secret_file("--http-token-file", str(path)))
     assert gate.is_required_by_http
-    found = gate.known(b"first")
+    found = gate.find(b"first")
     assert found is not None
     assert found.identity == "http-token"
-    assert gate.known(b"second line") is None
+    assert gate.find(b"second line") is None
     path.write_text("newer\n")
-    assert (gate.known(b"first"), gate.known(b"newer")) == (None, found)
+    assert (gate.find(b"first"), gate.find(b"newer")) == (None, found)
     assert gate.complaints() == []
     path.write_text("\n")
-    assert gate.known(b"newer") is found, "a broken file neither lets in nor throws out"
-    assert gate.known(b"") is None
+    assert gate.find(b"newer") is found, "a broken file neither lets in nor throws out"
+    assert gate.find(b"") is None
     assert gate.complaints() == [
         f"the secret of --http-token-file stays as it was: --http-token-file {path}: its first line is empty"
     ]
     path.unlink()
-    assert gate.known(b"newer") is found
+    assert gate.find(b"newer") is found
     path.write_text("again")
     path.chmod(0o644)
-    assert gate.known(b"newer") is None
-    assert gate.known(b"again") is found
+    assert gate.find(b"newer") is None
+    assert gate.find(b"again") is found
     assert gate.complaints() == []
     assert f"--http-token-file {path} can be read or written by other accounts: chmod 600" in caplog.text
     assert "again" not in caplog.text.replace("read again", "")

@@ -240,7 +240,7 @@ def test_what_nsqd_did_meanwhile_is_taken_over(tmp_path: Path, caplog: pytest.Lo
         "nsqd ran in this directory since the last stop; its topics and channels are taken over",
         "nsqd made orders/new, made, made/c",
         "nsqd deleted orders/mail, old",
-        "not in nsqd.dat, and kept, since their data files are there: left",
+        "not in nsqd.dat, and still here, since their data files are there: left",
     ]
     numbers = [topic.number for topic in engine.topics.values()]
     numbers += [channel.number for topic in engine.topics.values() for channel in topic.channels.values()]

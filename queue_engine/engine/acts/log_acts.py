@@ -140,8 +140,8 @@ class LogActs:
         return LogReader(store).frames(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
     def read_records(self, topic: str, offset: int, bytes_max: int) -> Records:
-        """A topic's records as the log has them, unchecked; the first may begin before `offset`. Only what is known to
-        be on the disk. Raises as `read_messages`."""
+        """A topic's records as the log has them, unchecked; the first may begin before `offset`. Up to the
+        synced offset. Raises as `read_messages`."""
         store = self._readable(topic)
         return RecordReader(store).read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
 
@@ -292,10 +292,10 @@ class LogActs:
         owner = self._catalog.topic(topic)
         store = log_store_of(owner)
         digest = digest_of(bodies, keys)
-        known = store.find_batch(batch_key, digest, len(bodies))
-        if known is not None:
-            written = WrittenBatch(store.name, store.number, store.id_base, known.first_offset, known.count, True)
-            return written, known.ticket
+        earlier = store.find_batch(batch_key, digest, len(bodies))
+        if earlier is not None:
+            written = WrittenBatch(store.name, store.number, store.id_base, earlier.first_offset, earlier.count, True)
+            return written, earlier.ticket
 
         def append(batch: Batch) -> Ticket:
             return store.append_keyed(batch, keys=keys, batch_key=batch_key, digest=digest, is_replayed=is_replayed)

@@ -1,13 +1,13 @@
 """Pausing and resuming topics and channels, by an act or by the clock.
 
-A pause knows who made it, why, since when, until when, and how much waited then (`vocabulary/flow/pause.py`). Pausing
+A pause records who made it, why, since when, until when, and the depth then (`vocabulary/flow/pause.py`). Pausing
 a paused topic or channel again changes the given reason and end, and notes who did that; author and beginning
 stay. A value that is not given stays, so nsqd's plain call changes nothing of a present pause.
 
 A pause with an end is resumed by `tick`, through the same durable change as an act, when as much time has passed as was
-left when the end was given, or at the start (`vocabulary/steady_time.py`): a clock that is set ends none early. What
-the disk refuses is tried again, at growing intervals, and shown as `resume_refused`; the topic or channel stays paused
-meanwhile.
+left when the end was given, or at the start (`vocabulary/steady_time.py`): a clock that is set ends none early. A
+resume that the disk refuses is tried again, at growing intervals, and shown as `resume_refused`; the topic or channel
+stays paused meanwhile.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Acts on the trash: restore, delete for good; and deletions by the server itself.
 
-An entry goes when its time is over, when the trash has more than ENTRIES_MAX or keeps more of the log than
-`--trash-max-bytes`, and when the disk is full: the oldest first, as many as are needed, after retention has given back
-what it can.
+An entry goes when its time is over, when the trash has more than ENTRIES_MAX or holds more of the log than
+`--trash-max-bytes`, and when the disk is full: the oldest first, as many as are needed, after retention has removed
+segments.
 """
 
 import logging

@@ -296,8 +296,8 @@ class Trash:
         return _resuming(topic, lambda: store.unmerged(begin))
 
     def _forget(self, store: LogTopicStore, numbers: Iterable[int]) -> None:
-        """An act failed. Its channels go once the journal is in order: before, it may have nothing else of what they
-        hold."""
+        """An act failed. Its channels go once the journal is in order: before, it may be the only record of their
+        messages."""
         self._unsure += [(store, number) for number in numbers]
 
     # Out of the trash.

@@ -195,13 +195,13 @@ class EngineStats:
 
     def cursors_of(self, topic: Topic) -> tuple[CursorStats, ...]:
         """Of a topic's cursors; () when making them fails unexpectedly, which `faults` then shows."""
-        what = f"making the stats of the cursors of {topic.name}"
+        task = f"making the stats of the cursors of {topic.name}"
         try:
             found = cursor_acts.stats_of_topic(topic)
         except Exception as exc:
-            self._faults.note(what, exc)
+            self._faults.note(task, exc)
             return ()
-        self._faults.ended(what)
+        self._faults.ended(task)
         return found
 
     def _log_stats(self) -> LogStats | None:

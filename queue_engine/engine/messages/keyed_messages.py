@@ -53,5 +53,5 @@ class KeyedMessages:
         count = sum(after - first for first, after in missing)
         if not count:
             return ""
-        what = "1 message is" if count == 1 else f"{count:,} messages are"
-        return f"From offset {missing[0][0]} on, {what} not indexed yet and may be missing here."
+        messages = "1 message is" if count == 1 else f"{count:,} messages are"
+        return f"From offset {missing[0][0]} on, {messages} not indexed yet and may be missing here."

@@ -9,7 +9,7 @@
 A line is JSON, a blank, and the CRC-32C of the JSON as 8 hex digits. All changes that come while a line is being
 written share the next one; a line is synced before its changes are answered. So only the last line can be unfinished:
 an invalid line at the end was not acknowledged and is cut. An invalid line with a valid one behind it is damage.
-`nsqd` is what nsqd.dat has (`nsqd_file.py`); a version without the key ignores it, and deletes nothing
+`nsqd` is the content of nsqd.dat (`nsqd_file.py`); a version without the key ignores it, and deletes nothing
 that nsqd deleted.
 
 A merge writes everything into topology.json and begins topology.changes anew. Both files are copied to `….previous`

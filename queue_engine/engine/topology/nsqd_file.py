@@ -101,13 +101,13 @@ class NsqdRun:
     def sentences(self) -> list[str]:
         """For the server's log."""
         lines = ["nsqd ran in this directory since the last stop; its topics and channels are taken over"]
-        for names, what in (
+        for names, change in (
             (self.added, "nsqd made"),
             (self.removed, "nsqd deleted"),
-            (self.kept, "not in nsqd.dat, and kept, since their data files are there:"),
+            (self.kept, "not in nsqd.dat, and still here, since their data files are there:"),
         ):
             if names:
-                lines.append(f"{what} {', '.join(names)}")
+                lines.append(f"{change} {', '.join(names)}")
         lines += [
             f"topic {name} is of the log, and nsqd has made one of that name: its messages are in {name}.diskqueue.* "
             "and are not delivered. Nothing was changed there. With the server stopped, move these files and nsqd.dat "

@@ -106,7 +106,7 @@ class PendingBodies:
     def waiting_count(self) -> int:
         return len(self._clients)
 
-    def ask(self, reader: BodyReader, client: ClientKey, size: int, held_bytes: int) -> bool:
+    def request(self, reader: BodyReader, client: ClientKey, size: int, held_bytes: int) -> bool:
         """Whether `reader` may read a body of `size` bytes, of which it has `held_bytes`; if not, `body_granted` is
         called later."""
         body = _Body(reader, client, size, held_bytes, reader.heard_ns)

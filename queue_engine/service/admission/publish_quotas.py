@@ -1,8 +1,8 @@
 """Limits how fast each client publishes: the quotas of --publish-quota.
 
-Each quota has one bucket a client: its token's name, or its address where it has no token. A bucket holds what the
-client may publish in one second, and fills at the quota's rate (the token bucket of networks). A batch larger than the
-bucket is taken when the bucket is full and leaves a debt, so that each batch that the size limits allow can be
+Each quota has one bucket a client: its token's name, or its address where it has no token. A bucket holds the amount
+that the client may publish in one second, and fills at the quota's rate (the token bucket of networks). A batch larger
+than the bucket is taken when the bucket is full and leaves a debt, so that each batch that the size limits allow can be
 published.
 """
 

@@ -26,7 +26,7 @@ def of_act(action: str) -> OverHttp:
 
 
 def details_of(http: OverHttp, query: Query, by: str) -> dict[str, Any]:
-    """What the engine's method takes beside the names. by: who asks. Raises QueryError."""
+    """The arguments of the engine's method beside the names. by: the author. Raises QueryError."""
     details: dict[str, Any] = {"by": by} if http.takes_author else {}
     if PAUSE_FOR in http.parameters and PAUSE_FOR.name in query and PAUSE_UNTIL.name in query:
         raise QueryError("for and until are both given: they name two ends")
@@ -45,7 +45,7 @@ def _has_default(parameter: Parameter) -> bool:
 
 
 def _value_of(query: Query, parameter: Parameter) -> Any:
-    """What the method gets. A word or name goes to the engine as it is, which refuses what it does not have."""
+    """The method's argument. A word or name goes to the engine as it is, which refuses an unknown one."""
     if isinstance(parameter, WholeNumber):
         return whole_number(query, parameter)
     if isinstance(parameter, Duration):

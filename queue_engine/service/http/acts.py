@@ -169,8 +169,8 @@ class ActRoutes:
             act("")
 
     def _changes_something(self, action: str, topic: str, channel: str) -> bool:
-        """Whether an act needs a row before it begins: creating what exists needs none. Raises PenstockError when the
-        other acts' topic or channel does not exist, so that no act begins that can't be done."""
+        """Whether an act needs a row before it begins: creating an existing topic or channel needs none. Raises
+        PenstockError when the other acts' topic or channel does not exist, so that no act begins that can't be done."""
         engine = self._engine
         if action == "create_topic":
             if is_reserved(topic):

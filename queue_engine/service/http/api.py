@@ -342,7 +342,7 @@ class HttpApi:
 
         def made() -> Generator[None, None, bytes]:
             del self._shared_stats[wanted]
-            known = replace(wanted, is_topic_there=wanted.topic in self._engine.topics)
+            checked = replace(wanted, is_topic_there=wanted.topic in self._engine.topics)
             figures = yield from self._engine.stats.figures_in_slices(
                 topic=wanted.topic,
                 channel=wanted.channel,
@@ -350,7 +350,7 @@ class HttpApi:
                 has_windows=wanted.has_buckets,
             )
             yield
-            return (yield from (stats_json if wanted.is_json else stats_text)(figures, known))
+            return (yield from (stats_json if wanted.is_json else stats_text)(figures, checked))
 
         def hand_over(body: bytes | None) -> None:
             for receive in receivers:
@@ -383,13 +383,13 @@ class HttpApi:
         self._answers.make(head, _document, answer)
 
 
-def _take_place(shares: Shares, head: RequestHead, what: str) -> Callable[[], None]:
+def _take_place(shares: Shares, head: RequestHead, answer: str) -> Callable[[], None]:
     """Count a request that is being answered; call the result once it is, so nothing may raise in between. Raises
     Refusal where its client has its share of such requests."""
     client = head.client
     if not shares.has_share_for(client):
         own = f", {shares.held_by(client)} of them for {' and '.join(client.parts)}"
-        detail = f"{shares.used} of at most {shares.size} requests for {what} are being answered{own}: try again"
+        detail = f"{shares.used} of at most {shares.size} requests for {answer} are being answered{own}: try again"
         raise Refusal(503, "BUSY", detail)
     shares.take(client)
     return lambda: shares.give_back(client)

@@ -1,4 +1,4 @@
-"""Handles the requests about pipeline cursors: readers of a topic of the log, which keeps what they have not passed.
+"""Handles the requests about pipeline cursors: readers of a topic of the log, which retains the messages behind them.
 
     POST /cursor/create?topic=T&cursor=C[&start=start|end | &start_offset=N]    JSON: the cursor and "created";
                                             [&anew=true]                        one that exists begins there again
@@ -6,7 +6,7 @@
     POST /cursor/delete?topic=T&cursor=C                                        JSON: "given_up", and its offsets
     GET  /cursor/list[?topic=T]                                                 JSON: "cursors", "ended" and "server"
 
-`wire/cursor.py` draws a cursor. An answer comes when what it says is durable.
+`wire/cursor.py` draws a cursor. An answer comes when its result is durable.
 """
 
 from collections.abc import Callable

@@ -133,15 +133,15 @@ class MessageRoutes:
     def _search_cancel(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         self._answer_search(head, answer, self._engine.message_search.cancel)
 
-    def _answer_search(self, head: RequestHead, answer: Answer, ask: Callable[[str], SearchState]) -> None:
-        """What a search found has parts of bodies: it is audited like them."""
+    def _answer_search(self, head: RequestHead, answer: Answer, read: Callable[[str], SearchState]) -> None:
+        """The matches of a search have parts of bodies: the request is audited like those for bodies."""
         self._audit.require_room()
         name = query_of(head.path, head.raw_query).get("search", "")
         if head.may_read is not None and not head.may_read(""):
             topic = _done(lambda: self._engine.message_search.state(name)).topic
             if not head.may_read(topic):
                 raise Refusal(403, NOT_ALLOWED, f"the token {head.actor} does not allow to consume on topic {topic}")
-        found = _done(lambda: ask(name))
+        found = _done(lambda: read(name))
         if found.hits:
             self._report_read(head, found.topic, found.channel, len(found.hits))
         answer(_search_response(found))

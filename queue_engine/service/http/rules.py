@@ -21,7 +21,7 @@ from queue_engine.vocabulary.permission import Permission
 
 
 class Rule(Enum):
-    """What a request must have."""
+    """The token that a request needs."""
 
     OPEN = "nothing"
     CHANGES = "a token, where there are some"
@@ -31,7 +31,7 @@ class Rule(Enum):
     PROCESS = "a token that may administer; on loopback only where there are some"
 
 
-# What a token must allow, where the path's row does not say it.
+# The permission that a token needs, unless the path's row says it.
 _PERMISSIONS = {
     Rule.OPEN: None,
     Rule.CHANGES: Permission.ADMINISTER,
@@ -46,11 +46,11 @@ _PUBLISHES = "fills the disk to its limit, where all publishes are refused; make
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """method: GET or POST. rule: what a request must have. action: its name in the audit list; "" for requests
-    without a row there: publishing is no act, and would flood the list. changed_by: a second method, which changes what
-    the first one reads, and which alone has rows in the audit list; "" for none. publishes: a token must allow to
-    publish, and no more. any_host: the daemon answers whatever Host the request names (`access.py`). harm: what its
-    holder can destroy, or keep others from."""
+    """method: GET or POST. rule: the token that a request needs. action: its name in the audit list; "" for requests
+    without a row there: publishing is no act, and would flood the list. changed_by: a second method, which changes the
+    value that the first one reads, and which alone has rows in the audit list; "" for none. publishes: a token must
+    allow to publish, and no more. any_host: the daemon answers whatever Host the request names (`access.py`). harm: the
+    harm that its holder can do."""
 
     method: str
     rule: Rule
@@ -62,7 +62,7 @@ class Path:
 
     @property
     def permission(self) -> Permission | None:
-        """What a token must allow on the request's topic; None for nothing."""
+        """The permission that a token needs on the request's topic; None for none."""
         return Permission.PUBLISH if self.publishes else _PERMISSIONS[self.rule]
 
     @property

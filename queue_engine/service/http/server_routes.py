@@ -89,10 +89,18 @@ class ServerRoutes:
             except (UnknownOptionError, InvalidOptionValueError) as exc:
                 refuse(Refusal(400, exc.code, str(exc)), act_id)
                 return
-            told = {"option": name, "value": body.decode("utf-8", "replace")[:_VALUE_SHOWN_MAX]}
+            details = {"option": name, "value": body.decode("utf-8", "replace")[:_VALUE_SHOWN_MAX]}
             self._audit.tell(
                 ActRecord(
-                    _CHANGE, "", "", head.remote_address, "", Outcome(), act_id=act_id, details=told, actor=head.actor
+                    _CHANGE,
+                    "",
+                    "",
+                    head.remote_address,
+                    "",
+                    Outcome(),
+                    act_id=act_id,
+                    details=details,
+                    actor=head.actor,
                 )
             )
             answer(self._option(name))

@@ -5,7 +5,7 @@ nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. Beside ns
 `connection_count`, and `log`: the stats of the log that all topics of that kind share (`LogStats`), null without one.
 
 `e2e_processing_latency` has `buckets` beside nsqd's keys where the request has include_buckets=true: [end of the bucket
-in nanoseconds, messages in it], the shortest first. Whoever reads several servers adds up the counts of the same end
+in nanoseconds, messages in it], the shortest first. A reader of several servers adds up the counts of the same end
 and makes the percentiles of the sum (`vocabulary/latency/latency_percentiles.py`).
 
 The fields of features that this server lacks (TLS, compression, sampling, zones) have the values that nsqd gives when
@@ -45,7 +45,7 @@ def producers_of(snapshot: EngineSnapshot, topic: str) -> list[ClientStats]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request for stats asks for. topic, channel: "" for all; is_topic_there: there is such a topic.
+    """The query of a request for stats. topic, channel: "" for all; is_topic_there: there is such a topic.
     has_buckets: whether latencies have their buckets, too."""
 
     topic: str = ""
@@ -193,7 +193,7 @@ def _pause_text(pause: Pause) -> str:
         f"since {_moment(pause.since_ms)}" if pause.since_ms else "",
         f"until {_moment(pause.until_ms)}" if pause.until_ms else "",
     )
-    # Whoever paused chose the reason: a newline in it must not begin a line.
+    # The author of a pause chose the reason: a newline in it must not begin a line.
     reason = "".join(char if char.isprintable() else "?" for char in pause.reason)
     return " ".join(part for part in parts if part) + (f": {reason}" if reason else "")
 

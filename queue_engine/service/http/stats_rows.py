@@ -73,7 +73,7 @@ class StatsRows:
             return json.dumps(value, separators=(",", ":"), default=self._plainest).encode()
 
     def _plain(self, value: object) -> object:
-        """What stands for an object that JSON does not have."""
+        """JSON's form of an object that orjson can't write itself."""
         if isinstance(value, LatencyWindow):
             return self._latency(value)
         if isinstance(value, ClientStats):

@@ -1,7 +1,7 @@
-"""Checks a request's token before its body is read: whether there is one, and what it allows on which topic.
+"""Checks a request's token before its body is read: whether there is one, and its permissions on the topic.
 
-The table of `rules.py` has what each path needs. A request whose token is wrong waits for its answer, the longer the
-more its address has sent (`identity/guesses.py`).
+The table of `rules.py` has the permission of each path. A request whose token is wrong waits for its answer, the longer
+the more its address has sent (`identity/guesses.py`).
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _OF_A_HANDLE = ("/log/renew", "/log/release", "/channel/search/state", "/channel
 
 @dataclass(frozen=True, slots=True)
 class RefusedRequest:
-    """What a request is answered that may not pass. delay_s: how long the answer waits."""
+    """The answer to a request that may not pass. delay_s: how long the answer waits."""
 
     response: Response
     delay_s: float = 0.0
@@ -52,7 +52,7 @@ class TokenCheck:
         secret = _secret_of(head)
         if path.rule is Rule.OPEN:
             return None
-        authorization = self._gate.known(secret) if secret else None
+        authorization = self._gate.find(secret) if secret else None
         if authorization is not None:
             head.actor = authorization.identity
             head.is_own = self._gate.is_own(secret)
@@ -66,15 +66,15 @@ class TokenCheck:
             delay_s = self._gate.wrong(head.source_address, "http") if secret else 0.0
             return RefusedRequest(self._refuse(head, MISSING, complaint), delay_s)
         if path.rule in (Rule.BODIES, Rule.PROCESS) and not self._is_loopback:
-            what = "the process is" if path.rule is Rule.PROCESS else "bodies are"
-            complaint = f"{what} shown over this address only with a token: penstock token create, or --http-token"
+            shown = "the process is" if path.rule is Rule.PROCESS else "bodies are"
+            complaint = f"{shown} shown over this address only with a token: penstock token create, or --http-token"
             return RefusedRequest(self._refuse(head, MISSING, complaint))
         return None
 
     def has_token(self, head: RequestHead) -> bool:
         """Whether the request has a token that counts, whatever it allows."""
         secret = _secret_of(head)
-        return bool(secret) and self._gate.known(secret) is not None
+        return bool(secret) and self._gate.find(secret) is not None
 
     def guess_delay_s(self, head: RequestHead) -> float:
         """How long the answer to a request waits that is refused without a token that counts: 0 where it has none."""
@@ -102,7 +102,7 @@ def _secret_of(head: RequestHead) -> bytes:
 
 
 def _complaint_about_rights(head: RequestHead, authorization: Authorization) -> str:
-    """What the token lacks for this request; "" where it lacks nothing."""
+    """The complaint about a permission that the token lacks for this request; "" where it lacks none."""
     route = head.route
     permission = PATHS[route].permission
     assert permission is not None

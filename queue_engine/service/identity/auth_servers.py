@@ -55,7 +55,7 @@ class AuthServers:
         self._connect_s = connect_timeout_ms / 1000
         self._request_s = request_timeout_ms / 1000
         self._tls = (
-            MadeOfFiles([root_ca_file], partial(_trusting, root_ca_file), what="what auth servers must prove")
+            MadeOfFiles([root_ca_file], partial(_trusting, root_ca_file), what="the authorities of auth servers")
             if root_ca_file
             else None
         )
@@ -63,7 +63,7 @@ class AuthServers:
         self._places = asyncio.Semaphore(QUESTIONS_MAX)
         self._session: aiohttp.ClientSession | None = None
 
-    async def ask(self, secret: bytes, peer: Peer) -> Authorization:
+    async def request(self, secret: bytes, peer: Peer) -> Authorization:
         """The first server's answer that counts. Raises SecretRefusedError with each server's reason."""
         if len(secret) > SECRET_BYTES_MAX:
             raise SecretRefusedError(f"the secret has {len(secret)} bytes and the most is {SECRET_BYTES_MAX}")

@@ -53,13 +53,13 @@ class Authorization:
 
     def may(self, permission: Permission, topic: str, channel: str = "") -> bool:
         """Whether the client may do this on the topic, and on its channel where there is one."""
-        asked = (permission, topic, channel)
-        answer = self._remembered.get(asked)
+        key = (permission, topic, channel)
+        answer = self._remembered.get(key)
         if answer is None:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             answer = any(one.allows(permission, topic, channel) for one in self._allowances)
-            self._remembered[asked] = answer
+            self._remembered[key] = answer
         return answer
 
     def holds(self, permission: Permission) -> bool:

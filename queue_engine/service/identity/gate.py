@@ -43,7 +43,7 @@ class Everything:
 class AskedServers(Protocol):
     """Auth servers: `AuthServers`, which imports this module."""
 
-    async def ask(self, secret: bytes, peer: Peer) -> Authorization: ...
+    async def request(self, secret: bytes, peer: Peer) -> Authorization: ...
 
     def read_again(self) -> None: ...
 
@@ -119,8 +119,8 @@ class Gate:
             self._servers.read_again()
         self._look()
 
-    def known(self, secret: bytes) -> Authorization | None:
-        """The permissions of a client with this secret, where they are at hand; None where `ask` must find them."""
+    def find(self, secret: bytes) -> Authorization | None:
+        """The permissions of a client with this secret, where they are at hand; None where `request` must get them."""
         # In constant time, so that the duration says nothing about the token.
         file = self._http_token_file
         http_token = self._http_token if file is None else file.current()
@@ -140,13 +140,13 @@ class Gate:
         """Whether it is the token of the server's own processes."""
         return bool(self._own_token) and hmac.compare_digest(secret, self._own_token)
 
-    async def ask(self, secret: bytes, peer: Peer) -> Authorization:
-        """The permissions of a client whose secret is not `known`; a refusal takes its time. Raises
+    async def request(self, secret: bytes, peer: Peer) -> Authorization:
+        """The permissions of a client whose secret `find` does not have; a refusal takes its time. Raises
         SecretRefusedError."""
         try:
             if self._servers is None or looks_like_token(secret):
                 raise SecretRefusedError("there is no such token, or it was revoked or has expired")
-            return await self._servers.ask(secret, peer)
+            return await self._servers.request(secret, peer)
         except SecretRefusedError:
             await asyncio.sleep(self.wrong(peer.remote_ip, "tcp"))
             raise

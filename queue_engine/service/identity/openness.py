@@ -31,7 +31,7 @@ def complaints(options: Options, *, has_tokens: bool) -> list[str]:
     opened = dict(_open(options, has_tokens=has_tokens))
     if opened and not options.allow_anonymous:
         ways = _WAYS if "--tcp-address" in opened else _HTTP_WAYS
-        places = "; and ".join(f"{flag} {_value(options, flag)} could {what}" for flag, what in opened.items())
+        places = "; and ".join(f"{flag} {_value(options, flag)} could {harm}" for flag, harm in opened.items())
         found.append(f"every stranger who reaches {places}. {ways}")
     plain = list(_plain(options, has_tokens=has_tokens))
     if plain and not options.allow_plaintext:
@@ -44,8 +44,8 @@ def warning(options: Options, *, has_tokens: bool) -> str:
     """Open and unencrypted listeners, as one line for the log of a server that listens on purpose; "" for
     nothing."""
     opened = [
-        f"strangers who reach {flag} {_value(options, flag)} can {what}"
-        for flag, what in _open(options, has_tokens=has_tokens)
+        f"strangers who reach {flag} {_value(options, flag)} can {harm}"
+        for flag, harm in _open(options, has_tokens=has_tokens)
     ]
     plain = [
         f"tokens cross the network unencrypted at {flag} {_value(options, flag)}"
@@ -55,7 +55,7 @@ def warning(options: Options, *, has_tokens: bool) -> str:
 
 
 def _open(options: Options, *, has_tokens: bool) -> Iterator[tuple[str, str]]:
-    """Each listener that needs no secret, by its flag, and what clients can do there."""
+    """Each listener that needs no secret, by its flag, and the harm that clients can do there."""
     if _is_reached(options.tcp_address) and (options.allow_anonymous or not (has_tokens or options.auth_http_address)):
         yield "--tcp-address", _TCP
     # HTTP does not use nsqd's auth servers.

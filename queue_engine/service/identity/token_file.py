@@ -64,7 +64,7 @@ class TokenFile:
         try:
             data = self._files.read_whole(self.path, _SIZE_MAX)
         except OSError as exc:
-            raise StorageError(f"{self.path} can't be read: {exc}. Nobody gets in while it can't") from exc
+            raise StorageError(f"{self.path} can't be read: {exc}. No client gets in while it can't") from exc
         if data is None:
             return None
         self._close_to_others()
@@ -75,7 +75,7 @@ class TokenFile:
             return tuple(_token_of(fields) for fields in content["tokens"])
         except (ValueError, TypeError, KeyError) as exc:
             raise StorageError(
-                f"{self.path} is damaged: {exc}. Nobody gets in by it. Restore it from a backup, or move it away and "
+                f"{self.path} is damaged: {exc}. No token counts. Restore it from a backup, or move it away and "
                 "make new tokens; without the file and another option the server asks for no token"
             ) from exc
 

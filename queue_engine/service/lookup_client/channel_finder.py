@@ -70,16 +70,16 @@ class ChannelFinder:
             await self._session.close()
 
     async def _find(self, topic: str, addresses: Sequence[str], names: list[str]) -> None:
-        asked = [asyncio.create_task(self._channels_at(address, topic)) for address in addresses]
+        requests = [asyncio.create_task(self._channels_at(address, topic)) for address in addresses]
         try:
             async with asyncio.timeout(self._timeout_s):
-                await asyncio.wait(asked)
+                await asyncio.wait(requests)
         except TimeoutError:
             pass
         finally:
-            for one in asked:
+            for one in requests:
                 one.cancel()
-        for address, one in zip(addresses, asked, strict=True):
+        for address, one in zip(addresses, requests, strict=True):
             if not one.done() or one.cancelled():
                 why = f"no answer in {self._timeout_s:g} s"
             elif (error := one.exception()) is not None:

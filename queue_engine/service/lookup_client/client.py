@@ -117,8 +117,8 @@ class LookupClient:
         }
 
     def _find_channels(self, topic: str) -> tuple[Ticket, Sequence[str]] | None:
-        known = [peer.info for peer in self._peers.values() if peer.info is not None]
-        addresses = [address for info in known if (address := http_address_of(info))]
+        connected = [peer.info for peer in self._peers.values() if peer.info is not None]
+        addresses = [address for info in connected if (address := http_address_of(info))]
         return self._finder.find(topic, addresses) if addresses else None
 
     def _note_stats(self) -> None:

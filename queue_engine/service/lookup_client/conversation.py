@@ -1,6 +1,6 @@
 """The commands and replies of one connection to an nsqlookupd, without its socket.
 
-    us → nsqlookupd   "  V1", IDENTIFY; then REGISTER and UNREGISTER for each change of what is registered, and PING
+    us → nsqlookupd   "  V1", IDENTIFY; then REGISTER and UNREGISTER for each change of a name, and PING
     nsqlookupd → us   size (4 bytes, big-endian) and that many bytes: JSON to IDENTIFY, OK to the rest, or an error
 
 Topics that changed are noted by name and compared when there is room to send, so however much happens, no more is

@@ -27,18 +27,18 @@ class Backoff:
         self._next_s = BACKOFF_S_MIN
 
 
-async def supervise(what: str, one_round: Callable[[], Awaitable[None]], faults: Faults) -> NoReturn:
-    """Run one round after the other until cancelled. After a round that fails the next comes a while later. what: names
+async def supervise(task: str, one_round: Callable[[], Awaitable[None]], faults: Faults) -> NoReturn:
+    """Run one round after the other until cancelled. After a round that fails the next comes a while later. task: names
     the loop in the health and the log, such as "the queue scan"."""
     backoff = Backoff()
     while True:
         try:
             await one_round()
         except Exception as exc:
-            faults.note(what, exc)
+            faults.note(task, exc)
             await asyncio.sleep(backoff.take_s())
         else:
-            faults.ended(what)
+            faults.ended(task)
             backoff.reset()
 
 

@@ -41,7 +41,7 @@ COLLECTOR_PAUSES = CollectorPauses()
 
 class HeapObjects:
     """How many blocks of memory Python's objects take. Counting them looks at each page of the heap, which stops the
-    engine for milliseconds where nobody has looked at them for a while: so a count stays for a minute. now_s:
+    engine for milliseconds where no reader has looked at them for a while: so a count stays for a minute. now_s:
     monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -57,10 +57,10 @@ def select(topics: Sequence[TopicStats], patterns: Sequence[str], series_max: in
         room = left // costs.channel
         channels = topic.channels
         if len(channels) > room:
-            kept = sorted(sorted(channels, key=attrgetter("number"))[:room], key=attrgetter("channel_name"))
+            fitting = sorted(sorted(channels, key=attrgetter("number"))[:room], key=attrgetter("channel_name"))
             channels_left_out += len(channels) - room
             series_left_out += costs.channel * (len(channels) - room)
-            topic = replace(topic, channels=tuple(kept))
+            topic = replace(topic, channels=tuple(fitting))
             left = 0
         else:
             left -= costs.channel * len(channels)

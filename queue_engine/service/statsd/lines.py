@@ -50,47 +50,47 @@ class StatsdLines:
     def of(self, snapshot: EngineSnapshot, memory: Mapping[str, int] | None) -> Generator[None, None, list[str]]:
         """The lines of one moment. memory: the process's, None without. Yields between short steps."""
         lines: list[str] = []
-        known: dict[tuple[str, str], _Counters] = {}
+        counters: dict[tuple[str, str], _Counters] = {}
         listed = 0
         for topic in snapshot.topics:
             if self._excludes_ephemeral and is_ephemeral(topic.topic_name):
                 continue
-            lines += self._topic(topic, snapshot.percentiles, known)
+            lines += self._topic(topic, snapshot.percentiles, counters)
             for channel in topic.channels:
                 if not (self._excludes_ephemeral and is_ephemeral(channel.channel_name)):
-                    lines += self._channel(channel, snapshot.percentiles, known)
+                    lines += self._channel(channel, snapshot.percentiles, counters)
             listed += 1 + len(topic.channels)
             if listed >= _CHANNELS_PER_STEP:
                 listed = 0
                 yield
-        self._sent = known
+        self._sent = counters
         if memory is not None:
             lines += self._memory(memory)
         return lines
 
     def _topic(
-        self, topic: TopicStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
+        self, topic: TopicStats, quantiles: tuple[float, ...], counters: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         start = f"{self._prefix}topic.{topic.topic_name}."
-        lines = self._increments(start, (topic.topic_name, ""), _Counters(topic.number, _topic_counters(topic)), known)
+        lines = self._increments(start, (topic.topic_name, ""), _Counters(topic.number, _topic_counters(topic)), counters)
         lines += [f"{start}{name}:{value}|g" for name, value in _topic_gauges(topic).items()]
         if topic.channels:
             lines += _latencies(start, topic.window, quantiles)
         return lines
 
     def _channel(
-        self, channel: ChannelStats, quantiles: tuple[float, ...], known: dict[tuple[str, str], _Counters]
+        self, channel: ChannelStats, quantiles: tuple[float, ...], counters: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         start = f"{self._prefix}topic.{channel.topic_name}.channel.{channel.channel_name}."
         key = (channel.topic_name, channel.channel_name)
-        lines = self._increments(start, key, _Counters(channel.number, _channel_counters(channel)), known)
+        lines = self._increments(start, key, _Counters(channel.number, _channel_counters(channel)), counters)
         lines += [f"{start}{name}:{value}|g" for name, value in _channel_gauges(channel).items()]
         return lines + _latencies(start, channel.window, quantiles)
 
     def _increments(
-        self, start: str, key: tuple[str, str], now: _Counters, known: dict[tuple[str, str], _Counters]
+        self, start: str, key: tuple[str, str], now: _Counters, counters: dict[tuple[str, str], _Counters]
     ) -> list[str]:
-        known[key] = now
+        counters[key] = now
         before = self._sent.get(key, _NOTHING)
         counts = before.counts if before.number == now.number else {}
         return [f"{start}{name}:{count - counts.get(name, 0)}|c" for name, count in now.counts.items()]

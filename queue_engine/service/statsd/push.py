@@ -110,8 +110,8 @@ class StatsdPush:
         host, port = split_address(self._engine.options.statsd_address)
         return await self._names.find(host or "127.0.0.1", port, LOOKED_UP_WITHIN_S)
 
-    def _complain(self, what: str) -> None:
+    def _complain(self, complaint: str) -> None:
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._complained_ns >= COMPLAINT_EVERY_NS:
             self._complained_ns = now_ns
-            logger.warning("statsd gets no stats: %s", what)
+            logger.warning("statsd gets no stats: %s", complaint)

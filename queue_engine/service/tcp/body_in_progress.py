@@ -28,7 +28,7 @@ class BodyInProgress:
         """Request room for a body of `size` bytes; reading pauses until it is granted."""
         self.is_begun = True
         self.heard_ns = now_ns
-        if not self._bodies.ask(self, client, size, self._parser.buffered_bytes):
+        if not self._bodies.request(self, client, size, self._parser.buffered_bytes):
             self._reading.pause(reading.BODY)
 
     def leave(self) -> None:

@@ -192,9 +192,9 @@ class ClientAuth:
 
     def _with_authorization(self, then: Callable[[], None]) -> None:
         """Find the secret's permissions, and do `then`; meanwhile the connection reads nothing."""
-        known = self._gate.known(self._secret)
-        if known is not None:
-            self._take(known)
+        found = self._gate.find(self._secret)
+        if found is not None:
+            self._take(found)
             then()
             return
         self._connection.hold()
@@ -203,7 +203,7 @@ class ClientAuth:
     async def _ask(self, then: Callable[[], None]) -> None:
         found: Authorization | Exception
         try:
-            found = await self._gate.ask(self._secret, self._connection.peer())
+            found = await self._gate.request(self._secret, self._connection.peer())
         except Exception as exc:
             found = exc
         self._question = None

@@ -30,17 +30,17 @@ class Validity:
 
     def warning(self, now_s: float) -> str:
         """A sentence where it has expired, ends soon or has not begun; "" where all is well."""
-        what = f"the certificate in {self.path}"
+        subject = f"the certificate in {self.path}"
         renew = "Replace the file and its key: new connections get them within a second, without a restart"
         if now_s >= self.ends_s:
-            return f"{what} has expired at {_utc(self.ends_s)}: clients refuse it. {renew}"
+            return f"{subject} has expired at {_utc(self.ends_s)}: clients refuse it. {renew}"
         if now_s < self.begins_s:
-            return f"{what} is valid from {_utc(self.begins_s)} on: clients refuse it until then. Look at the clock"
+            return f"{subject} is valid from {_utc(self.begins_s)} on: clients refuse it until then. Look at the clock"
         left_s = self.ends_s - now_s
         if left_s >= WARN_S:
             return ""
         left = f"{int(left_s // DAY_S)} days" if left_s >= 2 * DAY_S else f"{int(left_s // 3600)} hours"
-        return f"{what} expires in {left}, at {_utc(self.ends_s)}: clients refuse it then. {renew}"
+        return f"{subject} expires in {left}, at {_utc(self.ends_s)}: clients refuse it then. {renew}"
 
 
 def read_validity(path: str) -> Validity | None:

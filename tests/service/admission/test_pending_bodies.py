@@ -40,7 +40,7 @@ class Reader:
         self.stalled = 0
 
     def ask(self, budget: PendingBodies, held_bytes: int = 0) -> bool:
-        return budget.ask(self, self.client, self.size, held_bytes)
+        return budget.request(self, self.client, self.size, held_bytes)
 
     def unread_bytes(self) -> int:
         return self.in_kernel_bytes

@@ -40,7 +40,7 @@ class HeldGate(Gate):
         self.peers: list[Peer] = []
         self.answers: asyncio.Queue[Authorization | Exception] = asyncio.Queue()
 
-    async def ask(self, secret: bytes, peer: Peer) -> Authorization:
+    async def request(self, secret: bytes, peer: Peer) -> Authorization:
         self.asked.append(secret)
         self.peers.append(peer)
         answer = await self.answers.get()

@@ -62,7 +62,7 @@ _CROWDED = error_response(
 
 
 class _Phase(Enum):
-    """What the connection waits for until its deadline."""
+    """The event that the connection waits for until its deadline."""
 
     NONE = "nothing: there is no deadline"
     IDLE = "the next request's first byte"
@@ -215,7 +215,7 @@ class HttpConnection(asyncio.Protocol):
     def _next_event(self) -> object:
         if self._head is not None and self._head.content_length is not None:
             return self._http.next_event()
-        # Of a body not more than what may follow it: it may come in chunks of a byte, and each is an event.
+        # Of a body not more than its trailer: it may come in chunks of a byte, and each is an event.
         unread = self._unread()
         unread_bytes, before = len(unread), bytes(unread if self._head is None else unread[:HEAD_BYTES_MAX])
         event = self._http.next_event()
@@ -225,14 +225,14 @@ class HttpConnection(asyncio.Protocol):
             read_bytes = unread_bytes - len(self._unread())
             if read_bytes > len(before):
                 raise h11.RemoteProtocolError(
-                    f"what follows a body in chunks has {read_bytes} bytes and the most is {HEAD_BYTES_MAX}",
+                    f"the trailer of a body in chunks has {read_bytes} bytes and the most is {HEAD_BYTES_MAX}",
                     error_status_hint=431,
                 )
             _check_framing(event, before[:read_bytes])
         return event
 
     def _unread(self) -> bytearray:
-        """What has come and is not read: h11's own buffer, which its `trailing_data` would copy."""
+        """Received bytes that are not read: h11's own buffer, which its `trailing_data` would copy."""
         unread: bytearray = self._http._receive_buffer._data
         return unread
 
@@ -300,7 +300,7 @@ class HttpConnection(asyncio.Protocol):
                 self._has_requested_room = True
                 self.heard_ns = time.monotonic_ns()
                 client = self._handler.client_of(head)
-                self._is_body_waiting = not self._bodies.ask(self, client, expected_bytes, here_bytes)
+                self._is_body_waiting = not self._bodies.request(self, client, expected_bytes, here_bytes)
             if self._is_body_waiting:
                 self._enter(_Phase.ROOM)
             else:

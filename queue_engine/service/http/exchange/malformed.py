@@ -1,4 +1,4 @@
-"""Answers to what is no request that the server can take, as Go's HTTP server gives them: plain text, and the end."""
+"""Answers to malformed requests, as Go's HTTP server gives them: plain text, and the end."""
 
 import re
 from http import HTTPStatus
@@ -19,7 +19,7 @@ def plain_response(status: int, why: str = "") -> Response:
 
 
 def reason_of(error: h11.RemoteProtocolError) -> str:
-    """What is wrong, in words that name no type of Python's."""
+    """The fault, in words that name no type of Python's."""
     return _SHOWN_BYTES.sub(r"\1", str(error))
 
 

@@ -1,10 +1,11 @@
 """Makes long answers on the engine's loop in short slices, one answer after the other, at a share of the loop's time
 while messages move.
 
-    credit  BURST_NS at the most; it grows by a share of the time that passes, and shrinks by what slices take of the
+    credit  BURST_NS at the most; it grows by a share of the time that passes, and shrinks by the time that slices take
+    of the
               │     processor
     a turn just now    ──► a short pause, so that a message gets through all of its turns
-    credit > 0         ──► the next slice behind what waits in the loop
+    credit > 0         ──► the next slice behind the callbacks of the loop
     no turn for CALM_NS ─► the same
     else               ──► a pause, until the credit is enough for a slice
 
@@ -32,7 +33,7 @@ SLICE_NS = NS_PER_MS // 5
 CALM_SLICE_NS = NS_PER_MS // 2
 # Of the loop's time, once the burst is used up.
 SHARE = 0.05
-# What a first read of a thousand channels takes; later ones take a third of it.
+# The time of a first read of a thousand channels; later ones take a third of it.
 BURST_NS = 25 * NS_PER_MS
 # A message takes a few turns of the loop: a slice that is due while it takes them waits so long, so often at most.
 WAY_NS = NS_PER_MS
@@ -42,7 +43,7 @@ CALM_NS = 50 * NS_PER_MS
 
 
 class Next(Enum):
-    """What comes after a step: another STEP of the same work; a step that is a SLICE of its own behind long work; or
+    """The next part after a step: another STEP of the same work; a step that is a SLICE of its own behind long work; or
     another WORK."""
 
     STEP = auto()
@@ -78,7 +79,7 @@ class PacedSteps:
         return len(self._line)
 
     def add(self, steps: Generator[None, None, T], then: Callable[[T], None], failed: Callable[[], None]) -> None:
-        """Do the steps behind the works that came before, and hand what they return to `then`. failed: called instead
+        """Do the steps behind the works that came before, and hand their result to `then`. failed: called instead
         when either raises, which is logged."""
 
         done: list[T] = []
@@ -127,7 +128,7 @@ class PacedSteps:
                     self._is_long = False
         finally:
             took_ns = self._cpu_ns() - cpu_ns
-            # What was taken while calm is no debt: with the first message the pauses are as long as ever.
+            # Time taken while calm is no debt: with the first message the pauses are as long as ever.
             self._credit_ns = max(self._credit_ns, 0) - took_ns if is_calm else self._credit_ns - took_ns
             if self._line:
                 self._go_on(is_calm)

@@ -1,4 +1,4 @@
-"""A request's first part, made of what h11 has read."""
+"""A request's first part, made of h11's event."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Answers to requests: what a handler hands to the connection."""
+"""Answers to requests, from a handler to the connection."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from queue_engine.wire.error_answers import ErrorAnswer
 @dataclass(frozen=True, slots=True)
 class Response:
     """An answer; an empty text has no content type. nsq_version: whether it has nsqd's header X-NSQ-Content-Type.
-    error: what it refuses with, if it does; on paths of our own all of that goes into the body."""
+    error: of a refusal, else None; on paths of our own all of that goes into the body."""
 
     status: int
     body: bytes

@@ -145,7 +145,7 @@ LEASED_FILES = record_of(
 )
 WRITTEN_BATCH = record(
     {"topic": TEXT, "number": COUNT, "id_base": COUNT, "first_offset": COUNT, "count": COUNT, "known": YES_OR_NO},
-    text="Where the batch is. known: an earlier request with the same key and content has written it.",
+    text="The place of the batch. known: an earlier request with the same key and content has written it.",
 )
 MESSAGE = record(
     {

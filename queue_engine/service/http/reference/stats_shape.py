@@ -44,7 +44,7 @@ PAUSE = record(
         "changed_ms": COUNT,
     },
     optional=("changed_by", "changed_ms"),
-    text="A pause: who, why, since when, until when (0: no end), what waited then; who gave it that reason and end.",
+    text="A pause: who, why, since when, until when (0: no end), the depth then; who gave it that reason and end.",
 )
 
 # The shapes of the documents in the table of figures.
