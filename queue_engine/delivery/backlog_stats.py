@@ -15,7 +15,7 @@ from queue_engine.vocabulary.errors import StorageError
 
 
 class BacklogStats(NamedTuple):
-    """As the fields of `ChannelStats` with these names."""
+    """The fields of `ChannelStats` with these names."""
 
     depth: int
     backend_depth: int
@@ -32,7 +32,8 @@ class BacklogStats(NamedTuple):
 
 
 class BacklogStatsReader:
-    """Of one channel. stop: fences it after an unexpected error, called with the failed step and the error."""
+    """Reads the stats of one channel's backlog. stop: fences it after an unexpected error, called with the failed step
+    and the error."""
 
     def __init__(self, backlog: Backlog, in_flight: InFlightTable, stop: Callable[[str, Exception], object]) -> None:
         self._backlog = backlog
@@ -45,7 +46,7 @@ class BacklogStatsReader:
         try:
             return self._backlog.depth, self._backlog.deferred_count
         except Exception as exc:
-            self._stop("counting what waits", exc)
+            self._stop("counting waiting messages", exc)
             return self._counts[0], self._counts[2]
 
     def read(self, unreadable: str) -> BacklogStats:
@@ -86,7 +87,7 @@ class BacklogStatsReader:
             self._counts = counts
         except Exception as exc:
             counts = self._counts
-            self._stop("counting what waits", exc)
+            self._stop("counting waiting messages", exc)
         attempts, attempts_id = 0, b""
         oldest_ns = None
         quarantine = NO_QUARANTINE

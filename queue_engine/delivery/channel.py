@@ -508,7 +508,7 @@ class Channel:
         self._workload.wake(self)
 
     def set_quarantine(self, max_attempts: int, redrive: Redrive | None) -> None:
-        """As topology.json has it. A kind without a quarantine has neither."""
+        """Set the values of topology.json. A kind without a quarantine has neither."""
         self.backlog.set_max_attempts(max_attempts)
         self.redrive = None if redrive is None else RedriveState(redrive, redrive.total)
 

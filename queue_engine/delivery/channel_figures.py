@@ -51,7 +51,7 @@ class Counted(Protocol):
 
 
 class ChannelFigures:
-    """Of one channel. Reading never fails: a value that can't be read now is the last one, or None.
+    """The figures of one channel. Reading never fails: a value that can't be read now is the last one, or None.
 
     in_flight, latency, limits: the channel's own. time_ns: the wall clock.
     """

@@ -23,14 +23,14 @@ class LatencyWindow:
         self._percentiles_ns: list[int] = []
 
     def counts(self) -> Counts:
-        """By bucket, without zeros."""
+        """The counts by bucket, without zeros."""
         counts = self._counts
         if counts is None:
             counts = self._counts = self._make()
         return counts
 
     def percentiles_ns(self, quantiles: tuple[float, ...]) -> list[int]:
-        """For each quantile its latency in nanoseconds; 0 for each when no message was finished."""
+        """The latency of each quantile in nanoseconds; 0 for each when no message was finished."""
         if self._quantiles != quantiles:
             self._percentiles_ns = percentiles_ns(self.counts(), quantiles)
             self._quantiles = quantiles
@@ -38,7 +38,7 @@ class LatencyWindow:
 
 
 class ChannelWindow(LatencyWindow):
-    """Of a channel: the growth of its histogram from `before` to `now`. Both are fixed."""
+    """The latencies of a channel: the growth of its histogram from `before` to `now`. Both are fixed."""
 
     __slots__ = ("before", "now")
 
@@ -49,7 +49,7 @@ class ChannelWindow(LatencyWindow):
 
 
 class TopicWindow(LatencyWindow):
-    """Of a topic: all messages of its channels together."""
+    """The latencies of a topic: all messages of its channels together."""
 
     __slots__ = ("parts",)
 

@@ -6,7 +6,7 @@ from queue_engine.vocabulary.byte_budget import MemoryBudgets, deferred_limit_re
 
 
 class SendLimits:
-    """Of one channel."""
+    """The limits of one channel."""
 
     def __init__(self, backlog: Backlog, in_flight: InFlightTable, budgets: MemoryBudgets) -> None:
         self._backlog = backlog

@@ -143,12 +143,12 @@ class Topic:
 
     def publish_at_once(self, bodies: Sequence[bytes]) -> Ticket:
         """Publish all single messages of a turn: they are appended now, not at the turn's end."""
-        self.flush()  # what came before comes before
+        self.flush()  # earlier messages come first
         return self._append(bodies)
 
     def publish_alone(self, bodies: Sequence[bytes], append: Callable[[Batch], Ticket]) -> Ticket:
         """Publish messages that need a batch of their own; `append` gives it to the store."""
-        self.flush()  # what came before comes before
+        self.flush()  # earlier messages come first
         return self._store(bodies, append, lambda batch, stored: self._appended(batch, stored))
 
     def flush(self) -> None:
@@ -213,7 +213,7 @@ class Topic:
                 channel.stop("counting deferred messages", exc)
                 continue
             self._check_deferred(f"{self.name}/{channel.name}", waiting, cost)
-        self.flush()  # what came before comes before
+        self.flush()  # earlier messages come first
         # Counted here until it is in its channels, which count it then.
         self._budgets.deferred.add(cost)
         self._deferring_count += len(bodies)
@@ -274,7 +274,7 @@ class Topic:
             if not self.paused and self.store.depth:
                 self._workload.pump_later(self)
         except Exception as exc:
-            self.stop("counting what waits", exc)
+            self.stop("counting waiting messages", exc)
         return channel
 
     def delete_channel(self, name: str, *, keep: Callable[[str], None] | None = None) -> Outcome:
@@ -310,7 +310,7 @@ class Topic:
         try:
             outcome.depth = self.store.depth
         except Exception as exc:
-            self.stop("counting what waits", exc)
+            self.stop("counting waiting messages", exc)
         for channel in self.channels.values():
             outcome.add(channel.counts())
             outcome.clients += len(channel.consumers)
@@ -408,7 +408,7 @@ class Topic:
         try:
             self._counts = store.depth, store.backend_depth
         except Exception as exc:
-            self.stop("counting what waits", exc)
+            self.stop("counting waiting messages", exc)
         try:
             return store.oldest_ns(), store.disk_bytes(), unreadable
         except StorageError as exc:

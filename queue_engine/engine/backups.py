@@ -80,7 +80,7 @@ class _Backup:
 
 
 class Backups:
-    """At most one at a time. Belongs to the engine's thread.
+    """Takes backups, at most one at a time. Belongs to the engine's thread.
 
     backgrounds: all that write to the data directory. stores, sampler: each has a log there, or none.
     """
@@ -141,7 +141,7 @@ class Backups:
         # A waiting command touches its request again and again: the newest was not left by a killed command.
         name = max(waiting, key=waiting.__getitem__)
         touched = waiting.pop(name)
-        logger.info("backup %s is wanted", name)
+        logger.info("backup %s was requested", name)
         barrier = _Barrier(self._catalog)
         self._now = _Backup(name, barrier, touched, now_ns + LEASE_NS, waiting)
         for log in self._logs().values():
@@ -230,7 +230,7 @@ class Backups:
         os.rename(f"{path}.tmp", path)
 
     def _logs(self) -> dict[str, LogStore]:
-        """By their directories in the data directory."""
+        """The logs by their directories in the data directory."""
         found = {LOG_DIRECTORY: self._stores.log, SAMPLES_DIRECTORY: self._sampler.log}
         return {name: log for name, log in found.items() if log is not None}
 

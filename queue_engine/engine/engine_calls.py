@@ -41,7 +41,7 @@ class _Call(Generic[P, R]):
 
 
 class Read(_Call[P, R]):
-    """Its result is at hand when the method returns."""
+    """A call whose result is at hand when the method returns."""
 
     def __init__(self, of: Callable[[Engine], Callable[P, R]]) -> None:
         super().__init__(of)

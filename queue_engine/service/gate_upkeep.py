@@ -82,7 +82,7 @@ class GateUpkeep:
             try:
                 self._used.close()
             except OSError as exc:
-                logger.warning("when tokens were last used is not on the disk: %s", exc)
+                logger.warning("the times of tokens' last use are not on the disk: %s", exc)
 
     def _compose(self) -> Composed:
         self._tokens.is_used_changed = False

@@ -201,7 +201,7 @@ class EngineRunner:
             raise self.error
 
     def _submit(self, call: Callable[[Engine], object]) -> "concurrent.futures.Future[Any]":
-        """For `calls`: run this on the engine's thread and wait for its ticket."""
+        """Run a call of `calls` on the engine's thread and wait for its ticket."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._unanswered.add(future)
         future.add_done_callback(self._unanswered.discard)

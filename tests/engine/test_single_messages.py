@@ -202,7 +202,10 @@ def test_a_wrong_query_is_refused_with_a_sentence(engine: Engine) -> None:
         ({"limit": -1}, "limit=-1 is below 0"),
         ({"preview_bytes": 1_025}, "preview_bytes=1025 is above 1024"),
         ({"after": "x7"}, "after=x7 is not the next_cursor"),
-        ({"state": "finished", "sort": "attempts"}, "how often finished messages were delivered is not kept"),
+        (
+            {"state": "finished", "sort": "attempts"},
+            "the log does not store how often finished messages were delivered",
+        ),
     ):
         with pytest.raises((InvalidQueryError, LimitError), match=error):
             engine.messages.list("orders", "billing", MessageQuery(**query))

@@ -175,7 +175,7 @@ def test_a_connection_or_request_that_fails_ends_alone(tmp_path: Path, monkeypat
                     broken.setattr(*place, fails)
                     client.send(command)
                     assert client.read_error() == (
-                        "E_INVALID the server failed at this; its log says how, and other connections go on"
+                        "E_INVALID the server failed at this; its log has the error, and other connections go on"
                     )
                     client.expect_closed()
                 sound.expect_open()
@@ -189,7 +189,7 @@ def test_a_connection_or_request_that_fails_ends_alone(tmp_path: Path, monkeypat
                 assert (status, "INTERNAL_ERROR" in body) == (500, True)
             with monkeypatch.context() as broken:
                 broken.setattr(Session, "check", fails)
-                assert "its log says how" in sound.read_error()
+                assert "its log has the error" in sound.read_error()
                 sound.expect_closed()
         assert http_get(runner, "/ping") == (200, "OK")
         wait_for(

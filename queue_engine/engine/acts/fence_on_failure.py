@@ -19,7 +19,8 @@ class HasTopics(Protocol):
 
 
 def fence_on_failure(act: ActT) -> ActT:
-    """For methods of the engine whose first argument names a topic, and whose second, if it is `channel`, a channel.
+    """Decorates methods of the engine whose first argument names a topic, and whose second, if it is `channel`, a
+    channel.
 
     A PenstockError passes. Any other error fences the channel or topic; FencedError is raised, or the act's ticket is
     rejected with it. Without such a channel or topic it is the error itself.

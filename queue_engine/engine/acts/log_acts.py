@@ -119,7 +119,7 @@ class LogActs:
         if not is_reserved(name) or name in self.topics:
             return log_store_of(self._catalog.topic(name), act)
         if self._sampler.topic is None:
-            raise TopicNotFoundError(f"topic {name} does not exist: no samples are kept (--samples-interval)")
+            raise TopicNotFoundError(f"topic {name} does not exist: no samples are stored (--samples-interval)")
         return log_store_of(self._sampler.topic)
 
     def read_messages(self, topic: str, target: Target, count_max: int) -> MessagePage:

@@ -127,15 +127,15 @@ class RecentActs:
         self._forgotten = 0
 
     def mark(self, topic: str, channel: str = "") -> str:
-        """For a question that is about to show the state of a topic or channel: read it before that state. Without a
-        topic it is of all there are: a deletion since is an act that is found."""
+        """The mark of a question that is about to show the state of a topic or channel: read it before that state.
+        Without a topic it is of all there are: a deletion since is an act that is found."""
         if not topic:
             return f"{self._start}-{self._last}"
         numbers = self._numbers(topic, channel)
         return f"{self._start}-{self._last}-{numbers[0]}-{numbers[1]}"
 
     def _numbers(self, topic: str, channel: str) -> tuple[int, int]:
-        """Of a topic and its channel; 0 for one that is not there."""
+        """The numbers of a topic and its channel; 0 for a missing one."""
         owner = self._catalog.topics.get(topic)
         one = owner.channels.get(channel) if owner is not None else None
         return 0 if owner is None else owner.number, 0 if one is None else one.number
@@ -302,7 +302,7 @@ def _is_shown(action: str) -> bool:
 
 
 def _without_results(outcome: Outcome) -> Outcome:
-    """Those of a thousand messages take half a megabyte, and no sentence needs them."""
+    """The outcome without results: those of a thousand messages take half a megabyte, and no sentence needs them."""
     return replace(outcome, results=())
 
 

@@ -67,7 +67,7 @@ class TrashActs:
 
     @property
     def bytes(self) -> int:
-        """Of the log that the trash alone keeps, by the last tick."""
+        """Bytes of the log that the trash alone needs, by the last tick."""
         return self._trash.bytes
 
     def list(self) -> tuple[TrashStats, ...]:
@@ -112,7 +112,7 @@ class TrashActs:
         return FreedBytes(size, holder.name if holder is not None else "")
 
     def _held(self) -> HeldSegments:
-        """None while that can't be read: entries are shown and restored all the same."""
+        """The segments that the trash alone needs; none while they can't be read, so that entries are still shown."""
         log = self._stores.log
         try:
             return HeldSegments([], []) if log is None else log.retention.held_by_trash()

@@ -116,12 +116,12 @@ class Catalog:
 
     @property
     def identity(self) -> str:
-        """Of the data directory."""
+        """The identity of the data directory."""
         return self._changes.state.identity
 
     @property
     def latency_window_ms(self) -> int:
-        """Of which time the latency percentiles are at most."""
+        """The longest time that the latency percentiles cover."""
         return self._options.e2e_processing_latency_window_time_ms
 
     @property
@@ -536,7 +536,7 @@ class Catalog:
             try:
                 dropped.add(self._drop_channel(topic, name, to_trash=trashed is not None))
             except Exception:
-                logger.exception("channel not deleted well topic=%s channel=%s", topic.name, name)
+                logger.exception("channel deletion incomplete topic=%s channel=%s", topic.name, name)
             yield
         topic.flush()
         topic.is_deleted = True
@@ -558,7 +558,7 @@ class Catalog:
         except Exception:
             # It has no name any more. Its messages in the log go at the next start; files of a disk queue are
             # set aside when a new one takes their name.
-            logger.exception("topic not deleted well topic=%s", topic.name)
+            logger.exception("topic deletion incomplete topic=%s", topic.name)
         return or_unknown(topic.store.forgotten(), "the topic is deleted, and syncing its files' removal failed")
 
     def delete_channel(self, channel: Channel, outcome: Outcome, by: str = "") -> Ticket:

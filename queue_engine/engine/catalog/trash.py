@@ -380,7 +380,7 @@ class Trash:
         return TrashTotals(len(self.items), self.bytes, self.given_up_count)
 
     def expired(self) -> list[TrashItem]:
-        """Those whose time has passed since they were put here, or since the start (`vocabulary/steady_time.py`)."""
+        """Entries whose time has passed since they came here, or since the start (`vocabulary/steady_time.py`)."""
         return [item for item in self.items.values() if self._has_ended(item)]
 
     def _has_ended(self, item: TrashItem) -> bool:

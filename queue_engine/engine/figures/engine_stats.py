@@ -194,7 +194,7 @@ class EngineStats:
         return "" if failure is None else str(failure)
 
     def cursors_of(self, topic: Topic) -> tuple[CursorStats, ...]:
-        """Of a topic's cursors; () when making them fails unexpectedly, which `faults` then shows."""
+        """The stats of a topic's cursors; () after an unexpected error, which `faults` then shows."""
         task = f"making the stats of the cursors of {topic.name}"
         try:
             found = cursor_acts.stats_of_topic(topic)
@@ -214,7 +214,7 @@ class EngineStats:
         return found
 
     def clients_of(self, channel: Channel) -> list[Client]:
-        """Those that consume from a channel."""
+        """The clients that consume from a channel."""
         return [self._clients[key] for key in channel.consumers if key in self._clients]
 
 

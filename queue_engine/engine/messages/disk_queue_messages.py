@@ -95,7 +95,7 @@ class DiskQueueMessages:
         return Listed(rows, page.next_cursor, page.is_bounded, note)
 
     def find(self, ids: Container[bytes]) -> dict[bytes, tuple[str, Item]]:
-        """Those of these messages that wait in memory or are deferred, each with its state. Costs a look at all."""
+        """The messages of these ids that wait in memory or are deferred, each with its state. Costs a look at all."""
         return {
             item[0]: (state, item)
             for state, items in ((DEFERRED, self._deferred()), (WAITING, self._waiting()))
@@ -108,7 +108,7 @@ class DiskQueueMessages:
             yield run.ids[0], run.frame_at(0), self._unix_of(due_ns)
 
     def _waiting(self) -> Iterator[Item]:
-        """In the order of delivery."""
+        """Waiting messages in the order of delivery."""
         places = self._places
         returned, ahead = _items(places.returned), _items(places.queue.runs_in_memory())
         yield from _items(places.unsent)

@@ -349,7 +349,7 @@ def _looked_up(
 
 
 def _in_memory(reads: MessageReads, channel: Channel, ids: Sequence[str], offsets: Sequence[int]) -> _Selection:
-    """Of a disk queue."""
+    """The selection in a disk queue."""
     for offset in offsets:
         raise InvalidQueryError(f"offset={offset}: messages of a disk queue have no offsets")
     found = _Selection(None)

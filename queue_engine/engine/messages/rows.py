@@ -81,7 +81,9 @@ class MessageQuery:
         if self.sort not in SORTS:
             raise InvalidQueryError(f"sort={self.sort} can be {BY_ATTEMPTS} or {BY_AGE}")
         if self.sort == BY_ATTEMPTS and self.state == FINISHED:
-            raise InvalidQueryError(f"sort={BY_ATTEMPTS}: how often finished messages were delivered is not kept")
+            raise InvalidQueryError(
+                f"sort={BY_ATTEMPTS}: the log does not store how often finished messages were delivered"
+            )
         if self.key and self.sort:
             raise InvalidQueryError(f"sort={self.sort}: messages with a key are listed with the newest first")
         for name, value, most in (

@@ -130,7 +130,7 @@ class SamplesLog:
                 self._open()
         except Exception as exc:
             self._close_failed()
-            logger.warning("samples not kept for now directory=%s error=%s", self._directory, exc)
+            logger.warning("samples not stored for now directory=%s error=%s", self._directory, exc)
 
     def _open(self) -> None:
         """Raises StorageError or OSError, or any error that damaged files lead to."""
@@ -183,7 +183,7 @@ class SamplesLog:
         )
 
     def _read_identity(self) -> SampleLogIdentity | None:
-        """None when there is none. Raises CorruptError or OSError."""
+        """The identity in its file; None without one. Raises CorruptError or OSError."""
         data = self._files.read_whole(self._identity_path, 1 << 16)
         return None if data is None else decode_identity(data, self._identity_path)
 
@@ -220,7 +220,7 @@ class SamplesLog:
             self._files.replace(self._identity_path, encode_identity(self._identity()))
         except Exception as exc:
             # The next start recovers the log as after a kill.
-            logger.warning("samples not closed as they should be directory=%s error=%s", self._directory, exc)
+            logger.warning("samples not closed completely directory=%s error=%s", self._directory, exc)
 
     # While it works.
 

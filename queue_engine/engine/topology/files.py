@@ -117,7 +117,7 @@ def parse_changes(data: bytes, path: str) -> ChangesFile:
             identity, after = str(content["identity"]), int(content["after"])
         elif first_bad >= 0:
             raise TopologyError(
-                f"{path} is damaged at byte {first_bad}: the line there is not what was written, and lines behind it "
+                f"{path} is damaged at byte {first_bad}: the line does not match its checksum, and lines behind it "
                 f"are; nothing was changed. {_HELP}"
             )
         else:
@@ -128,7 +128,9 @@ def parse_changes(data: bytes, path: str) -> ChangesFile:
         if first_bad < 0:
             size = at
     if not lines or first_bad == 0:
-        raise TopologyError(f"{path} is damaged: its first line is not what was written; nothing was changed. {_HELP}")
+        raise TopologyError(
+            f"{path} is damaged: its first line does not match its checksum; nothing was changed. {_HELP}"
+        )
     return ChangesFile(identity, after, tuple(entries), size, len(data) - size)
 
 
@@ -174,7 +176,7 @@ class TopologyFiles:
         self._files = files
 
     def read_bytes(self, path: str) -> bytes | None:
-        """None when there is no such file."""
+        """The file's bytes; None when there is no such file."""
         try:
             return self._files.read_whole(path, _SIZE_MAX)
         except OSError as exc:

@@ -77,7 +77,7 @@ class LogGuard:
 
     @property
     def _has_directory(self) -> bool:
-        """Of segments, empty perhaps. Raises StorageError."""
+        """Whether the directory of segments exists, empty perhaps. Raises StorageError."""
         try:
             return os.path.basename(self._segments_path) in self._files.listdir(self.directory)
         except FileNotFoundError:
@@ -86,7 +86,7 @@ class LogGuard:
             raise StorageError(f"{self.directory} can't be read: {exc}") from exc
 
     def identity(self) -> str:
-        """Of the log, "" when it has none. Raises StorageError."""
+        """The log's identity, "" when it has none. Raises StorageError."""
         return self._read(self._path)[0]
 
     def _read(self, path: str) -> tuple[str, bool]:
@@ -199,5 +199,5 @@ class LogGuard:
             return read_checkpoint(self._files, self.directory)
         except OSError as exc:
             # Derived: without it all of the log is looked at.
-            logger.warning("the log is looked at from its beginning, since its checkpoint can't be read: %s", exc)
+            logger.warning("the log is read from its beginning, since its checkpoint can't be read: %s", exc)
             return None

@@ -99,7 +99,7 @@ class NsqdRun:
     foreign: list[str] = field(default_factory=list)
 
     def sentences(self) -> list[str]:
-        """For the server's log."""
+        """The changes as lines for the server's log."""
         lines = ["nsqd ran in this directory since the last stop; its topics and channels are taken over"]
         for names, change in (
             (self.added, "nsqd made"),

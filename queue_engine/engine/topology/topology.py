@@ -421,7 +421,7 @@ class ChecksumError(TopologyError):
 
     def __init__(self, file_name: str, found: object, expected: str) -> None:
         super().__init__(
-            f"{file_name} is not what was written: its checksum is {found or 'missing'} and its content has "
+            f"{file_name} does not match its checksum: it says {found or 'none'} and its content has "
             f"{expected}; it was left as it is"
         )
 

@@ -100,7 +100,7 @@ class ActFile:
 
 
 def old_names(names: list[str]) -> list[str]:
-    """Those of them that are older files, the oldest first."""
+    """The names of older files, the oldest first."""
     return sorted(name for name in names if _OLD_NAME.fullmatch(name))
 
 

@@ -131,7 +131,7 @@ class PendingBodies:
         self._room.take(body.client, body.size)
 
     def _take_out(self, reader: BodyReader) -> _Body:
-        """Of those that wait."""
+        """Remove a waiting body."""
         client = self._clients.pop(reader)
         queue = self._waiting[client]
         body = queue.pop(reader)

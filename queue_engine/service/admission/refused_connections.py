@@ -38,7 +38,7 @@ class RefusedConnections:
         self._next_line_ns: dict[Reason, int] = {}
 
     def by_reason(self) -> dict[str, int]:
-        """Of this listener, since the start."""
+        """The counts of this listener, since the start."""
         return {reason: count for (listener, reason), count in self._counts.items() if listener == self._listener}
 
     def note(self, reason: Reason = Reason.TOO_MANY, who: str = "") -> None:
@@ -57,7 +57,7 @@ class RefusedConnections:
             self._next_line_ns[reason] = now_ns + LOG_INTERVAL_NS
 
     def sentence_for(self, reason: Reason, who: str, held: int) -> str:
-        """For the client of a refused connection. held: how many it has."""
+        """The sentence for the client of a refused connection. held: how many it has."""
         if reason is Reason.TOO_MANY_OF_ONE:
             return f"too many connections of {who}: {held} are open, its share of {self.connections_max}"
         return f"too many connections: the most is {self.connections_max}"

@@ -36,7 +36,7 @@ def _methods_of(path: str) -> tuple[str, ...]:
 
 
 def _redirect(head: RequestHead) -> Response | None:
-    """To the path that is meant by one with further slashes, dot segments or capitals, if it takes the method."""
+    """Redirects a path with further slashes, dot segments or capitals to the plain one, if that takes the method."""
     if not head.path.startswith("/") or head.path == "/":
         return None
     meant = posixpath.normpath("/" + head.path.lstrip("/"))

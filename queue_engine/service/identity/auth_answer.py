@@ -77,7 +77,8 @@ def parse_answer(body: bytes, now_ns: int) -> Authorization:
 
 
 def _allowance(part: Mapping[str, Any]) -> ServerAllowance | None:
-    """None where an expression is none: that authorization allows nothing, and the others stay."""
+    """One allowance of the answer. None where a regular expression is invalid: that authorization allows nothing, and
+    the others stay."""
     permissions = set()
     for name in _texts(part, "permissions"):
         if name not in _PERMISSIONS:

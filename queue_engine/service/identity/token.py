@@ -95,9 +95,8 @@ def new_token(
             f"{name[: NAME_LENGTH_MAX + 1]!r} is no name of a token: 1 to {NAME_LENGTH_MAX} of letters, digits, "
             "blanks and . _ @ -, a letter or digit first"
         )
-    permissions = {one.value for one in Permission}
     wanted = set(permissions)
-    if unknown := sorted(wanted - permissions):
+    if unknown := sorted(wanted - {one.value for one in Permission}):
         raise TokenError(f"{unknown[0][:20]!r} is no permission: {', '.join(Permission)}")
     if not wanted:
         raise TokenError(f"the token {name} needs a permission: {', '.join(Permission)}")

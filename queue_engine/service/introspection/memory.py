@@ -80,9 +80,7 @@ def _places() -> list[str]:
     import tracemalloc  # with pickle: here, since few servers are looked into and each one starts
 
     if not tracemalloc.is_tracing():
-        return [
-            "The places that took memory are unknown without tracemalloc: start the server with PYTHONTRACEMALLOC=1."
-        ]
+        return ["The places that took memory are unknown: tracemalloc is off. Start with PYTHONTRACEMALLOC=1."]
     found = tracemalloc.take_snapshot().statistics("lineno")
     held = sum(one.size for one in found)
     lines = [f"{held} bytes that Python took since tracemalloc was on, by line"]

@@ -46,7 +46,7 @@ class ChannelFinder:
         def ended(done: asyncio.Task[None]) -> None:
             self._tasks.discard(done)
             if not done.cancelled() and (error := done.exception()) is not None:
-                logger.error("topic %s is created without a look for its channels", topic, exc_info=error)
+                logger.error("topic %s is created without its channels of other nodes", topic, exc_info=error)
             ticket.resolve()
 
         task.add_done_callback(ended)
@@ -87,7 +87,7 @@ class ChannelFinder:
             else:
                 names += [name for name in one.result() if name not in names]
                 continue
-            logger.warning("topic %s: nsqlookupd at %s did not say which channels it has: %s", topic, address, why)
+            logger.warning("topic %s: nsqlookupd at %s did not return its channels: %s", topic, address, why)
 
     async def _channels_at(self, address: str, topic: str) -> list[str]:
         """Raises an error of aiohttp, OSError or ValueError."""

@@ -47,7 +47,7 @@ class Names(Protocol):
     def all_topics(self) -> Iterable[str]: ...
 
     def topic(self, name: str) -> TopicNumbers | None:
-        """None for a topic that does not exist."""
+        """The numbers of a topic and its channels; None for a missing topic."""
         ...
 
 

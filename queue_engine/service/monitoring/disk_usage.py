@@ -78,7 +78,7 @@ class DiskUsage(NamedTuple):
 
 
 def disk_usage(directory: str) -> DiskUsage:
-    """As of now. Files that go meanwhile are left out, and so is a directory below that can't be read: that of
+    """The present usage. Files that go meanwhile are left out, and so is a directory below that can't be read: that of
     another account, such as the lost+found of a volume. Raises OSError when the data directory can't be read."""
     usage = DiskUsage(Counter(), Counter(), Counter(), Counter())
     usage.kinds[OTHER] += os.stat(directory).st_blocks * _BLOCK_BYTES

@@ -42,7 +42,7 @@ class SurroundingsReader:
         self._usage = DiskUsageWatch(data_path)
 
     def read(self, console: Console, certificates: Mapping[str, float] | None = None) -> Surroundings:
-        """As of now, but for the usage of the disk, which may be some seconds old."""
+        """The present surroundings, but for the usage of the disk, which may be some seconds old."""
         room, usage = disk_room(self._data_path), self._usage.usage()
         return Surroundings(process_figures(), room, usage, console.figures(), certificates or {})
 

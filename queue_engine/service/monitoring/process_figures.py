@@ -10,7 +10,7 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 class ProcessFigures(NamedTuple):
-    """Of this process. cpu_s: of all its threads. start_s: Unix time."""
+    """Figures of this process. cpu_s: of all its threads. start_s: Unix time."""
 
     cpu_s: float
     resident_bytes: int
@@ -28,7 +28,7 @@ class DiskRoom(NamedTuple):
 
 
 def process_figures() -> ProcessFigures:
-    """As of now. Reads /proc; a directory entry for each open descriptor."""
+    """The present figures. Reads /proc; a directory entry for each open descriptor."""
     with open("/proc/self/statm", "rb") as statm:
         virtual_pages, resident_pages = map(int, statm.read().split()[:2])
     return ProcessFigures(

@@ -50,7 +50,7 @@ class HeapObjects:
         self._counted_s: float | None = None
 
     def count(self, *, anew: bool = False) -> int:
-        """As of a minute ago at the most. anew: as of now."""
+        """The count of a minute ago at the most. anew: of now."""
         now_s = self._now_s()
         if anew or self._counted_s is None or now_s - self._counted_s >= COUNT_STAYS_S:
             self._count, self._counted_s = sys.getallocatedblocks(), now_s

@@ -28,8 +28,8 @@ _channel_counters, _channel_gauges = _named(CHANNEL, COUNTED), _named(CHANNEL, M
 
 @dataclass(frozen=True, slots=True)
 class _Counters:
-    """Of a topic or channel when they were sent last. number: of the topic or channel itself: another one of the same
-    name begins at 0."""
+    """The counters of a topic or channel when they were sent last. number: of the topic or channel itself: another one
+    of the same name begins at 0."""
 
     number: int
     counts: Mapping[str, int]

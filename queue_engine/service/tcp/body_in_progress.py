@@ -11,8 +11,8 @@ from queue_engine.wire.protocol.parser import Parser
 
 
 class BodyInProgress:
-    """Of one connection. Implements `BodyReader`. is_begun: a body is read, or waits for room. on_slow: ends the
-    connection, with the reason."""
+    """The body in progress of one connection. Implements `BodyReader`. is_begun: a body is read, or waits for room.
+    on_slow: ends the connection, with the reason."""
 
     __slots__ = ("_bodies", "_on_slow", "_parser", "_reading", "heard_ns", "is_begun")
 

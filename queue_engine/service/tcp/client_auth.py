@@ -218,7 +218,7 @@ class ClientAuth:
                 raise ProtocolError("E_AUTH_FAILED", "AUTH failed")
             else:
                 logger.error("AUTH failed unexpectedly", exc_info=found)
-                raise ProtocolError("E_AUTH_ERROR", "AUTH error: the server failed at this; its log says how")
+                raise ProtocolError("E_AUTH_ERROR", "AUTH error: the server failed at this; its log has the error")
 
         self._connection.go_on(answered)
 

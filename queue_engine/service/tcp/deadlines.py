@@ -10,7 +10,7 @@ _MIB = 1 << 20
 
 
 class Deadlines:
-    """Of one connection. Times are monotonic nanoseconds. magic_timeout_ms: --magic-timeout."""
+    """The deadlines of one connection. Times are monotonic nanoseconds. magic_timeout_ms: --magic-timeout."""
 
     def __init__(self, options: Options, now_ns: int) -> None:
         self.magic_timeout_ms = options.magic_timeout_ms
@@ -24,7 +24,7 @@ class Deadlines:
         self._opened_ns = now_ns
 
     def is_magic_late(self, now_ns: int) -> bool:
-        """Of a connection whose magic is not complete."""
+        """Whether a connection whose magic is not complete is late."""
         return now_ns - self._opened_ns > self.magic_timeout_ms * NS_PER_MS
 
     def why_late(self, now_ns: int, began_ns: int, heard_ns: int, body_bytes: int) -> str:

@@ -17,7 +17,7 @@ WITHOUT_ROOM = BODY | CROWDED
 
 
 class Reading:
-    """Of one connection. transport: None until it is open, and once it closes. pauses: the reasons of now.
+    """The reading of one connection. transport: None until it is open, and once it closes. pauses: the reasons of now.
 
     on_resume: called with the last reason before reading goes on.
     """

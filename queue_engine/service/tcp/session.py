@@ -236,7 +236,7 @@ class Session(asyncio.Protocol):
         """End this connection, and no other, after an unexpected error."""
         logger.error("connection failed remote=%s", self._client.remote_address, exc_info=error)
         if self._closing_ns is None and not self._ends_after_waiting:
-            text = "the server failed at this; its log says how, and other connections go on"
+            text = "the server failed at this; its log has the error, and other connections go on"
             self.refuse(ProtocolError("E_INVALID", text))
             self._flush_soon(self)
         else:

@@ -17,7 +17,7 @@ PIECE_EVERY_S = 0.001
 
 
 class StrangerTurns:
-    """Of all connections of one server. Belongs to the engine's thread."""
+    """The turns of all such connections of one server. Belongs to the engine's thread."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], object]] = deque()

@@ -22,7 +22,7 @@ _LOOK_AGAIN_BYTES = RUN_BYTES_MAX // 2
 
 
 class WriteRoom:
-    """Of one connection."""
+    """How many bytes of messages one connection may get."""
 
     __slots__ = ("_buffer_bytes", "_output_buffer_bytes", "_socket_bytes")
 

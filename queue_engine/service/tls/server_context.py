@@ -27,7 +27,7 @@ class ServedCertificate:
 
 
 def server_contexts(options: Options) -> MadeOfFiles[ServedCertificate] | None:
-    """Of the files as they are; None without a certificate.
+    """The contexts of the present files; None without a certificate.
 
     Raises PenstockError, with a sentence that names the file, for one that can't be used.
     """

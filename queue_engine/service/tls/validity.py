@@ -22,7 +22,8 @@ WARN_EVERY_NS = DAY_S * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """Of all certificates in one file: the server's, and those between it and its authority. Unix seconds."""
+    """The validity of all certificates in one file: the server's, and those between it and its authority. Unix
+    seconds."""
 
     path: str
     begins_s: float
@@ -55,7 +56,7 @@ def read_validity(path: str) -> Validity | None:
         begins_s = max(one.not_valid_before_utc.timestamp() for one in found)
         ends_s = min(one.not_valid_after_utc.timestamp() for one in found)
     except ValueError as exc:
-        logger.warning("until when the certificate in %s is valid can't be read: %s", path, exc)
+        logger.warning("the validity of the certificate in %s can't be read: %s", path, exc)
         return None
     return Validity(path, begins_s, ends_s)
 
@@ -99,7 +100,7 @@ class CertificateWatch:
             logger.warning("TLS: %s", warning)
 
     def warnings(self) -> list[str]:
-        """For /readyz: new files that can't be used, and `Validity.warning`."""
+        """Lines for /readyz: new files that can't be used, and `Validity.warning`."""
         complaint = "" if self._served is None else self._served.complaint
         return [sentence for sentence in (complaint, self.warning()) if sentence]
 

@@ -45,7 +45,7 @@ def test_a_server_that_stops_on_an_altered_file_starts_again_once_it_is_accepted
     path = server.data_path / "topology.json"
     path.write_bytes(path.read_bytes().replace(b'"billing"', b'"mailing"'))
     told = start_error(server)
-    assert "is not what was written" in told
+    assert "does not match its checksum" in told
     assert "Traceback" not in told
     checked = topology(server.data_path, "check")
     assert checked.returncode != 0

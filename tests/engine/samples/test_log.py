@@ -196,7 +196,7 @@ def test_a_disk_that_refuses_the_start_is_tried_again_and_nothing_set_aside(
     assert samples.topic is None
     with pytest.raises(StorageError, match="not open"):
         samples.append(b"x")
-    assert any("samples not kept for now" in message for message in caplog.messages)
+    assert any("samples not stored for now" in message for message in caplog.messages)
     files.heal()
     for _ in range(61):
         clock.advance(ms=1_000)

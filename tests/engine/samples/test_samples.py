@@ -343,7 +343,7 @@ def test_without_an_interval_nothing_is_made(tmp_path: Path, clock: ManualClock)
     engine = make_engine(tmp_path, clock, samples_interval_ms=0)
     take_sample(engine, clock)
     assert not (tmp_path / "samples").exists()
-    with pytest.raises(TopicNotFoundError, match="no samples are kept"):
+    with pytest.raises(TopicNotFoundError, match="no samples are stored"):
         engine.log.read_messages(SAMPLES_TOPIC, Target(word=START), 1)
     engine.close()
 

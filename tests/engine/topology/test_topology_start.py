@@ -76,7 +76,7 @@ def test_an_altered_file_stops_the_start_and_names_its_predecessor_and_the_comma
     path.write_bytes(altered)
     with pytest.raises(TopologyError) as stop:
         open_engine(tmp_path)
-    for part in ("is not what was written", "topology.json.previous", "penstock topology"):
+    for part in ("does not match its checksum", "topology.json.previous", "penstock topology"):
         assert part in str(stop.value)
     assert path.read_bytes() == altered
 

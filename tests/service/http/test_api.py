@@ -353,7 +353,7 @@ async def test_a_fault_of_ours_costs_one_request(server: Server, monkeypatch: py
     monkeypatch.setattr(server.engine.acts, "pause_topic", fail)
     answer = await server.request("POST", "/topic/pause?topic=t")
     assert (answer.status, answer.message) == (500, "INTERNAL_ERROR")
-    assert answer.detail == "the server failed at this request alone; its log says how"
+    assert answer.detail == "the server failed at this request alone; its log has the error"
     assert (await server.request("GET", "/ping")).status == 200
 
 

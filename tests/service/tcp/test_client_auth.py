@@ -185,7 +185,7 @@ async def test_each_pub_is_checked_also_when_a_client_waits_for_each_ok(guarded:
     [
         (SecretRefusedError("http://10.0.0.9 answered 403"), "E_AUTH_FAILED AUTH failed"),
         (Authorization("nobody", []), "E_UNAUTHORIZED AUTH no authorizations found"),
-        (ZeroDivisionError(), "E_AUTH_ERROR AUTH error: the server failed at this; its log says how"),
+        (ZeroDivisionError(), "E_AUTH_ERROR AUTH error: the server failed at this; its log has the error"),
     ],
 )
 async def test_a_refused_secret_ends_the_connection(

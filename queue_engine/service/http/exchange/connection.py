@@ -359,11 +359,11 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def received_bytes(self) -> int:
-        """Of the body that has begun: `BodyReader`."""
+        """The received bytes of the body that has begun: `BodyReader`."""
         return len(self._body)
 
     def unread_bytes(self) -> int:
-        """That the kernel or a layer holds: `BodyReader`."""
+        """The bytes that the kernel or a layer holds: `BodyReader`."""
         return unread_bytes(self._transport)
 
     def body_stalled(self, bytes_per_s: int) -> None:
@@ -547,7 +547,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 def connection_pool(refused: RefusedConnections) -> ConnectionPool[HttpConnection]:
-    """Of one server's connections."""
+    """The pool of one server's connections."""
     return ConnectionPool(refused, HttpConnection.give_way)
 
 

@@ -51,7 +51,7 @@ class RequestHead:
 
     @property
     def remote_ip(self) -> str:
-        """Of the connection; UNIX for a socket in the file system."""
+        """The address of the connection; UNIX for a socket in the file system."""
         return self.remote_address.rpartition(":")[0].strip("[]") or self.remote_address
 
     @property

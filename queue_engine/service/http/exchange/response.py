@@ -34,4 +34,4 @@ def error_response(
 
 def internal_error() -> Response:
     """The answer to a request that failed with an unexpected error."""
-    return error_response(500, "INTERNAL_ERROR", "the server failed at this request alone; its log says how")
+    return error_response(500, "INTERNAL_ERROR", "the server failed at this request alone; its log has the error")

@@ -110,7 +110,7 @@ def _endpoint(act: Act, http: OverHttp) -> Endpoint:
 
 
 def paths_of_acts(*starts: str) -> dict[str, Endpoint]:
-    """Those whose path has such a start."""
+    """The paths of acts that begin with one of these."""
     return {
         act.http.path: _endpoint(act, act.http)
         for act in ACTS.values()
