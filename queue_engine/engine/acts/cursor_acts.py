@@ -90,7 +90,7 @@ class CursorActs:
         synced_offset = LogReader(store).synced_offset(store.synced_position)
         if offset > max(synced_offset, found.offset):
             raise OffsetTooHighError(
-                f"offset {offset} of {topic} is beyond the synced messages, which end at {synced_offset}"
+                f"offset {offset} of {topic} is beyond the synced part of the log, which ends at {synced_offset}"
             )
         ticket = store.readers.cursors.move(found, offset, lake)
         return _stats(store, _cursor(store, cursor)), ticket

@@ -155,7 +155,7 @@ def test_a_cursor_goes_forward_only_within_what_is_on_the_disk_and_on_its_own_to
     engine.cursors.move("orders", cursor="archive", number=number, offset=7)
     stats, ticket = engine.cursors.move("orders", cursor="archive", number=number, offset=3)
     assert (stats.offset, ticket.done) == (7, True)
-    with pytest.raises(LimitError, match="offset 11 of orders is beyond the synced messages, which end at 10"):
+    with pytest.raises(LimitError, match="offset 11 of orders is beyond the synced part of the log, which ends at 10"):
         engine.cursors.move("orders", cursor="archive", number=number, offset=11)
     engine.acts.delete_topic("orders")
     engine.acts.create_topic("orders")
