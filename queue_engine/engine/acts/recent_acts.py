@@ -27,6 +27,8 @@ RECENT_MAX = 10_000  # some 5 MB
 LISTED_MAX = 200  # acts that a question about several topics or channels lists
 _Result = TypeVar("_Result")
 _DELETIONS = frozenset({"delete_topic", "delete_channel"})
+# Acts that change a state which a question shows. Other acts come by the thousand.
+_SHOWN = frozenset(name for name, act in ACTS.items() if act.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +259,7 @@ class RecentActs:
     def record(self, record: ActRecord) -> None:
         """Note an act that came over HTTP, that a client caused, or that the server did by itself."""
         outcome = record.outcome
-        if not record.error and outcome is not None and not outcome.already and _is_shown(record.action):
+        if not record.error and outcome is not None and not outcome.already and record.action in _SHOWN:
             act = RecentAct(_scope_of(record), replace(record, outcome=_without_results(outcome)), 0)
             act.is_over = True
             self._add(act)
@@ -294,11 +296,6 @@ class RecentActs:
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
-
-
-def _is_shown(action: str) -> bool:
-    """Whether an act changes a state that a question shows. Other acts come by the thousand."""
-    return action in ACTS and bool(ACTS[action].changes)
 
 
 def _without_results(outcome: Outcome) -> Outcome:

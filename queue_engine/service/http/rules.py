@@ -59,15 +59,16 @@ class Path:
     publishes: bool = False
     any_host: bool = False
     harm: str = field(kw_only=True)
+    methods: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Once for all requests: the class is frozen.
+        object.__setattr__(self, "methods", (self.method, self.changed_by) if self.changed_by else (self.method,))
 
     @property
     def permission(self) -> Permission | None:
         """The permission that a token needs on the request's topic; None for none."""
         return Permission.PUBLISH if self.publishes else _PERMISSIONS[self.rule]
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        return (self.method, self.changed_by) if self.changed_by else (self.method,)
 
     def is_act(self, method: str) -> bool:
         """Whether a request with this method has a row in the audit list."""
