@@ -106,7 +106,7 @@ class Backups:
         self._now: _Backup | None = None
 
     def open(self) -> None:
-        """Remove what another process staged."""
+        """Remove the staged files of another process."""
         remove_staged(self._data_path)
 
     def tick(self, now_ns: int) -> None:

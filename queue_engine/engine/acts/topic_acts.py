@@ -238,7 +238,7 @@ class TopicActs:
                 outcome.depth, outcome.deferred = backlog.depth, backlog.deferred_count
                 return or_unknown(store.synced(), "the channel was moved, and syncing that failed")
 
-            # In one block with what the trash gives way to: a crash leaves both or none.
+            # In one block with the change of the trash: a crash leaves both or none.
             others = store.trash.ceded_ranges(channel, offset)
             prepared = backlog.prepare_skip(offset) if keep_finished else backlog.prepare_seek(offset, others)
             return after(prepared, in_force)

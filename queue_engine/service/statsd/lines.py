@@ -72,7 +72,9 @@ class StatsdLines:
         self, topic: TopicStats, quantiles: tuple[float, ...], counters: dict[tuple[str, str], _Counters]
     ) -> list[str]:
         start = f"{self._prefix}topic.{topic.topic_name}."
-        lines = self._increments(start, (topic.topic_name, ""), _Counters(topic.number, _topic_counters(topic)), counters)
+        lines = self._increments(
+            start, (topic.topic_name, ""), _Counters(topic.number, _topic_counters(topic)), counters
+        )
         lines += [f"{start}{name}:{value}|g" for name, value in _topic_gauges(topic).items()]
         if topic.channels:
             lines += _latencies(start, topic.window, quantiles)
