@@ -11,28 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from admin_console.cluster.options import CLUSTER_OPTIONS, CONNECT_TIMEOUT, REQUEST_TIMEOUT, ClusterOptions
+from admin_console.vocabulary.console_option import ConsoleOption, environment_variable, seconds_of, split_list
 from queue_engine.vocabulary.client_key import TrustedAddresses
 
 CONNECTIONS_MAX = 999_999
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleOption:
-    """One flag of the console. A list is repeated on the command line, comma-separated in the environment.
-
-    value: what to write behind the flag. limits: in words; "" for none.
-    """
-
-    flag: str
-    default: str
-    value: str
-    help: str
-    limits: str = ""
-    is_list: bool = False
-
-    @property
-    def variable(self) -> str:
-        return environment_variable(self.flag)
 
 
 # The newest rows always stay, and can take this much.
@@ -98,6 +81,7 @@ CONSOLE_OPTIONS = (
         "whether the console refuses a pause without a reason",
         limits="true, false",
     ),
+    *CLUSTER_OPTIONS,
 )
 
 # Switches of `serve`. In the environment they are true or false.
@@ -110,7 +94,7 @@ SWITCHES = (DEMO, NO_PIPELINE)
 # What the console's own paths begin with. A sub-path that begins so would give one path two meanings behind a proxy
 # that takes the sub-path off.
 OWN_WORDS = (
-    "api", "audit", "clock", "login", "logout", "lookup", "password", "pipeline", "static", "tokens", "topics",
+    "api", "audit", "clock", "login", "logout", "lookup", "nodes", "password", "pipeline", "static", "tokens", "topics",
     "trash", "ws",
 )  # fmt: skip
 _ORIGIN = re.compile(r"((?i:https?)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)(/[^?#]*)?")
@@ -124,14 +108,11 @@ _SHARED_FLAGS = (
     "--broadcast-address",
     "--log-level",
     "--log-format",
+    CONNECT_TIMEOUT,
+    REQUEST_TIMEOUT,
 )
 _LIST_FLAGS = {"--allowed-host", "--trusted-proxy", *(option.flag for option in CONSOLE_OPTIONS if option.is_list)}
 _EARLY_FLAGS = (*_SHARED_FLAGS, *(option.flag for option in CONSOLE_OPTIONS))
-
-
-def environment_variable(flag: str) -> str:
-    """`--console-address` → `PENSTOCK_CONSOLE_ADDRESS`."""
-    return "PENSTOCK_" + flag.removeprefix("--").replace("-", "_").upper()
 
 
 def take_early_flags(arguments: list[str], environment: dict[str, str] | os._Environ[str]) -> list[str]:
@@ -189,6 +170,7 @@ class ConsoleOptions:
     audit_retention_ms: int  # 0 for ever
     audit_bytes_max: int  # 0 for no limit
     pause_reason_required: bool
+    cluster: ClusterOptions
     speaks_tls: bool = False
 
     @property
@@ -216,7 +198,7 @@ class ConsoleOptions:
         except ValueError as exc:
             complaints.append(f"--console-origin: {exc}")
         try:
-            trusted = TrustedAddresses.parse(_split_list(environment.get(environment_variable("--trusted-proxy"), "")))
+            trusted = TrustedAddresses.parse(split_list(environment.get(environment_variable("--trusted-proxy"), "")))
         except ValueError as exc:
             complaints.extend(str(exc).splitlines())
         connections_max = 1
@@ -228,7 +210,7 @@ class ConsoleOptions:
         seconds: dict[str, float] = {}
         for flag in ("--console-request-timeout", "--console-idle-timeout"):
             try:
-                seconds[flag] = _seconds(texts[flag])
+                seconds[flag] = seconds_of(texts[flag])
             except ValueError as exc:
                 complaints.append(f"{flag}: {exc}")
         retention_ms = 0
@@ -249,7 +231,16 @@ class ConsoleOptions:
             complaints.append(f"--console-tls: {console_tls!r} is neither true nor false")
         if console_tls == "true" and origin.startswith("http://"):
             complaints.append(f"--console-origin {origin} is not https, and with --console-tls browsers use https")
-        allowed = _split_list(environment.get(environment_variable("--allowed-host"), ""))
+        cluster = ClusterOptions()
+        try:
+            cluster = ClusterOptions.parse(
+                texts,
+                connect_timeout_s=seconds_of(environment.get(environment_variable(CONNECT_TIMEOUT), "2s")),
+                request_timeout_s=seconds_of(environment.get(environment_variable(REQUEST_TIMEOUT), "5s")),
+            )
+        except ValueError as exc:
+            complaints.extend(str(exc).splitlines())
+        allowed = split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
             if not re.fullmatch(r"\*|(?:\*?\.)?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
                 complaints.append(f"--allowed-host: {name!r} is not a host name")
@@ -267,24 +258,12 @@ class ConsoleOptions:
             audit_retention_ms=retention_ms,
             audit_bytes_max=audit_bytes_max,
             pause_reason_required=is_reason_required == "true",
+            cluster=cluster,
             speaks_tls=console_tls == "true",
             allowed_hosts=_allowed_hosts(
                 host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
             ),
         )
-
-
-def _split_list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _seconds(text: str) -> float:
-    """The seconds of a duration above 0, written as in the engine's options."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)", text)
-    value = float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]] if found else 0.0
-    if not value:
-        raise ValueError(f"{text!r} is not a duration such as 60s, 500ms or 1m")
-    return value
 
 
 def _retention_ms(text: str) -> int:

@@ -17,6 +17,7 @@ from admin_console.views import (
     bulk_kinds,
     cursors,
     lookup,
+    nodes,
     pages,
     pausing,
     pipeline,
@@ -87,6 +88,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("pipeline/replays/<slug:replay>/", pages.replay, name="replay"),
     path("trash/", trash.trash_page, name="trash"),
     path("lookup/", lookup.lookup_page, name="lookup"),
+    path("nodes/", nodes.nodes_page, name="nodes"),
     path("audit/", audit.audit_list, name="audit"),
     path("tokens/", tokens.tokens_page, name="tokens"),
     path(f"{TOPIC}/~messages/", topic_messages.topic_messages, name="topic_messages"),
@@ -96,7 +98,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{CHANNEL}/~messages/~search/<slug:search>/", search.message_search, name="message_search"),
     path(f"{CHANNEL}/~messages/<message:message>/", lists.channel_message, name="channel_message"),
     path(f"{CHANNEL}/~messages/<message:message>/body", files.message_body, name="message_body"),
-    *_acts(acts, archive_limits, cursors, lookup, pausing, pipeline, quarantine, rewind),
+    *_acts(acts, archive_limits, cursors, lookup, nodes, pausing, pipeline, quarantine, rewind),
     *_acts(risky_acts, safe_acts, tokens, trash),
     # The same acts on several that are selected in a list.
     *(

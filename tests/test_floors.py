@@ -141,7 +141,8 @@ CONSOLE_MAY_IMPORT = {
     "graphs": "vocabulary",
     "accounts": "vocabulary database pacing",
     "migrations": "accounts",
-    "gateway": "vocabulary pacing",
+    "cluster": "vocabulary",
+    "gateway": "vocabulary pacing cluster",
     "audit": "vocabulary database accounts gateway",
     "answers": "database gateway",
     "rings": "",
@@ -155,14 +156,14 @@ CONSOLE_MAY_IMPORT = {
     "live": "vocabulary accounts gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
     "views": (
-        "vocabulary database pacing graphs accounts audit gateway answers diagnosis hub messages permissions screens"
-        " history"
+        "vocabulary database pacing graphs accounts cluster audit gateway answers diagnosis hub messages permissions"
+        " screens history"
     ),
     "message_views": "vocabulary audit gateway answers messages permissions views",
-    "console": "vocabulary accounts audit permissions security live views message_views",
+    "console": "vocabulary accounts cluster audit permissions security live views message_views",
     "management": "vocabulary database accounts audit gateway views console",
     "management.commands": (
-        "vocabulary database pacing graphs accounts audit gateway hub permissions console management"
+        "vocabulary database pacing graphs accounts cluster audit gateway hub permissions console management"
     ),
 }
 
@@ -172,6 +173,7 @@ FLOORS = {"queue_engine": MAY_IMPORT, "admin_console": CONSOLE_MAY_IMPORT}
 # numbers of bytes as text. The audit list is a sink of the engine's records of acts.
 ENGINE_IMPORTERS = (
     "admin_console.audit",
+    "admin_console.cluster",
     "admin_console.gateway",
     "admin_console.management",
     "admin_console.options",

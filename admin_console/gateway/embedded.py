@@ -2,11 +2,13 @@
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+from admin_console.cluster.members import Identity
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.changed import changed, code_of, deletion, line_of, order_of
 from admin_console.gateway.gateway import (
@@ -43,6 +45,7 @@ from queue_engine.engine.acts.recent_acts import StateChangedError
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.acts.table import ACTS, USES, rivals_of
 from queue_engine.vocabulary.client_key import ClientKey
+from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import ClosedError, OutcomeUnknownError, PenstockError, RequestError, StorageError
 from queue_engine.vocabulary.options.options import Options
 
@@ -314,3 +317,17 @@ def _sentence(error: RequestError, name: str, done: str = "done to") -> str:
 def _joined(address: tuple[str, int]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def identity_of(runner: EngineRunner, options: Options) -> Identity | None:
+    """What the engine's `/info` says of it; None before its first figures."""
+    snapshot, listeners = runner.snapshot, runner.listeners
+    if snapshot is None:
+        return None
+    return Identity(
+        socket.gethostname(),
+        options.effective_broadcast_address,
+        listeners.tcp[1],
+        listeners.http[1],
+        snapshot.started_at_ns // NS_PER_S,
+    )

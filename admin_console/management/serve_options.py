@@ -23,7 +23,16 @@ from queue_engine.vocabulary.options.parsing import parse_bool, parse_option
 from queue_engine.vocabulary.options.texts import BOOLEAN, engine_option_texts
 
 SECRETS = ("http_token",)
-FILES = ("tls_cert", "tls_key", "tls_root_ca_file", "http_token_file")
+FILES = (
+    "tls_cert",
+    "tls_key",
+    "tls_root_ca_file",
+    "http_token_file",
+    "node_token_file",
+    "http_client_tls_root_ca_file",
+    "http_client_tls_cert",
+    "http_client_tls_key",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

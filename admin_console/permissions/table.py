@@ -23,6 +23,7 @@ PAGES: Mapping[str, Role] = {
     "replay": Role.VIEWER,
     "trash": Role.VIEWER,
     "lookup": Role.VIEWER,
+    "nodes": Role.VIEWER,
     "password": Role.VIEWER,
     "clock": Role.VIEWER,
     "logout": Role.VIEWER,

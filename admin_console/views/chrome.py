@@ -20,6 +20,7 @@ _LINKS = (
     ("topics", "Topics", "t"),
     ("trash", "Trash", "d"),
     ("pipeline", "Pipeline", "p"),
+    ("nodes", "Nodes", "n"),
     ("lookup", "Lookup", "l"),
     ("audit", "Audit", "a"),
 )
@@ -36,6 +37,7 @@ _UNDER = {
     # The worker does them, and their pages are below those of a topic; nsqlookupds do the last.
     "set_archive_limits": "topics",
     "tombstone_producer": "lookup",
+    "set_addresses": "nodes",
     **{name: "trash" for name in ACTS if name.endswith("_trash")},
     **{name: "tokens" for name in ACTS if name.endswith("_token")},
 }

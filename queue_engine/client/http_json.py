@@ -1,12 +1,13 @@
 """GET of JSON from nsqd's and nsqlookupd's HTTP APIs, within a deadline and a size."""
 
-import json
 import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
 import aiohttp
+import orjson
+from aiohttp.abc import AbstractResolver
 
 from queue_engine.client.connection import connect_reason
 from queue_engine.vocabulary.errors import PenstockError
@@ -22,28 +23,44 @@ class UnreachableError(PenstockError):
 
 
 class HttpRefusedError(PenstockError):
-    """An answer other than 200. status: its status."""
+    """An answer other than 200. status: its status. body: the answer's bytes."""
 
-    def __init__(self, url: str, status: int, text: str) -> None:
+    def __init__(self, url: str, status: int, text: str, body: bytes = b"") -> None:
         super().__init__(f"{url} answered {status}" + (f": {text}" if text else ""))
         self.status = status
+        self.body = body
 
 
 class HttpJson:
     """Reads JSON from HTTP APIs. `async with HttpJson(…) as http`; belongs to one event loop."""
 
-    def __init__(self, *, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None, token: str = "") -> None:
-        """timeout_s: for connecting, and for the whole answer. tls: for https. token: sent as Bearer where `get` may
-        send it, "" for none; with `tls` never without it."""
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 5.0,
+        connect_timeout_s: float | None = None,
+        tls: ssl.SSLContext | None = None,
+        token: str = "",
+        resolver: AbstractResolver | None = None,
+        redirects_max: int = REDIRECTS_MAX,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> None:
+        """timeout_s: for the whole answer. connect_timeout_s: for connecting; None for `timeout_s`. tls: for https.
+        token: sent as Bearer where `get` may send it, "" for none; with `tls` never without it. resolver: finds the
+        addresses of host names; None for the system's. redirects_max: 0 for none, then a redirect is refused."""
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_timeout_s)
         self._timeout_s = timeout_s
         self._tls = tls
         self._token = token
+        self._resolver = resolver
+        self._redirects_max = redirects_max
+        self._answer_bytes_max = answer_bytes_max
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "HttpJson":
         self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            connector=aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True),
+            timeout=self._timeout,
+            connector=aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, resolver=self._resolver),
         )
         return self
 
@@ -51,36 +68,49 @@ class HttpJson:
         assert self._session is not None
         await self._session.close()
 
-    async def get(self, url: str, query: Mapping[str, str] | None = None, *, sends_token: bool = False) -> Any:
-        """The answer's document. sends_token: for the API of an nsqd; an nsqlookupd needs none. Raises UnreachableError
-        or HttpRefusedError."""
+    async def get(
+        self, url: str, query: Mapping[str, str] | None = None, *, sends_token: bool = False, token: str = ""
+    ) -> Any:
+        """The answer's document. sends_token: for the API of an nsqd; an nsqlookupd needs none. token: to send instead,
+        whatever the scheme. Raises UnreachableError or HttpRefusedError."""
         assert self._session is not None
+        bytes_max = self._answer_bytes_max
         # An nsqlookupd before 1.0 wraps its answers unless the request accepts those of 1.0.
         headers = {"Accept": "application/vnd.nsq; version=1.0"}
         if self._token and sends_token and (self._tls is None or url.startswith("https://")):
-            headers["Authorization"] = f"Bearer {self._token}"
+            token = self._token
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         try:
-            async with self._session.get(url, params=query, headers=headers, max_redirects=REDIRECTS_MAX) as response:
-                body = await response.content.read(ANSWER_BYTES_MAX + 1)
-                while not response.content.at_eof() and len(body) <= ANSWER_BYTES_MAX:
-                    body += await response.content.read(ANSWER_BYTES_MAX + 1 - len(body))
+            async with self._session.get(
+                url,
+                params=query,
+                headers=headers,
+                allow_redirects=self._redirects_max > 0,
+                max_redirects=max(1, self._redirects_max),
+            ) as response:
+                parts = bytearray()
+                async for part in response.content.iter_any():
+                    parts += part
+                    if len(parts) > bytes_max:
+                        break
         except TimeoutError as exc:
             raise UnreachableError(f"{url} did not answer within {self._timeout_s:g} s") from exc
         except aiohttp.ClientConnectorError as exc:
             raise UnreachableError(f"{url} can't be reached: {connect_reason(exc.os_error)}") from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             raise UnreachableError(f"{url} can't be reached: {exc}") from exc
-        if len(body) > ANSWER_BYTES_MAX:
-            raise UnreachableError(f"{url} answered with more than {ANSWER_BYTES_MAX} bytes")
+        if len(parts) > bytes_max:
+            raise UnreachableError(f"{url} answered with more than {bytes_max} bytes")
+        body = bytes(parts)
         if response.status != 200:
             detail = unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX]
             texts = (_message_in(body), detail.replace("\r", " ").replace("\n", " "))
-            raise HttpRefusedError(url, response.status, ": ".join(filter(None, texts)))
+            raise HttpRefusedError(url, response.status, ": ".join(filter(None, texts)), body)
         try:
-            document = json.loads(body)
-        except (ValueError, RecursionError) as exc:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as exc:
             raise UnreachableError(f"{url} answered with no JSON") from exc
-        return document
 
 
 def list_in(document: Any, name: str) -> list[Any]:
@@ -93,8 +123,8 @@ def list_in(document: Any, name: str) -> list[Any]:
 
 def _message_in(body: bytes) -> str:
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
         return ""
     message = document.get("message") if isinstance(document, dict) else None
     return message[:200] if isinstance(message, str) else ""

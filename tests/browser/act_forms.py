@@ -55,6 +55,7 @@ OF_PROGRAMS: Mapping[str, str] = {
     "delete_trash": "/topics/gone/~trash/{trash}/~delete/",
     "tombstone_producer": "/lookup/clicks/{node}/~tombstone/",
     "create_token": "/tokens/~create/",
+    "set_addresses": "/nodes/~addresses/",
     "revoke_token": "/tokens/{token}/~revoke/",
 }
 

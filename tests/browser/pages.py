@@ -50,6 +50,7 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("confirm-stop-job", "/pipeline/jobs/archive/~stop/"),
         ConsolePage("audit", "/audit/"),
         ConsolePage("tokens", "/tokens/"),
+        ConsolePage("nodes", "/nodes/"),
         ConsolePage("password", "/password/"),
         ConsolePage("not-allowed", "/audit/", user="vera"),
         ConsolePage("confirm-publish", f"{topic_path}~publish/"),

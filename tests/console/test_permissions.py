@@ -195,6 +195,7 @@ run_replay          operator   -
 cancel_replay       operator   -
 tombstone_producer  operator   -
 create_token        admin      -
+set_addresses       admin      -
 revoke_token        admin      -
 finish_messages     admin      administer
 rewind_channel      admin      administer

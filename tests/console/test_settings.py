@@ -84,6 +84,7 @@ AT_THE_LIMITS = {
     "--audit-retention-bytes": (("0", "16777216", str(1 << 50)), ("16777215", str((1 << 50) + 1))),
     "--console-tls": (("true", "false"), ("", "1", "True")),
     "--pause-reason-required": (("true", "false"), ("", "1", "True")),
+    "--http-client-tls-insecure-skip-verify": (("true", "false"), ("", "1", "True")),
 }
 
 

@@ -30,10 +30,12 @@ from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
 from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
+from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.cluster import Cluster, set_cluster
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
-from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.gateway.embedded import EmbeddedGateway, identity_of
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline
 from admin_console.graphs import empty_figures, plotly_asset
@@ -114,6 +116,11 @@ class Serving:
             retention_ms=settings.CONSOLE.audit_retention_ms,
             bytes_max=settings.CONSOLE.audit_bytes_max,
         )
+        self._cluster = Cluster(
+            settings.CONSOLE.cluster,
+            ChosenAddresses(settings.DATA_PATH, settings.CONSOLE.cluster.addresses),
+            own=partial(identity_of, self._runner, options),
+        )
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
             CONDITION,
@@ -172,6 +179,7 @@ class Serving:
                     self._prepare_database()
                 self._audit_writer.start()
                 self._audit_upkeep.start()
+                self._start_cluster()
                 self._serve_console(console_sockets)
         finally:
             self._console_ended = True
@@ -180,6 +188,8 @@ class Serving:
                 one.close()
             self._tell_of_stop(self._how_far())
             set_gateway(None)
+            set_cluster(None)
+            self._cluster.stop()
             if self._demo is not None:
                 self._demo.stop()
             if self._pipeline is not None:
@@ -280,6 +290,13 @@ class Serving:
         PACE.switch_on(self._runner.cpu_s)
         self._runner.probes.release(sockets)
         server.run()
+
+    def _start_cluster(self) -> None:
+        try:
+            self._cluster.start()
+        except (PenstockError, ValueError) as exc:
+            raise CommandError(str(exc)) from exc
+        set_cluster(self._cluster)
 
     def _make_pipeline(self) -> Pipeline:
         host, port = self._runner.http_address

@@ -53,6 +53,7 @@ class State(Enum):
     JOB = "whether the job is stopped"
     REPLAY = "how far the replay is"
     TOMBSTONE = "whether the producer is hidden"
+    ADDRESSES = "which nodes and nsqlookupds the console calls"
 
 
 SHARED = frozenset(State) - {State.TOPIC, State.CHANNEL, State.MESSAGES, State.COUNTS}

@@ -418,6 +418,8 @@ _TABLE = (
     Act("cancel_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
     # A tombstone ends by itself, after its lifetime. The maker of a token can give its rights to any program.
     Act("tombstone_producer", Role.OPERATOR, unchanged=(State.TOMBSTONE,)),
+    # The console sends requests to these addresses, from its own machine.
+    Act("set_addresses", Role.ADMIN, unchanged=(State.ADDRESSES,)),
     Act("create_token", Role.ADMIN),
     Act("revoke_token", Role.ADMIN, unchanged=(State.PROGRAM,)),
     # Over HTTP alone, on paths that read; a look on a page is a page, and audited.

@@ -19,8 +19,12 @@ class IdentityOptions(OptionGroup):
     auth_http_request_method: str = option(
         "get", "method of requests to auth servers: get or post", choices=("get", "post")
     )
-    http_client_connect_timeout_ms: int = option(2_000, "how long connecting to an auth server may take", low=1)
-    http_client_request_timeout_ms: int = option(5_000, "how long an auth server may take to answer", low=1)
+    http_client_connect_timeout_ms: int = option(
+        2_000, "how long connecting may take, to an auth server or another node", low=1
+    )
+    http_client_request_timeout_ms: int = option(
+        5_000, "how long an auth server or another node may take to answer", low=1
+    )
     allow_anonymous: bool = option(
         False, "clients without a token may do everything, also on addresses that are not loopback"
     )

@@ -233,6 +233,13 @@ def sample_of(flag: str, default: object) -> str:
         "--auth-http-address": "10.1.2.3:4181",
         "--e2e-processing-latency-percentile": "0.99",
         "--publish-quota": "orders-*=1000",
+        "--lookupd-http-address": "10.1.2.3:4161",
+        "--nsqd-http-address": "10.1.2.3:4151",
+        "--node-address": "10.1.2.3:4151=10.1.2.4:4151",
+        "--node-token-file": "/etc/penstock/nodes",
+        "--http-client-tls-root-ca-file": "/etc/penstock/ca.pem",
+        "--http-client-tls-cert": "/etc/penstock/cert.pem",
+        "--http-client-tls-key": "/etc/penstock/key.pem",
         "--http-token-file": "",  # beside --http-token it is refused
     }
     if flag in others or default in ("", ()):

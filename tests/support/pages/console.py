@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.test import Client
 
 from admin_console.accounts.models import User
-from admin_console.gateway.embedded import EmbeddedGateway
+from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.cluster import Cluster, set_cluster
+from admin_console.cluster.options import NO_ADDRESSES, ClusterOptions
+from admin_console.gateway.embedded import EmbeddedGateway, identity_of
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
 from admin_console.hub.hub import get_hub
@@ -42,11 +46,16 @@ def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
     runner.start()
     set_gateway(EmbeddedGateway(runner, settled))
     set_pipeline(Pipeline(data_path / "pipeline"))
+    cluster = Cluster(ClusterOptions(), ChosenAddresses(data_path, NO_ADDRESSES), partial(identity_of, runner, settled))
+    cluster.start()
+    set_cluster(cluster)
     get_hub().forget_all()
     try:
         yield runner
     finally:
         get_hub().forget_all()
+        set_cluster(None)
+        cluster.stop()
         set_pipeline(None)
         set_gateway(None)
         runner.stop()

@@ -1,0 +1,1 @@
+"""The cluster: the nodes beside this process, nsqds included, and what they report."""

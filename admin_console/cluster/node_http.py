@@ -1,0 +1,127 @@
+"""Calls to nodes and nsqlookupds: within deadlines and sizes, never to an address that the rules refuse."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+
+from admin_console.cluster.addresses import HttpAddress, ip_of
+from admin_console.cluster.node_rules import NodeRules
+from admin_console.cluster.node_tokens import NodeTokens
+from admin_console.cluster.options import ClientTls, ClusterOptions
+from queue_engine.client.http_json import HttpJson, HttpRefusedError
+from queue_engine.client.tools.connecting import tls_context
+
+# Of all nodes together: more at once would only make each of them slower.
+CALLS_MAX = 16
+# /stats of ten thousand channels has 9 MB.
+ANSWER_BYTES_MAX = 32 << 20
+
+
+class CheckedResolver(AbstractResolver):
+    """Resolves names, and drops the addresses that the rules refuse: the check and the connection see the same
+    address, whatever the name resolves to the next time."""
+
+    def __init__(self, rules: NodeRules) -> None:
+        self.rules = rules
+        self._system = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Raises OSError with the rule's sentence where no address is left."""
+        found = await self._system.resolve(host, port, family)
+        allowed: list[ResolveResult] = []
+        refusal = ""
+        for one in found:
+            ip = ip_of(one["host"].partition("%")[0])
+            reason = "it resolves to no IP address" if ip is None else self.rules.refusal_of_resolved(host, port, ip)
+            if reason:
+                refusal = reason
+            else:
+                allowed.append(one)
+        if not allowed:
+            raise OSError(refusal or f"{host} has no address")
+        return allowed
+
+    async def close(self) -> None:
+        await self._system.close()
+
+
+class NodeHttp:
+    """`async with NodeHttp(…) as http`; belongs to the event loop that runs when it is made. rules may be replaced at
+    any time. tokens: returns those of now."""
+
+    def __init__(
+        self, options: ClusterOptions, rules: NodeRules, tls: ssl.SSLContext, tokens: Callable[[], NodeTokens]
+    ) -> None:
+        self._resolver = CheckedResolver(rules)
+        self._tokens = tokens
+        self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._http = HttpJson(
+            timeout_s=options.request_timeout_s,
+            connect_timeout_s=options.connect_timeout_s,
+            tls=tls,
+            resolver=self._resolver,
+            redirects_max=0,
+            answer_bytes_max=ANSWER_BYTES_MAX,
+        )
+        # Nodes that answer on http with 403 and the port of their https, as nsqd does with --tls-required.
+        self._https: dict[HttpAddress, HttpAddress] = {}
+
+    @property
+    def rules(self) -> NodeRules:
+        return self._resolver.rules
+
+    @rules.setter
+    def rules(self, rules: NodeRules) -> None:
+        self._resolver.rules = rules
+
+    async def __aenter__(self) -> "NodeHttp":
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._http.__aexit__(*exc)
+
+    async def get_of_lookupd(self, address: HttpAddress, path: str) -> Any:
+        """An nsqlookupd's answer. Raises as `HttpJson.get`."""
+        async with self._calls:
+            return await self._http.get(f"{address.url}{path}")
+
+    async def get_of_node(self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """A node's answer; by https where the node names its port. Raises as `HttpJson.get`."""
+        async with self._calls:
+            called = self._https.get(target, target)
+            token = self._tokens().of(target)
+            try:
+                return await self._http.get(f"{called.url}{path}", query, token=token)
+            except HttpRefusedError as exc:
+                port = _https_port(exc)
+                if exc.status != 403 or called.is_tls or not port:
+                    raise
+                self._https[target] = HttpAddress(target.host, port, is_tls=True)
+            return await self._http.get(f"{self._https[target].url}{path}", query, token=token)
+
+
+def _https_port(refused: HttpRefusedError) -> int:
+    try:
+        document = orjson.loads(refused.body)
+    except orjson.JSONDecodeError:
+        return 0
+    port = document.get("https_port") if isinstance(document, dict) else None
+    return port if isinstance(port, int) and 0 < port < 65536 else 0
+
+
+def tls_of(tls: ClientTls) -> ssl.SSLContext:
+    """Raises ValueError with a sentence where a file can't be used."""
+    try:
+        return tls_context(tls.root_ca_file, tls.cert, tls.key, is_checked=tls.is_checked)
+    except OSError as exc:  # an ssl.SSLError, too
+        files = ", ".join(filter(None, (tls.root_ca_file, tls.cert, tls.key)))
+        raise ValueError(f"{files} can't be used for TLS to nodes: {exc.strerror or exc}") from exc

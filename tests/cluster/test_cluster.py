@@ -1,0 +1,340 @@
+"""Where nodes come from, and what of them is read: over real connections, from fakes on loopback."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.chosen_addresses import NAME, ChosenAddresses
+from admin_console.cluster.cluster import Cluster
+from admin_console.cluster.members import Identity
+from admin_console.cluster.node_stats import node_stats_in
+from admin_console.cluster.nodes import ClusterState, Node
+from admin_console.cluster.options import Addresses, ClusterOptions
+from admin_console.cluster.poller import Pace
+from queue_engine.storage.disk.checked_line import encode_line
+from queue_engine.vocabulary.errors import NewerFormatError, StorageError
+from tests.support.fake_node import FakeNode, producer
+from tests.support.waiting import wait_for
+
+_OPTIONS = ClusterOptions()
+OFTEN = Pace(period_s=0.02, retry_s=0.02, retry_max_s=0.05)
+
+
+def topic(name: str, depth: int, **channels: int) -> dict[str, Any]:
+    """As in /stats: a topic and its channels with their depths."""
+    return {
+        "topic_name": name,
+        "depth": depth,
+        "message_count": depth,
+        "paused": False,
+        "channels": [{"channel_name": one, "depth": count, "clients": []} for one, count in channels.items()],
+    }
+
+
+@contextmanager
+def cluster_of(
+    path: Path,
+    *,
+    lookupds: tuple[FakeNode, ...] = (),
+    nsqds: tuple[FakeNode, ...] = (),
+    own: Callable[[], Identity | None] = lambda: None,
+    options: ClusterOptions = _OPTIONS,
+) -> Iterator[Cluster]:
+    addresses = Addresses.parse([one.address for one in lookupds], [one.address for one in nsqds])
+    options = replace(options, addresses=addresses)
+    cluster = Cluster(options, ChosenAddresses(path, addresses), own, OFTEN)
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def node_at(state: ClusterState, fake: FakeNode) -> Node:
+    return next(node for node in state.nodes if node.member.target.port == fake.port)
+
+
+def depths(state: ClusterState) -> dict[int, dict[str, Any]]:
+    """By port: topic → depth, of the nodes that have answered."""
+    return {
+        node.member.target.port: {name: one.figures["depth"] for name, one in node.stats.topics.items()}
+        for node in state.nodes
+        if node.stats is not None
+    }
+
+
+def test_nodes_are_those_of_the_options_and_those_that_nsqlookupds_name(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as b, FakeNode() as lookup:
+        a.answer_as_nsqd(topic("orders", 3, billing=2))
+        b.answer_as_nsqd(topic("orders", 4))
+        lookup.answer_as_lookupd(b, topics=("orders",))
+        with cluster_of(tmp_path, lookupds=(lookup,), nsqds=(a,)) as cluster:
+            wait_for("both", lambda: depths(cluster.state) == {a.port: {"orders": 3}, b.port: {"orders": 4}})
+            (found,) = cluster.state.lookupds
+            assert (found.node_count, found.answers.error) == (1, "")
+            node = node_at(cluster.state, b)
+            assert node.info is not None
+            assert (node.info.product, node.info.identity.hostname) == ("nsqd 1.3.0", f"host-{b.port}")
+            assert [one.topics for one in node.member.registrations.values()] == [("orders",)]
+            # Without clients: ten thousand of them are no part of what every page needs.
+            assert {path for path, _ in b.requests} == {"/info", "/stats?format=json&include_clients=false"}
+
+
+def test_a_node_at_two_addresses_is_one_and_the_embedded_engine_is_none_of_them(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as again, FakeNode() as embedded, FakeNode() as lookup:
+        for one in (a, again):
+            one.answer_as_nsqd(topic("orders", 3))
+        again.answers.update(a.answers)
+        embedded.answer_as_nsqd(topic("orders", 5))
+        lookup.answer_as_lookupd(a, again, embedded)
+        own = Identity(f"host-{embedded.port}", "127.0.0.1", 4150, embedded.port, 1_700_000_000)
+        with cluster_of(tmp_path, lookupds=(lookup,), nsqds=(again,), own=lambda: own) as cluster:
+            wait_for("each once", lambda: depths(cluster.state) == {again.port: {"orders": 3}})
+            wait_for(
+                "its other address", lambda: [one.target.port for one in cluster.state.embedded] == [embedded.port]
+            )
+            # Its figures come from the engine itself.
+            assert "/stats" not in {path.partition("?")[0] for path, _ in embedded.requests}
+
+
+def test_two_nodes_that_say_the_same_of_themselves_but_their_start_are_two(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as b:
+        a.answer_as_nsqd(topic("orders", 3))
+        b.answers.update(a.answers)
+        for path in ("/info", "/stats"):
+            b.answers[path] = {**dict(a.answers[path]), "start_time": 1_700_000_001}
+        with cluster_of(tmp_path, nsqds=(a, b)) as cluster:
+            wait_for("both", lambda: depths(cluster.state) == {a.port: {"orders": 3}, b.port: {"orders": 3}})
+
+
+def test_a_node_that_answers_late_costs_its_own_freshness_alone(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+    with FakeNode() as slow, FakeNode() as b:
+        for one in (slow, b):
+            one.answer_as_nsqd(topic("orders", 3))
+        quick = slow.answers["/stats"]
+
+        def late() -> Any:
+            goes_on.wait(60)
+            return quick
+
+        slow.answers["/stats"] = late
+        with cluster_of(tmp_path, nsqds=(slow, b)) as cluster:
+            wait_for("the other one, again and again", lambda: len(b.requests) > 10)
+            assert node_at(cluster.state, slow).stats is None
+            goes_on.set()
+            wait_for("the late one", lambda: node_at(cluster.state, slow).stats)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((500, {}, b'{"message":"INTERNAL_ERROR"}'), "answered 500: INTERNAL_ERROR"),
+        ((302, {"Location": "http://127.0.0.1:1/"}, b""), "answered 302"),
+        (b"<html>", "answered with no JSON"),
+        (b"[" * 100_000, "answered with no JSON"),
+        (b'{"topics": 3}', "/stats answered with another document than an nsqd's"),
+        (b"null", "/stats answered with another document than an nsqd's"),
+    ],
+)
+def test_an_answer_that_is_none_costs_that_node_and_says_why(answer: Any, error: str, tmp_path: Path) -> None:
+    with FakeNode() as bad, FakeNode() as b:
+        for one in (bad, b):
+            one.answer_as_nsqd(topic("orders", 3))
+        with cluster_of(tmp_path, nsqds=(bad, b)) as cluster:
+            wait_for("both", lambda: len(depths(cluster.state)) == 2)
+            good, bad.answers["/stats"] = bad.answers["/stats"], answer
+            node = wait_for("its error", lambda: (found := node_at(cluster.state, bad)).answers.error and found)
+            assert error in node.answers.error
+            assert node.answers.failing_since_ms >= node.answers.answered_at_ms > 0
+            # What it answered last stays, and the other one is read on.
+            assert depths(cluster.state)[bad.port] == {"orders": 3}
+            seen = len(b.requests)
+            wait_for("the other one", lambda: len(b.requests) > seen + 2)
+            bad.answers["/stats"] = good
+            wait_for("its recovery", lambda: node_at(cluster.state, bad).answers.is_answering)
+
+
+def test_an_endless_answer_ends_at_the_limit_and_a_slow_one_at_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admin_console.cluster.node_http.ANSWER_BYTES_MAX", 100_000)
+    is_over = threading.Event()
+
+    def drops() -> Iterator[bytes]:
+        while not is_over.wait(0.05):
+            yield b" "
+
+    errors = {"more than 100000 bytes": itertools.repeat(b" " * 1000), "within 0.5 s": drops()}
+    for error, body in errors.items():
+        with FakeNode() as fake:
+            fake.answer_as_nsqd()
+            fake.answers["/stats"] = (200, {}, body)
+            with cluster_of(tmp_path, nsqds=(fake,), options=ClusterOptions(request_timeout_s=0.5)) as cluster:
+                found = wait_for("its error", lambda: cluster.state.nodes[0].answers.error)
+                assert error in found
+    is_over.set()
+
+
+def test_addresses_that_the_rules_refuse_are_shown_and_never_called(tmp_path: Path) -> None:
+    with FakeNode() as secret, FakeNode() as lookup:
+        lookup.answers["/nodes"] = {
+            "producers": [
+                producer(secret.port),
+                producer(80, address="169.254.169.254"),
+                producer(4151, address="nsq-a.example"),
+                producer("4151"),
+                producer(4151, address="a b"),
+                "no object",
+            ]
+        }
+        options = ClusterOptions(allowed_patterns=("10.0.0.0/8",))
+        with cluster_of(tmp_path, lookupds=(lookup,), options=options) as cluster:
+            wait_for("its answer", lambda: cluster.state.lookupds[0].node_count == 3)
+            refusals = {node.member.target.host: node.member.refusal for node in cluster.state.nodes}
+            assert refusals == {
+                "127.0.0.1": "127.0.0.1 is in no --allowed-node",
+                "169.254.169.254": "169.254.169.254 is the address of a metadata service",
+                "nsq-a.example": "",  # a name is checked when it is resolved
+            }
+            assert cluster.state.lookupds[0].unusable == 3
+            assert secret.requests == []
+
+
+def test_a_name_that_resolves_to_a_refused_address_is_not_called(tmp_path: Path) -> None:
+    """`localhost.localdomain` stands for any name whose owner lets it lead here."""
+    with FakeNode() as secret, FakeNode() as lookup:
+        secret.answer_as_nsqd()
+        lookup.answers["/nodes"] = {"producers": [producer(secret.port, address="ip6-localhost")]}
+        options = ClusterOptions(allowed_patterns=("10.0.0.0/8",))
+        with cluster_of(tmp_path, lookupds=(lookup,), options=options) as cluster:
+            node = wait_for("a try", lambda: next((one for one in cluster.state.nodes if one.answers.error), None))
+            assert "is a loopback address" in node.answers.error or "can't be reached" in node.answers.error
+            assert secret.requests == []
+
+
+def test_an_nsqlookupd_that_fails_counts_with_its_last_answer(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as lookup:
+        a.answer_as_nsqd(topic("orders", 3))
+        lookup.answer_as_lookupd(a)
+        with cluster_of(tmp_path, lookupds=(lookup,)) as cluster:
+            wait_for("its node", lambda: depths(cluster.state))
+            lookup.answers["/nodes"] = (500, {}, b"")
+            wait_for("its error", lambda: cluster.state.lookupds[0].answers.error)
+            seen = len(a.requests)
+            wait_for("the node", lambda: len(a.requests) > seen + 2)
+            assert cluster.state.gone == ()
+
+
+def test_a_node_that_no_nsqlookupd_names_any_more_is_shown_as_gone(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as lookup:
+        a.answer_as_nsqd(topic("orders", 3))
+        lookup.answer_as_lookupd(a)
+        with cluster_of(tmp_path, lookupds=(lookup,)) as cluster:
+            wait_for("its node", lambda: depths(cluster.state))
+            lookup.answer_as_lookupd()
+            (gone,) = wait_for("its end", lambda: cluster.state.gone)
+            assert gone.gone_since_ms > 0
+            assert cluster.state.nodes == ()
+            lookup.answer_as_lookupd(a)
+            wait_for("its return", lambda: cluster.state.nodes)
+            assert cluster.state.gone == ()
+
+
+def test_a_node_that_wants_https_is_called_there(tmp_path: Path) -> None:
+    """As nsqd with --tls-required: 403 on http, with the port of its https."""
+    with FakeNode() as a, FakeNode() as https:
+        a.answer_as_nsqd()
+        a.answers["/info"] = (403, {}, b'{"message": "TLS_REQUIRED", "https_port": %d}' % https.port)
+        with cluster_of(tmp_path, nsqds=(a,)) as cluster:
+            # The fake speaks no TLS: that the console tried is what shows.
+            error = wait_for("a try", lambda: node_at(cluster.state, a).answers.error)
+            assert f"https://127.0.0.1:{https.port}/info" in error
+
+
+def test_a_node_behind_nat_is_called_where_the_map_says(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as lookup:
+        a.answer_as_nsqd(topic("orders", 3))
+        lookup.answers["/nodes"] = {"producers": [producer(4151, address="10.9.9.9")]}
+        named = HttpAddress("10.9.9.9", 4151)
+        options = ClusterOptions(mapped={named: HttpAddress.parse(a.address)})
+        with cluster_of(tmp_path, lookupds=(lookup,), options=options) as cluster:
+            wait_for("its figures", lambda: depths(cluster.state) == {a.port: {"orders": 3}})
+            assert cluster.state.nodes[0].name == "10.9.9.9:4151"
+
+
+def test_a_token_goes_to_the_nodes_of_its_pattern_and_to_no_nsqlookupd(tmp_path: Path) -> None:
+    path = tmp_path / "node-tokens"
+    path.write_text("127.0.0.1 penstock_secret\n")
+    path.chmod(0o600)
+    with FakeNode() as a, FakeNode() as lookup:
+        a.answer_as_nsqd(topic("orders", 3))
+        lookup.answer_as_lookupd(a)
+        with cluster_of(tmp_path, lookupds=(lookup,), options=ClusterOptions(token_file=str(path))) as cluster:
+            wait_for("its figures", lambda: depths(cluster.state))
+            assert {headers.get("Authorization") for _, headers in a.requests} == {"Bearer penstock_secret"}
+            assert {headers.get("Authorization") for _, headers in lookup.requests} == {None}
+
+
+def test_chosen_addresses_are_called_at_once_and_after_a_restart_until_the_options_change(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as b:
+        for one in (a, b):
+            one.answer_as_nsqd()
+        with cluster_of(tmp_path, nsqds=(a,)) as cluster:
+            wait_for("the first", lambda: list(depths(cluster.state)) == [a.port])
+            cluster.change(Addresses.parse([], [b.address]))
+            wait_for("the chosen one", lambda: list(depths(cluster.state)) == [b.port])
+        with cluster_of(tmp_path, nsqds=(a,)) as cluster:
+            wait_for("the chosen one", lambda: list(depths(cluster.state)) == [b.port])
+        with cluster_of(tmp_path, nsqds=(a, b)) as cluster:
+            wait_for("both", lambda: sorted(depths(cluster.state)) == sorted((a.port, b.port)))
+
+
+def test_a_damaged_file_of_addresses_counts_as_none_and_one_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    options = Addresses.parse(["lookup:4161"], [])
+    chosen = ChosenAddresses(tmp_path, options)
+    chosen.write(Addresses.parse([], ["nsq-a:4151"]))
+    assert chosen.read() == Addresses.parse([], ["nsq-a:4151"])
+    path = tmp_path / NAME
+    data = path.read_bytes()
+    for at in range(len(data)):
+        path.write_bytes(data[:at])
+        assert chosen.read() == options
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        assert chosen.read() == options
+    path.write_bytes(encode_line({"version": 2}))
+    with pytest.raises(NewerFormatError):
+        chosen.read()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StorageError, match="can't be read"):
+        chosen.read()
+
+
+def test_a_figure_that_can_t_be_right_is_unknown_and_costs_no_other() -> None:
+    channel = {"channel_name": "billing", "depth": 1 << 70, "in_flight_count": -1, "timeout_count": "3", "paused": 1}
+    bad = [None, {}, {"topic_name": "x" * 100}, {"topic_name": ["orders"]}, {"topic_name": "orders"}]
+    document = {"topics": [{"topic_name": "orders", "depth": 7, "channels": [channel, 3]}, *bad]}
+    stats = node_stats_in(document)
+    assert stats is not None
+    assert stats.unreadable == 1 + len(bad)
+    (orders,) = stats.topics.values()
+    figures = orders.channels["billing"].figures
+    assert (orders.figures["depth"], orders.figures["paused"]) == (7, None)
+    assert [figures[name] for name in ("depth", "in_flight_count", "timeout_count", "paused")] == [None] * 4
+
+
+def test_channels_beyond_the_limit_are_counted_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admin_console.cluster.node_stats.CHANNELS_MAX", 4)
+    channels = [{"channel_name": f"c{number}"} for number in range(3)]
+    stats = node_stats_in({"topics": [{"topic_name": name, "channels": channels} for name in ("a", "b")]})
+    assert stats is not None
+    assert [len(one.channels) for one in stats.topics.values()] == [3, 1]
+    assert stats.unreadable == 2

@@ -1,0 +1,107 @@
+"""The page Nodes: this server and others with their states, and the addresses that an admin changes."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from admin_console.audit.models import AuditRow
+from admin_console.cluster.cluster import get_cluster
+from admin_console.vocabulary.roles import Role
+from queue_engine.service.runner import EngineRunner
+from tests.support.fake_node import FakeNode, producer
+from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineRunner]:
+    with console_engine(tmp_path, broadcast_address="127.0.0.1") as runner:
+        runner.calls.create_topic("orders").result(30)
+        runner.calls.publish("orders", [b"m"] * 5).result(30)
+        see(runner)
+        yield runner
+
+
+def text_of(client: Client) -> str:
+    """The page's words, one space between."""
+    answer = client.get("/nodes/")
+    assert answer.status_code == 200
+    main = answer.content.decode().partition("<main")[2].partition("</main>")[0]
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", main)).replace(" ,", ","))
+
+
+def test_without_addresses_this_server_stands_alone_and_the_page_says_how_to_name_others(engine: EngineRunner) -> None:
+    text = text_of(client_of(make_user(role=Role.VIEWER)))
+    assert "1 node ·" in text
+    assert "No other nodes" in text
+    assert "--lookupd-http-address HOST:4161" in text
+
+
+def test_an_admin_names_nodes_and_they_are_shown_at_once(engine: EngineRunner, tmp_path: Path) -> None:
+    admin = client_of(make_user(role=Role.ADMIN))
+    with FakeNode() as a, FakeNode() as lookup:
+        topic = {"topic_name": "clicks", "depth": 3, "message_count": 70, "channels": []}
+        a.answer_as_nsqd({**topic, "channels": [{"channel_name": "all", "depth": 1204, "client_count": 2}]})
+        own = {**producer(engine.http_address[1]), "topics": ["orders"]}
+        lookup.answers["/nodes"] = {"producers": [producer(a.port), own, producer(80, address="169.254.169.254")]}
+        form = {"lookupds": lookup.address, "nsqds": "", "reason": "the new cluster"}
+        asked = admin.get("/nodes/~addresses/").content.decode()
+        assert "The console calls these addresses from now on, also after a restart." in asked
+        answer = admin.post("/nodes/~addresses/", form, follow=True).content.decode()
+        assert "Changed the addresses: the console now calls 1 nsqlookupd and 0 nodes." in answer
+        row = rf"127\.0\.0\.1:{a.port} host-{a.port} (– )?nsqd 1\.3\.0 1 of 1 1 2 1,207 70 [0-9.]+ m?s"
+        wait_for("its figures", lambda: re.search(row, text_of(admin)))
+        # This server, which registered there as well, is one row.
+        wait_for("its registration", lambda: f":{engine.http_address[1]} this server" in text_of(admin))
+        assert text_of(admin).count(f":{engine.http_address[1]} ") == 1
+        assert "169.254.169.254 is the address of a metadata service." in text_of(admin)
+        rows = AuditRow.objects.filter(action="set_addresses", phase="result")
+        assert [(one.verdict, one.actor, one.detail, one.reason) for one in rows] == [
+            ("done", "ada", f"nsqlookupds: {lookup.address}; nodes: none", "the new cluster")
+        ]
+
+
+def test_a_node_that_does_not_answer_says_since_when_and_why(engine: EngineRunner) -> None:
+    admin = client_of(make_user(role=Role.ADMIN))
+    with FakeNode() as gone:
+        pass
+    admin.post("/nodes/~addresses/", {"lookupds": "", "nsqds": gone.address})
+    wait_for("its error", lambda: "not answering for" in text_of(admin))
+    text = text_of(admin)
+    assert "1 of 2 nodes answer" in text
+    assert f"http://{gone.address}/info can't be reached: Connection refused." in text
+
+
+def test_addresses_that_are_none_are_named_and_nothing_changes(engine: EngineRunner) -> None:
+    admin = client_of(make_user(role=Role.ADMIN))
+    answer = admin.post("/nodes/~addresses/", {"lookupds": "a:1\nb", "nsqds": "c:70000"})
+    assert answer.status_code == 400
+    text = answer.content.decode()
+    assert "&#x27;b&#x27; is neither HOST:PORT nor https://HOST:PORT. Nothing was changed." in text
+    assert "&#x27;c:70000&#x27; is neither" in text
+    cluster = get_cluster()
+    assert cluster is not None
+    assert not cluster.state.addresses.has_any
+
+
+def test_addresses_that_can_t_be_written_stay_as_they_were(engine: EngineRunner, tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").mkdir()
+    admin = client_of(make_user(role=Role.ADMIN))
+    answer = admin.post("/nodes/~addresses/", {"lookupds": "", "nsqds": "127.0.0.1:1"}, follow=True)
+    assert "The addresses stay as they were" in answer.content.decode()
+    assert "No other nodes" in text_of(admin)
+
+
+def test_names_with_markup_are_text(engine: EngineRunner) -> None:
+    admin = client_of(make_user(role=Role.ADMIN))
+    with FakeNode() as a:
+        a.answer_as_nsqd(version="<script>alert(1)</script>")
+        admin.post("/nodes/~addresses/", {"lookupds": "", "nsqds": a.address})
+        wait_for("its version", lambda: "alert(1)" in admin.get("/nodes/").content.decode())
+        assert "<script>alert" not in admin.get("/nodes/").content.decode()
