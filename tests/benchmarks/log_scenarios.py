@@ -31,7 +31,6 @@ from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
 
 MIB = 1 << 20
-SHALLOW_MESSAGES = 500_000
 
 
 @dataclass(frozen=True)
@@ -218,8 +217,10 @@ class Deep:
     name = "deep"
     options: tuple[str, ...] = ()
 
-    def __init__(self, *, messages: int) -> None:
+    def __init__(self, *, messages: int, shallow: int = 500_000) -> None:
+        """shallow: how many are consumed first, for the rate beside which the other counts."""
         self._messages = messages
+        self._shallow = shallow
 
     def penstock(self, server: ServerProcess) -> Figures:
         with beside(server) as own:
@@ -227,7 +228,7 @@ class Deep:
 
     def _measured(self, server: ServerProcess) -> Figures:
         server.start()
-        shallow = self._consumed_of(server, "shallow", min(SHALLOW_MESSAGES, self._messages))
+        shallow = self._consumed_of(server, "shallow", self._shallow)
         before = anonymous_mib(server.pid)
         self._fill(server, "deep", self._messages)
         wait_for("figures", lambda: server.topic_stats("deep")["channels"][0]["depth"] == self._messages)

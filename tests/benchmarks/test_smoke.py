@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.slow(reason="measures real serv
 TRIES = 5
 
 SHORT: tuple[Scenario, ...] = (
-    Stream("200", body_bytes=200, messages=120_000),
-    Stream("20", body_bytes=20, messages=120_000),
+    Stream("200", body_bytes=200, messages=60_000),
+    Stream("20", body_bytes=20, messages=60_000),
     Stream("20k", body_bytes=20_000, messages=4_000),
     Stream("3_channels", body_bytes=200, messages=40_000, channels=3),
     Single(connections=1, seconds=1),
@@ -38,16 +38,16 @@ SHORT: tuple[Scenario, ...] = (
     Latency(seconds=1),
     Reloads(seconds=2),
     Dashboards(seconds=2),
-    Stream("log_always", body_bytes=200, messages=120_000, storage="log", fsync="always"),
-    Stream("log_os", body_bytes=200, messages=120_000, storage="log", options=("--sync=os",)),
+    Stream("log_always", body_bytes=200, messages=60_000, storage="log", fsync="always"),
+    Stream("log_os", body_bytes=200, messages=60_000, storage="log", options=("--sync=os",)),
     LogSingles(connections=64, seconds=1),
     LogSinglesReloads(connections=64, seconds=1),
     LogSinglesGuesses(connections=64, seconds=1),
     SingleFins(messages=40_000),
-    Channels(messages=120_000),
+    Channels(messages=60_000),
     Topics(seconds=1, topics=100),
-    Deep(messages=400_000),
-    SingleRecords(messages=40_000),
+    Deep(messages=400_000, shallow=100_000),
+    SingleRecords(messages=20_000),
 )
 # Enough that what a Spark job costs by itself, on either side, is not all there is; the Java of the pipeline's tests,
 # which go on with this one when they run in the same process.
