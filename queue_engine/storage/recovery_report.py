@@ -1,4 +1,4 @@
-"""The report of a start: what it found in the log and did about it, for the server's log and the console."""
+"""The report of a start: damage, losses and repairs of the log, for the server's log and the console."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,7 +6,7 @@
     statsd             statsd
     samples            sample: the column; history: the column's comment in the history
     OpenAPI, READMEs   all of it
-    the console        text: what the pointer shows at the heading of a column or a number
+    the console        text: the hint at the heading of a column or a number
 
 To add a figure that is counted: its row, and the lines in `Topic`, `Channel` or `Consumer` that begin at 0 and count.
 To add one that is measured: its row, with `source` where an attribute of the topic, channel or consumer has it, else
@@ -88,7 +88,7 @@ class Figure:
 
     @property
     def meaning(self) -> str:
-        """The text, with what null is."""
+        """The text, with the meaning of null."""
         return f"{self.text}; null for none or unknown" if self.type is NUMBER_OR_NULL else self.text
 
     @property
@@ -162,7 +162,7 @@ TOPIC = (
         "disk_bytes",
         MEASURED,
         "bytes",
-        "Bytes that are kept for the topic, of its files or of the log; topics share the log, so the sum means nothing",
+        "Bytes on disk for the topic, in its files or in the log; topics share the log, so the sum means nothing",
         11,
         NUMBER_OR_NULL,
         metric="penstock_topic_kept_bytes",
@@ -210,7 +210,7 @@ TOPIC = (
         "pause",
         MEASURED,
         NONE,
-        "Who paused it, why, since when, until when, and how much waited then; null where that is not known",
+        "Who paused it, why, since when, until when, and how much waited then; null where unknown",
         15,
         object,
         source="pause",
@@ -381,7 +381,7 @@ CHANNEL = (
         "disk_bytes",
         MEASURED,
         "bytes",
-        "Bytes that are kept for the channel, of its files or of the log; channels share the log",
+        "Bytes on disk for the channel, in its files or in the log; channels share the log",
         17,
         NUMBER_OR_NULL,
         metric="penstock_channel_kept_bytes",
@@ -478,7 +478,7 @@ CHANNEL = (
         "pause",
         MEASURED,
         NONE,
-        "Who paused it, why, since when, until when, and how much waited then; null where that is not known",
+        "Who paused it, why, since when, until when, and how much waited then; null where unknown",
         22,
         object,
         source="pause",
@@ -582,7 +582,7 @@ def dict_reader(attributes: Mapping[str, str]) -> Reader:
 
 
 def stats_reader(rows: Iterable[Figure]) -> Reader:
-    """The keys of /stats in their order, with what a topic, channel or consumer has itself; the others None."""
+    """The keys of /stats in their order, with the attributes of a topic, channel or consumer; the others None."""
     return dict_reader({row.name: row.path for row in in_stats(rows)})
 
 

@@ -40,7 +40,7 @@ HAS_BATCH_KEY = 16
 NO_BATCH_KEY = bytes(16)
 ID_BASE_MAX = 1 << 62
 
-_pack_fields = struct.Struct(">BBHIIQqQ16sIIIII").pack  # what the CRC covers: bytes 4 to 76
+_pack_fields = struct.Struct(">BBHIIQqQ16sIIIII").pack  # the bytes under the CRC: 4 to 76
 _unpack_fields = struct.Struct(">BBHIIQqQ16sIIIII").unpack
 _pack_entry = struct.Struct(">II").pack
 _pack_crc = struct.Struct(">I").pack

@@ -103,7 +103,7 @@ class OffsetLine:
         return places
 
     def clear(self) -> deque[Range]:
-        """Forget all; returns what the caller frees."""
+        """Forget all; returns the containers, for the caller to free."""
         ranges, self._ranges, self.count = self._ranges, deque(), 0
         return ranges
 
@@ -219,7 +219,7 @@ class DueOffsets:
             self._budget.free(OFFSET_COST_BYTES * count)
 
     def clear(self) -> list[tuple[int, int, int]]:
-        """Forget all; returns what the caller frees."""
+        """Forget all; returns the containers, for the caller to free."""
         heap, self._heap = self._heap, []
         self._withdrawn = set()
         self._free(self.count)

@@ -56,7 +56,7 @@ class OldestOffset:
         self.since: dict[int, int] = {}
 
     def forget_all(self) -> tuple[Any, ...]:
-        """Returns what the caller frees."""
+        """Forget all; returns the containers, for the caller to free."""
         forgotten = self.line, self._looked or (), self.since
         self._at = 0
         self.line, self._looked = deque(), None

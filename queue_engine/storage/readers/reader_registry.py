@@ -209,8 +209,8 @@ class ReaderRegistry(ABC, Generic[R]):
                 self._remove(reader)
                 self._note_expired(reader)
                 self._file.note_changed()
-        # Readers that have expired by the file, too, need nothing. If the log kept their messages until the file is
-        # replaced, a full disk would stay full.
+        # Readers that have expired by the file, too, need nothing. If their messages stayed until the file is replaced,
+        # a full disk would stay full.
         for reader in _all_of(self._on_disk):
             if reader.expires_ms <= now_ms:
                 _remove_from(self._on_disk, reader)

@@ -39,11 +39,11 @@ class State(Enum):
     CHANNEL_PAUSE = "whether the channel is paused, why, and until when; its ramp"
     TOPIC_FENCE = "whether the topic is fenced"
     CHANNEL_FENCE = "whether the channel is fenced"
-    TOPIC_BACKLOG = "what waits at the topic itself"
+    TOPIC_BACKLOG = "the messages that wait at the topic itself"
     BACKLOG = "which messages the channel has"
-    IN_FLIGHT = "what consumers hold"
-    DEFERRED = "what is deferred"
-    QUARANTINE = "what is quarantined, and a redrive of it"
+    IN_FLIGHT = "the messages that consumers hold"
+    DEFERRED = "the deferred messages"
+    QUARANTINE = "the quarantined messages, and a redrive of them"
     MAX_ATTEMPTS = "after how many attempts a message is quarantined"
     COPIES = "which messages were published again"
     CURSOR = "whether there is this cursor"
@@ -65,10 +65,10 @@ OF_TOPIC = (State.CHANNELS, State.TOPIC_BACKLOG, State.TOPIC_PAUSE, State.TOPIC_
 
 @dataclass(frozen=True, slots=True)
 class OverHttp:
-    """How a request over HTTP does the act: by POST. text: its sentence. harm: what the holder of the permission can
-    destroy, or keep others from; a token for some topics does that on these topics alone. parameters: those beside the
-    names. permission: the one that a token needs. takes_author: the method gets the author's name as `by`. is_detailed:
-    the audit list has the values of the parameters, for the act's sentence."""
+    """How a request over HTTP does the act: by POST. text: its sentence. harm: the damage that the holder of the
+    permission can do; a token for some topics does that on these topics alone. parameters: those beside the names.
+    permission: the one that a token needs. takes_author: the method gets the author's name as `by`. is_detailed: the
+    audit list has the values of the parameters, for the act's sentence."""
 
     path: str
     text: str

@@ -1,1 +1,1 @@
-"""Every option of the engine: its flag, its limits, and why the default is what it is."""
+"""Every option of the engine: its flag, its limits, and the reason for its default."""
