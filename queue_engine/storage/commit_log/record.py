@@ -13,6 +13,7 @@ import secrets
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from mmap import mmap
 from typing import Literal, NamedTuple
 
@@ -82,6 +83,16 @@ class RecordHeader(NamedTuple):
         return self.first_offset + self.count
 
 
+def key_column(keys: Sequence[bytes]) -> bytes:
+    """The keys of one batch as a record and the key index have them; a key of no bytes stands for none.
+
+    | end u32 × count | key …, one behind the other |        big-endian; `end` counts from the first key's first byte
+    """
+    ends = array("I", accumulate(map(len, keys)))
+    ends.byteswap()
+    return b"".join((ends.tobytes(), *keys))
+
+
 def encode_record(
     batch: Batch,
     *,
@@ -98,7 +109,7 @@ def encode_record(
     """The record of `batch` at `position`, in parts that are to be joined.
 
     dues_ns: Unix ns for each message, 0 for none. flags: REPLAYED or 0; the others follow from the arguments. keys: as
-    `vocabulary/key_column.py` makes them.
+    `key_column` returns them.
     """
     run = batch.run()
     frames = run.frames

@@ -25,7 +25,7 @@ Crcs = npt.NDArray[np.uint32]
 
 def crcs_of(batches: Sequence[tuple[int, bytes]]) -> "array[int]":
     """The CRC-32C of each key of some batches, one at least. Each batch: how many keys of at least a byte, and their
-    column (`vocabulary/key_column.py`)."""
+    column (`key_column` of `commit_log/record.py`)."""
     counts = np.array([count for count, _ in batches], np.int32)
     data = b"".join([memoryview(column)[4 * count :] for count, column in batches])
     ends = np.frombuffer(b"".join([column[: 4 * count] for count, column in batches]), ">u4").astype(np.int32)

@@ -112,7 +112,7 @@ class Part:
         return self._next_offset
 
     def add(self, first_offset: int, keys: Sequence[bytes], position: int, column: bytes | None = None) -> None:
-        """Note a record's keys; one of no bytes stands for none. column: the same, as `vocabulary/key_column.py` makes
+        """Note a record's keys; one of no bytes stands for none. column: the same, as `commit_log/record.py` makes
         them; None where they are not at hand."""
         if self.position is None:
             self.position = position
@@ -174,7 +174,7 @@ class Part:
 
 
 class _Batch:
-    """Keys without CRCs: so many, as `vocabulary/key_column.py` makes a column of them."""
+    """Keys without CRCs: so many, as `commit_log/record.py` makes a column of them."""
 
     __slots__ = ("column", "count")
 
@@ -244,7 +244,7 @@ class TopicKeys:
     # Growing.
 
     def note(self, first_offset: int, keys: Sequence[bytes], position: int, column: bytes) -> None:
-        """A record with keys became visible. column: the same, as `vocabulary/key_column.py` makes them."""
+        """A record with keys became visible. column: the same, as `key_column` of `commit_log/record.py` makes them."""
         one = self.open
         if not one:
             self.on_first(self)

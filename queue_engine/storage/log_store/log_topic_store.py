@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
-from queue_engine.storage.commit_log.record import REPLAYED, message_ids
+from queue_engine.storage.commit_log.record import REPLAYED, key_column, message_ids
 from queue_engine.storage.consume_queue.consume_queue import ConsumeQueue
 from queue_engine.storage.log_store.batch_keys import FoundBatch, KeyedRecord
 from queue_engine.storage.log_store.log_backlog import LogBacklog
@@ -23,7 +23,6 @@ from queue_engine.storage.progress.trashed_channels import TrashedChannel, Trash
 from queue_engine.storage.readers.cursors import Cursor
 from queue_engine.storage.store import EmptyResult, StorePositions
 from queue_engine.vocabulary.errors import NoRoomError, StorageError
-from queue_engine.vocabulary.key_column import key_column
 from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.run import Batch
 from queue_engine.vocabulary.ticket import DONE, Ticket, failed

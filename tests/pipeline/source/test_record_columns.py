@@ -18,10 +18,10 @@ from queue_engine.storage.commit_log.record import (
     decode_record,
     encode_record,
     encode_seal,
+    key_column,
     message_ids,
 )
 from queue_engine.storage.commit_log.segment import encode_segment_head
-from queue_engine.vocabulary.key_column import key_column
 from queue_engine.vocabulary.run import Batch
 
 POSITION = 1 << 32

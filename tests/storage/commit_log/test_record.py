@@ -22,6 +22,7 @@ from queue_engine.storage.commit_log.record import (
     decode_record,
     encode_record,
     encode_seal,
+    key_column,
     message_ids,
     offsets_of,
     parse_header,
@@ -29,7 +30,6 @@ from queue_engine.storage.commit_log.record import (
     ranges_of,
 )
 from queue_engine.vocabulary.errors import NewerFormatError
-from queue_engine.vocabulary.key_column import key_column
 from queue_engine.vocabulary.run import Batch, Run
 from tests.support.stores.log_formats import record_v1
 

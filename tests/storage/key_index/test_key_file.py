@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
+from queue_engine.storage.commit_log.record import key_column
 from queue_engine.storage.key_index import key_file
 from queue_engine.storage.key_index.key_columns import crcs_of, sorted_entries
 from queue_engine.storage.key_index.key_file import (
@@ -29,7 +30,6 @@ from queue_engine.storage.key_index.offset_ranges import joined, within, without
 from queue_engine.storage.key_index.topic_keys import WAITING_KEYS_MIN, Part
 from queue_engine.vocabulary.byte_budget import ByteBudget
 from queue_engine.vocabulary.errors import NewerFormatError
-from queue_engine.vocabulary.key_column import key_column
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 STATE = KeyState(12_345, {1: [(0, 40)], 70_000: [(5, 9), (20, 1 << 40)]}, {1: [(40, 50)]})
