@@ -1,6 +1,6 @@
 """The console's own options, one table: flag, default, help. They come from the environment.
 
-`management/program.py` puts what the command line says into the environment before Django reads its settings, so
+`management/program.py` puts the options of the command line into the environment before Django reads its settings, so
 that both ways mean the same and settings never change afterwards.
 """
 
@@ -64,7 +64,7 @@ CONSOLE_OPTIONS = (
         "--audit-retention",
         "400d",
         "HOURS|DAYS",
-        "how long audit rows are kept, in hours or days (36h, 400d); 0 for ever",
+        "the age at which audit rows are removed, in hours or days (36h, 400d); 0 for never",
         limits="0, or 1h to 999999d",
     ),
     ConsoleOption(
@@ -91,7 +91,7 @@ NO_PIPELINE = ConsoleOption(
 )
 SWITCHES = (DEMO, NO_PIPELINE)
 
-# What the console's own paths begin with. A sub-path that begins so would give one path two meanings behind a proxy
+# The beginnings of the console's own paths. A sub-path that begins so would give one path two meanings behind a proxy
 # that takes the sub-path off.
 OWN_WORDS = (
     "api", "audit", "clock", "login", "logout", "lookup", "nodes", "password", "pipeline", "static", "tokens", "topics",
@@ -116,7 +116,7 @@ _EARLY_FLAGS = (*_SHARED_FLAGS, *(option.flag for option in CONSOLE_OPTIONS))
 
 
 def take_early_flags(arguments: list[str], environment: dict[str, str] | os._Environ[str]) -> list[str]:
-    """Put what settings need from the command line into `environment`; return the arguments that are left.
+    """Put the console's options of the command line into `environment`; return the arguments that are left.
 
     `--data-path` is removed from those, since every command accepts it and few declare it; the others stay for `serve`
     to check.
@@ -286,7 +286,7 @@ def _split_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - chosen by the user
 
 
 def _origin_and_sub_path(text: str) -> tuple[str, str]:
@@ -311,7 +311,7 @@ def _origin_and_sub_path(text: str) -> tuple[str, str]:
 
 
 def _allowed_hosts(console_host: str, origin: str, further: list[str]) -> tuple[str, ...]:
-    """Loopback names, this machine's own, the address listened on, the origin's, and what was asked for."""
+    """Loopback names, this machine's own, the address listened on, the origin's, and those of --allowed-hosts."""
     names = ["localhost", "127.0.0.1", "::1", socket.gethostname(), console_host, *further]
     if origin:
         names.append(urlsplit(origin).hostname or "")

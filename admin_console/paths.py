@@ -1,7 +1,7 @@
 """The data directory, and the secret key in it.
 
 console.sqlite3 holds users, sessions and the audit list; secret-key signs sessions; admin-password is there from
-the first start until the first admin logs in or has another password. The engine keeps its own files beside them.
+the first start until the first admin logs in or has another password. The engine's files lie beside them.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _SECRET_KEY_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class SecretKey:
-    """complaint: what is wrong with the file, and what was done about it; "" when nothing is."""
+    """complaint: the file's fault, and the remedy that was taken; "" without any."""
 
     text: str
     complaint: str = ""
@@ -59,11 +59,12 @@ def make_data_directory(path: Path) -> None:
 
 
 def check_account(path: Path) -> None:
-    """One account owns the data: what root writes in it, that account could not read. Raises OSError with a sentence
-    when what a server has made in `path` belongs to another account and this process is root's, or may not read it.
+    """One account owns the data: that account could not read files that root writes in it. Raises OSError with a
+    sentence when a server's files in `path` belong to another account and this process is root's, or may not read them.
 
-    Only files tell: a volume's directory may be root's, and its mount may name any owner for what all may write.
-    NFS and SMB may give what root makes to another account: then that account's files are root's as well."""
+    Only files show the owner: a volume's directory may be root's, and its mount may name any owner for files that all
+    may write. NFS and SMB may give root's new files to another account: then that account's files are root's as
+    well."""
     for one in (path / name for name in _TELLING_FILES):
         try:
             owner = one.lstat().st_uid
@@ -124,12 +125,13 @@ def account_name(uid: int) -> str:
 
 
 _made_key: SecretKey | None = None
-# Beside the key: hashes of passwords and sessions, and what others must not write. The engine sees to tokens.json.
+# Beside the key: hashes of passwords and sessions, and files that others must not write. The engine sees to
+# tokens.json.
 _SECRET_FILES = ("console.sqlite3", "console.sqlite3-wal", "console.sqlite3-shm", "admin-password", "audit-head")
 
 
 def make_secret_key(directory: Path) -> None:
-    """For the server: read the key, or make it, before settings ask for it."""
+    """For the server: read the key, or make it, before settings read it."""
     global _made_key
     _made_key = read_or_make_secret_key(directory)
     # A backup that was restored by hand, or a careless chmod. The directory is private as well.
@@ -157,7 +159,7 @@ def secret_key() -> SecretKey:
 def read_or_make_secret_key(directory: Path) -> SecretKey:
     """The key that signs sessions, made at the first start. Two processes that start together get the same one.
 
-    Never raises for what the file looks like: a damaged one is set aside, and where the disk refuses a new one, the
+    Never raises for the file's content: a damaged one is set aside, and where the disk refuses a new one, the
     key lives as long as the process.
     """
     path = directory / "secret-key"
@@ -185,7 +187,7 @@ def read_or_make_secret_key(directory: Path) -> SecretKey:
 
 
 def _damage_of(path: Path) -> str:
-    """What is wrong with the file, for a sentence; "" when it is a key or not there. Raises OSError."""
+    """The fault of the file, for a sentence; "" when it is a key or not there. Raises OSError."""
     if kind := what_is_wrong(path):
         return kind
     try:

@@ -30,7 +30,7 @@ MADE_STATIC_PATH = DATA_PATH / "static"
 
 _key = secret_key()
 SECRET_KEY = _key.text
-# What is wrong with the file, in a sentence that the start prints.
+# The fault of the file, in a sentence that the start prints.
 SECRET_KEY_COMPLAINT = _key.complaint
 DEBUG = False
 
@@ -162,7 +162,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^.*[.-][0-9a-f]{8,64}\.[a-z.]+$"
 
-# What a form may be: the largest is a message to publish.
+# The largest form is a message to publish.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 << 20
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 300
 DATA_UPLOAD_MAX_NUMBER_FILES = 0

@@ -14,7 +14,7 @@ class Reason(StrEnum):
 
 
 class FailedLogIns:
-    """Counts of one process. Any thread."""
+    """Counts of this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -25,7 +25,7 @@ class FailedLogIns:
             self._counts[reason.value] += 1
 
     def counts(self) -> dict[str, int]:
-        """Each reason, those without a failure included."""
+        """Reason → count; reasons without a failure have 0."""
         with self._mutex:
             return dict(self._counts)
 

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FirstAdmin:
-    """The admin that was just made. `password` is empty where the environment gave it; password_path None where no
-    file keeps it."""
+    """The admin that was just made. `password` is empty where the environment gave it; password_path: the file with the
+    password, None where there is none."""
 
     username: str
     password: str
@@ -30,7 +30,7 @@ class FirstAdmin:
 
 
 def password_file(directory: Path) -> Path:
-    """The file of the generated password, until its user logs in, or has another one."""
+    """The file of the generated password; it is removed when the user logs in or has another password."""
     return directory / "admin-password"
 
 
@@ -56,7 +56,7 @@ def make_first_admin(directory: Path, environment: Mapping[str, str] = os.enviro
     password = secrets.token_urlsafe(15)
     path = password_file(directory)
     stored_path: Path | None = path
-    # The file first: after a crash in between, a further start could not make the password known.
+    # Write the file first: after a crash in between, no later start could print the password.
     try:
         write_private_file(path, f"user: {username}\npassword: {password}\n")
     except OSError:
@@ -73,10 +73,10 @@ def _create(username: str, password: str) -> None:
 
 
 def lines_about(admin: FirstAdmin | None, *, is_terminal: bool) -> list[str]:
-    """The lines that the start prints: how to log in; none where no admin was made.
+    """The lines about the log-in that the start prints; [] where no admin was made.
 
-    is_terminal: whether a person reads them. Otherwise they go to a journal, which others read and which is kept: the
-    lines then name the password's file instead of the password, unless there is no file.
+    is_terminal: the lines go to a terminal. Otherwise they go to a stored journal with other readers: there they name
+    the password's file instead of the password, if there is a file.
     """
     if admin is None:
         return []
@@ -88,7 +88,7 @@ def lines_about(admin: FirstAdmin | None, *, is_terminal: bool) -> list[str]:
     line = f"First start: log in as {admin.username} with the password {admin.password}"
     if admin.password_path is None:
         return [line, "It is shown this once: the disk refused a file for it."]
-    return [line, f"It is shown this once, and kept in {admin.password_path} until you log in."]
+    return [line, f"It is shown this once; {admin.password_path} has it until you log in."]
 
 
 def forget_password_file(directory: Path, user: User) -> bool:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
-# A hash then gets about a tenth of a processor that the engine keeps busy, and all of an idle one.
+# A hash then gets about a tenth of the processor while the engine is busy, and all of it while the engine is idle.
 NICE = 10
 NICE_MAX = 19
 

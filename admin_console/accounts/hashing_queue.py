@@ -1,4 +1,4 @@
-"""A queue for hashing: one password at a time, known browsers first, and few wait.
+"""A queue for hashing: one password at a time, known browsers (accounts/known_browser.py) first, at most 16 waiting.
 
 Argon2 releases the interpreter's lock while it computes, but uses the processor and its caches. Two hashes at a time
 would take them from the engine, and so would unknown browsers' hashes without a pause between them.

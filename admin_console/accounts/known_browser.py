@@ -1,4 +1,5 @@
-"""Known browsers, which have logged in under a name: a signed cookie marks them. Strangers' guesses do not delay them.
+"""Known browsers: browsers that have logged in under a name. A signed cookie marks them, and guesses from other
+browsers do not delay them.
 
 The cookie holds an id and hashes of the names, and gives no permission. With a copy of it one can try passwords for
 these names in a line of its own, delayed like every line.
@@ -23,12 +24,12 @@ def browser_of(request: HttpRequest, name: str) -> str:
 
 
 def is_known(request: HttpRequest) -> bool:
-    """Whether anybody has logged in from this browser."""
+    """Whether a user has logged in from this browser."""
     return bool(_read(request)[0])
 
 
 def remember(request: HttpRequest, response: HttpResponse, name: str) -> None:
-    """Note in the browser that it has logged in under this name."""
+    """Set the cookie: this browser has logged in under this name."""
     browser, names = _read(request)
     digest = _hash(name)
     digests = [digest, *(other for other in names if other != digest)][:NAMES_MAX]

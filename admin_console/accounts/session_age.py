@@ -20,7 +20,7 @@ def start(session: SessionBase, now_s: float | None = None) -> None:
 
 
 def is_over(session: SessionBase, now_s: float) -> bool:
-    """Whether the session was too long idle, or has lasted too long."""
+    """Whether the session was idle for too long, or is too old."""
     started_s, seen_s = session.get(STARTED_KEY), session.get(SEEN_KEY)
     if not isinstance(started_s, int) or not isinstance(seen_s, int):
         return False

@@ -1,6 +1,6 @@
 """Delays log-in attempts before any password is hashed; no delay shuts a user out.
 
-A browser that has logged in under a name has a line of its own for that name. Attempts of other browsers pass three
+A browser that has logged in under a name has its own line for that name. Attempts of other browsers pass three
 lines: that of the name at their address, that of the address, and that of the name. In the first the waits double, up
 to a minute. The other two give each attempt a time of its own, one after the other; an attempt that comes at its time
 is checked, however many others come:
@@ -86,7 +86,7 @@ class LoginThrottle:
         self._holding = threading.BoundedSemaphore(HELD_MAX)
 
     def begin(self, name: str, address: str, browser: str = "") -> int:
-        """Count an attempt and return 0; or the seconds after which it will be checked, when it is too early.
+        """Count an attempt and return 0; for an attempt that comes too early, return the seconds to wait.
 
         browser: the id of a browser that has logged in under this name, "" for others. A short wait that others have
         caused is spent here.
@@ -120,7 +120,7 @@ class LoginThrottle:
                     line.next_s = line.last_s
 
     def _begin(self, name: str, address: str, browser: str) -> tuple[float, bool]:
-        """Seconds to wait, 0 when the attempt is counted; and whether the asker's own attempts are the reason."""
+        """Seconds to wait, 0 when the attempt is counted; and whether the user's own attempts are the reason."""
         with self._lock:
             now_s = self._monotonic_s()
             keys = _keys(name, address, browser)

@@ -1,4 +1,4 @@
-"""What was typed into a form whose session had ended: it is filled in again after the log-in, and nothing is done.
+"""The fields of a form whose session had ended: the log-in carries them and fills the form in again. Nothing is done.
 
 form ─ POST ─► 401: the log-in, which carries the fields ─ POST ─► the new session ─ GET ─► the question, filled in
 
@@ -24,7 +24,7 @@ OWNER = "typed_by"
 ASK_ALONE = "ask_alone"
 _CARRIED = "draft."
 _KEY = "draft"
-# The name of what is lost is typed anew.
+# The user types the name of the topic or channel to delete again.
 _NOT_TYPED = frozenset({"csrfmiddlewaretoken", ASK_ALONE, "typed_name"})
 # A list's rows have boxes of the name "id" and buttons of the name "only": a row's own button is about that row alone.
 _SELECTED, _ONLY = "id", "only"
@@ -55,7 +55,7 @@ def _signer() -> signing.Signer:
 
 
 def draft_of(request: HttpRequest) -> Draft | None:
-    """What a form has, or a log-in carries; None where the form names no user."""
+    """The draft in a posted form, or in a posted log-in; None where the form names no user."""
     posted = request.POST
     prefix = _CARRIED if f"{_CARRIED}{OWNER}" in posted else ""
     match = request.resolver_match
@@ -94,7 +94,8 @@ def keep(request: HttpRequest, draft: Draft | None) -> bool:
 
 
 def take(request: HttpRequest) -> None:
-    """Before an act's page: what was typed is in `request.POST` of a GET, so that it is asked and not done."""
+    """Before an act's page: put the draft's fields into `request.POST` of a GET, so that the page shows its question
+    and does nothing."""
     if request.method == "POST":
         if ASK_ALONE in request.POST:
             request.method = "GET"
@@ -106,7 +107,7 @@ def take(request: HttpRequest) -> None:
         del request.session[_KEY]
         return
     url, fields, at_s = stored
-    # A dialog in another tab asks whether its question stands.
+    # A dialog in another tab sends `?still` to check whether its question is current.
     if unquote(urlsplit(url).path) == request.path and "still" not in request.GET:
         del request.session[_KEY]
         if time.time() < at_s + LIFE_S:

@@ -11,18 +11,18 @@ from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 _SENTENCES = {
     Trouble.DAMAGED: (
         "The console's database is damaged. The server sets it aside and makes a new one, which takes a few seconds; "
-        "its log says how to log in then. Messages are not affected."
+        "its log has the new log-in. Messages are not affected."
     ),
     Trouble.REFUSED: (
         "The disk refuses the console's database ({}). Nothing of this request was written. Free space, or see the "
         "server's log. Messages are not affected."
     ),
-    Trouble.NONE: "This request failed, and the server's log says why. Messages are not affected.",
+    Trouble.NONE: "This request failed; the server's log has the reason. Messages are not affected.",
 }
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django calls this while it handles the exception. It does without users and sessions: they may be the reason."""
+    """Django calls this while it handles the exception. It uses neither users nor sessions: they may be the reason."""
     error = sys.exc_info()[1]
     trouble = trouble_of(error)
     sentence = _SENTENCES[trouble].format(sqlite_error_of(error))

@@ -1,4 +1,4 @@
-"""Refusals as the caller reads them: a page, JSON or a plain line. And the 503 while there is no engine to ask."""
+"""Refusals as the caller reads them: a page, JSON or a plain line. Also the 503 while the engine does not answer."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ NO_SESSION = "Your session is over, or you have not logged in. Nothing was done;
 
 
 def wants_json(request: HttpRequest) -> bool:
-    """Whether the caller asked for JSON, or uses the API, which has nothing else."""
+    """Whether the caller accepts JSON, or uses the API, which only has JSON."""
     if request.path_info.startswith("/api/"):
         return True
     accepted = request.headers.get("Accept", "")
@@ -23,7 +23,7 @@ def wants_json(request: HttpRequest) -> bool:
 
 
 def wants_fragment(request: HttpRequest) -> bool:
-    """Whether a dialog asked, which shows what it gets without a page around it."""
+    """Whether the request comes from a dialog, which shows the answer without a page around it."""
     return bool(request.headers.get("X-Fragment"))
 
 
@@ -38,7 +38,7 @@ def refusal(request: HttpRequest, sentence: str, *, status: int, next_url: str =
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The answer to a path that is none of ours. A proxy that serves the console below a path sends such paths."""
+    """The answer to an unknown path. A proxy that serves the console below a path sends such paths."""
     sentence = "There is no such page."
     first = request.path.partition("/")[2].partition("/")[0]
     if not settings.CONSOLE.sub_path and _SUB_PATH.fullmatch(first) and first not in settings.CONSOLE_WORDS:

@@ -32,7 +32,7 @@ def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, read: Callable[[HistorySource, LiveState | None, Range], History]) -> HttpResponse:
-    """`History.wire` as JSON; 400 for what is no range, 503 for a history that can't be read, both with a sentence."""
+    """`History.wire` as JSON; 400 for an invalid range, 503 for a history that can't be read, both with a sentence."""
     live = get_hub().live
     try:
         span = range_of(request.GET, now_s(live))

@@ -1,1 +1,1 @@
-"""Who did what, when, from where, and with which outcome: rows that are added and never changed."""
+"""The audit list: rows with actor, act, time, address and outcome, which are added and never changed."""

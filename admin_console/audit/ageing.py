@@ -1,8 +1,8 @@
-"""Removes old audit rows: whole beginnings of the list only, each with a new row that says so.
+"""Removes old audit rows: always the oldest rows, and each removal adds a row about itself.
 
-Rows go for their age, or for the size of the list. The row `remove_old_rows` names the last removed row and keeps its
-hash, so that the chain can be checked from the first row that is left. The database lets rows be removed only up to the
-one that such a row names (migrations/0003).
+Rows go for their age, or for the size of the list. The row `remove_old_rows` has the number and the hash of the last
+removed row, so that the chain can be checked from the first row that is left. The database lets rows be removed only up
+to the one that such a row names (migrations/0003).
 """
 
 import uuid
@@ -16,7 +16,7 @@ from admin_console.audit.models import VIA_SERVER, AuditRow, Phase, Verdict
 from admin_console.audit.verification import AGEING
 
 ROWS_AT_ONCE = 10_000  # one transaction of about a tenth of a second
-# Some 10 MB. The database also has sessions and users: whatever they take, the list does not become empty.
+# Some 10 MB. The database also has sessions and users: however much space they take, the list is never emptied.
 ROWS_MIN = 10_000
 
 
@@ -34,7 +34,7 @@ def remove_old_rows(before_ms: int, now_ms: int) -> int:
 def remove_rows_for_size(used_bytes: int, bytes_max: int, now_ms: int) -> int:
     """Remove the oldest rows of a list that takes `used_bytes`, until it takes some `bytes_max`; their number.
 
-    Removes at most ROWS_AT_ONCE, and keeps the newest ROWS_KEPT_MIN, whatever they take. now_ms: UTC, Unix
+    Removes at most ROWS_AT_ONCE, and never the newest ROWS_MIN, however large they are. now_ms: UTC, Unix
     milliseconds. Raises DatabaseError; then nothing was removed.
     """
     with transaction.atomic():
@@ -62,7 +62,7 @@ def _remove_some(before_ms: int, now_ms: int) -> int:
 def _remove(old: "QuerySet[AuditRow]", now_ms: int, why: str) -> int:
     """Remove a beginning of the list, and add the row about it. why: the end of that row's sentence."""
     rows = list(old.values_list("id", "hash", "at_ms", "action"))
-    # Rows that say what was removed earlier are no reason for another removal.
+    # Rows about earlier removals are no reason for another removal.
     if all(action == AGEING for _, _, _, action in rows):
         return 0
     (first_id, *_), (last_id, last_hash, last_ms, _) = rows[0], rows[-1]

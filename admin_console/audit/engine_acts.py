@@ -53,7 +53,7 @@ def _message(act: ActRecord) -> str:
     try:
         return sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return ""  # a file keeps only what an act's details are in JSON
+        return ""  # the file has an act's details as JSON
 
 
 @dataclass(frozen=True, slots=True)

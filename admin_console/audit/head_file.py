@@ -40,11 +40,11 @@ def write_head(path: Path, head: Head, at_ms: int) -> None:
 
 
 def read_head(path: Path) -> Head | None:
-    """What the file says; None where there is none. Raises HeadFileError."""
+    """The head in the file; None without a file. Raises HeadFileError."""
     try:
         document = json.loads(read_private_file(path, _BYTES_MAX))
         if document["version"] != _VERSION:
-            raise HeadFileError(f"{path} is of version {document['version']}; this Penstock knows {_VERSION}.")
+            raise HeadFileError(f"{path} is of version {document['version']}; this Penstock reads {_VERSION}.")
         head = Head(document["id"], document["hash"])
     except FileNotFoundError:
         return None

@@ -11,7 +11,7 @@ VIA_SERVER = "server"  # the server by itself, such as removing old rows, or end
 # An expression has 2,000 characters, a key 255, two names of topics 64 each.
 DETAIL_LENGTH_MAX = 2_700
 
-# What an actor is there; elsewhere it is a user, or an account of the operating system.
+# The kind of actor there; elsewhere an actor is a user, or an account of the operating system.
 ACTOR_WORDS = {VIA_HTTP_API: "token", VIA_TCP: "client"}
 
 
@@ -40,7 +40,7 @@ class Verdict(models.TextChoices):
 
 
 class AuditRow(models.Model):
-    """One line: who, when, from where, what, to which object, why, and what came of it.
+    """One line: actor, time, address, act, object, reason and outcome.
 
     Rows are only ever added, by `chain.append`: the database itself refuses to change, replace or remove one
     (migrations/0003), and each row's hash covers the row before it.
@@ -84,7 +84,7 @@ class AuditRow(models.Model):
 
     @property
     def object_name(self) -> str:
-        """What the act was about: orders, orders/billing, or a user."""
+        """The object of the act: orders, orders/billing, or a user."""
         if self.via == VIA_SERVER and not self.topic:
             return ""  # about the list itself; `detail` is for the chain
         return f"{self.topic}/{self.channel}" if self.channel else self.topic or self.detail

@@ -22,11 +22,11 @@ from admin_console.database.condition import CONDITION, Storage
 from admin_console.database.errors import Trouble, trouble_of
 
 FOREIGN_REQUEST = "foreign_request"
-_NO_ROOM = "the disk refuses the audit list, and memory keeps no more rows for it"
+_NO_ROOM = "the disk refuses the audit list, and memory has no room for more of its rows"
 
 
 class NotAuditedError(DatabaseError):
-    """Neither disk nor memory takes a row about an act: the act must not be done."""
+    """Neither disk nor memory has room for the row of an act: the act must not be done."""
 
 
 class RowBuffer(Protocol):
@@ -91,7 +91,7 @@ def _keep(buffer: RowBuffer, row: AuditRow) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ActInProgress:
-    """An act whose intent is written, or waits to be; `finish` writes what came of it."""
+    """An act whose intent is written, or waits in memory; `finish` writes its result."""
 
     intent: AuditRow
 
@@ -131,7 +131,8 @@ def intent_of(
 
 
 def begin_act(intent: AuditRow) -> ActInProgress:
-    """Write the intent. Raises DatabaseError where no row can be kept: then the act must not be done."""
+    """Write the intent. Raises DatabaseError where neither disk nor memory takes the row: then the act must not be
+    done."""
     _add(intent)
     return ActInProgress(intent)
 
@@ -150,7 +151,7 @@ def write_together(rows: Sequence[AuditRow]) -> bool:
 
 
 def require_room() -> None:
-    """Raises NotAuditedError where memory would keep no more rows while the disk refuses them."""
+    """Raises NotAuditedError where the disk refuses rows and memory has no room for more."""
     if _row_buffer is not None and not _row_buffer.has_room_for_acts:
         raise NotAuditedError(_NO_ROOM)
 
@@ -166,9 +167,9 @@ def record_look(
     message: str = "",
     counts: Mapping[str, int] | None = None,
 ) -> None:
-    """Write that somebody looked at something, before it is shown; repeated looks are counted (repeated_acts.py).
+    """Write that a user looked at messages, before they are shown; repeated looks are counted (repeated_acts.py).
 
-    Raises DatabaseError where no row can be kept: then nothing must be shown.
+    Raises DatabaseError where neither disk nor memory takes the row: then nothing must be shown.
     """
     require_room()
     row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
@@ -177,14 +178,14 @@ def record_look(
 
 
 def record_refusal(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", why: str = "") -> None:
-    """Write that somebody tried an act that the role does not cover."""
+    """Write that a user tried an act that the role does not cover."""
     row = _row_of(request, action, topic=topic, channel=channel)
     row.phase, row.verdict, row.message = Phase.REFUSED, Verdict.REFUSED, why[:500]
     _add(row)
 
 
 def hand_over_refused_socket(address: str, path: str, origin: str) -> None:
-    """Hand over that a page of a foreign origin tried to open a live socket.
+    """Report that a page of a foreign origin tried to open a live socket.
 
     Touches no disk. In a process that does not serve, nothing is written.
     """
@@ -200,7 +201,7 @@ def hand_over_refused_socket(address: str, path: str, origin: str) -> None:
         via=VIA_CONSOLE,
         action=FOREIGN_REQUEST,
         verdict=Verdict.REFUSED,
-        message=f"A page of {origin[:200] or 'no known place'} tried to open the socket {path[:80]}.",
+        message=f"A page of {origin[:200] or 'no named origin'} tried to open the socket {path[:80]}.",
     )
     if not buffer.count_repeat(row):
         buffer.keep(row)
@@ -217,7 +218,7 @@ def record_event(
 
 
 def record_command(actor: str, action: str, *, detail: str, topic: str = "") -> None:
-    """Write what a command did or is about to read; `actor` is the account of the operating system."""
+    """Write what a command did or is about to read: `actor` is the account of the operating system."""
     row = AuditRow(
         act_id=uuid.uuid4().hex,
         phase=Phase.EVENT,

@@ -1,9 +1,9 @@
-"""What the audit list says of repeated acts, of which only some are rows
+"""The audit list's rows of repeated acts: one row counts many
 (`queue_engine/service/act_file/repeated_acts.py`).
 
 Beside failures and routine acts, looks are counted: of a user's looks in the console at messages of one topic or
 channel the first is a row at once, further ones become one row a minute for as long as the user goes on; after a minute
-without a look the next one is a row at once again. Each act that a person does is a row of its own.
+without a look the next one is a row at once again. Each act of a person has a row of its own.
 
 A row of counted looks has in `counts`: times, messages, first_ms and last_ms (Unix milliseconds of the first and the
 last look that it counts) and, for looks in the console, first_offset and last_offset (least and greatest offset shown).
@@ -35,7 +35,7 @@ LOOK = RepeatLimits(1, 1_000, 1_000, 60.0, "within a minute", goes_on=True)
 
 @dataclass(slots=True)
 class _Looks:
-    """What the counted looks of a window showed."""
+    """The messages that the counted looks of a window showed."""
 
     first_ms: int
     last_ms: int = 0
@@ -68,7 +68,7 @@ class _Looks:
 
 @dataclass(slots=True)
 class _Digest:
-    """What the row of a window says of the acts that were counted. names: users, topics and channels that were tried.
+    """The content of a window's row about counted acts. names: users, topics and channels that were tried.
     actors: users of the console."""
 
     last: ActRecord | AuditRow | None = None

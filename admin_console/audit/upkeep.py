@@ -47,7 +47,7 @@ class ChainState:
     """The newest result of the check.
 
     last_id: the newest row that was checked. checked_ms: when, UTC, Unix milliseconds; 0 before the first time.
-    is_complete: all rows were checked since the start. faults: sentences; () while none is known.
+    is_complete: all rows were checked since the start. faults: sentences; () while the check has found none.
     """
 
     row_count: int = 0
@@ -61,9 +61,9 @@ class ChainState:
 class ListSize:
     """How large the list is.
 
-    bytes: of the console's database in use, nearly all of it the list. file_bytes: of its file, which keeps its size
-    when rows go. bytes_max: 0 for no limit. oldest_ms: when the oldest row was written, UTC, Unix milliseconds; 0
-    without rows.
+    bytes: of the console's database in use, nearly all of it the list. file_bytes: of its file, which does not shrink
+    when rows are removed. bytes_max: 0 for no limit. oldest_ms: when the oldest row was written, UTC, Unix
+    milliseconds; 0 without rows.
     """
 
     bytes: int
@@ -89,7 +89,7 @@ class AuditUpkeep:
     """Started once the database is open. `state` and `size` may be read by any thread."""
 
     def __init__(self, data_path: Path, database_path: Path, *, retention_ms: int, bytes_max: int = 0) -> None:
-        """retention_ms: rows that are older are removed; 0 to keep all. bytes_max: of a larger list the oldest are
+        """retention_ms: older rows are removed; 0 for no removal. bytes_max: of a larger list the oldest are
         removed; 0 for no limit."""
         self._head_path = path_of(data_path)
         self._database_path = database_path
@@ -225,7 +225,7 @@ class AuditUpkeep:
         # While a further check is under way, the result of the last one stands.
 
     def _id_of_hash(self, database: sqlite3.Connection, row_hash: str) -> int | None:
-        """The row with a hash. The search reads all rows, so its result is kept for a day."""
+        """The row with a hash. The search reads all rows, so its result is cached for a day."""
         if row_hash not in self._ids:
             self._ids[row_hash] = id_of_hash(database, row_hash)
         return self._ids[row_hash]
@@ -236,7 +236,8 @@ class AuditUpkeep:
         self._logged_faults = faults
 
     def _renew_head(self, database: sqlite3.Connection, at_ms: int) -> None:
-        """Write the newest row's hash, unless the row that the file names is missing: the file is the proof of that."""
+        """Write the newest row's hash, unless the row that the file names is missing: then the file is the proof of
+        it."""
         try:
             named = read_head(self._head_path)
         except HeadFileError as exc:

@@ -2,7 +2,7 @@
 
 Rows go in, in the order of their ids; sentences come out. A run is a stretch of rows of which each names the hash of
 the one before it: an untouched list is one run. Where there are more, each run names the hash that it was written
-behind, which tells their order.
+behind, which gives their order.
 """
 
 import json
@@ -18,7 +18,7 @@ from admin_console.audit.models import VIA_SERVER
 from admin_console.database.inspection import has_journal, read_only_name
 
 FAULTS_MAX = 1_000  # changed rows, and runs; further ones are counted
-AGEING = "remove_old_rows"  # the action of the row that says which rows were removed for their age or size
+AGEING = "remove_old_rows"  # the action of the row about a removal for age or size
 PAGE_ROWS = 1_000
 LOOKUPS_MAX = 50  # of a hash among all rows, which have no index of it
 
@@ -40,7 +40,8 @@ class StoredRow:
 
 @dataclass(slots=True)
 class _LinkedRows:
-    """Rows first_id to last_id, linked. previous_hash: what the first one names. before_id: the row in front of it."""
+    """Rows first_id to last_id, linked. previous_hash: the one that the first row names. before_id: the row in front of
+    it."""
 
     first_id: int
     last_id: int
@@ -120,7 +121,7 @@ class ChainCheck:
         return sentences
 
     def _order_of_writing(self, behind: dict[str, int]) -> dict[int, str]:
-        """For each run that is known to be written behind another: "" where it stands there, else a sentence."""
+        """For each run that was written behind another run: "" where it stands there, else a sentence."""
         order: dict[int, str] = {}
         ends = {run.last_hash for run in self._runs if run.last_hash}
         for position, run in enumerate(self._runs):
@@ -182,15 +183,15 @@ class ChainCheck:
 
 
 def complaint_about(row: StoredRow) -> str:
-    """A sentence when the row's content is not what its hash was made of; else ""."""
+    """A sentence when the row's content does not match its hash; else ""."""
     if not row.hash:
-        return f"Row {row.id} was not written by Penstock: it has no hash. It says: {_shown(row.values)}."
+        return f"Row {row.id} was not written by Penstock: it has no hash. Its content: {_shown(row.values)}."
     try:
         if hash_of(row.previous_hash, row.values) == row.hash:
             return ""
     except (TypeError, ValueError, RecursionError):
         pass
-    return f"Row {row.id} was changed. It says now: {_shown(row.values)}."
+    return f"Row {row.id} was changed. Its content now: {_shown(row.values)}."
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:

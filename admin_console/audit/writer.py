@@ -1,8 +1,8 @@
 """The audit writer: one thread writes rows in batches: acts over the engine's HTTP API, and rows of the console
 that the disk refuses.
 
-Handing a row over touches no disk. While the disk refuses rows, the writer keeps at most ROWS_MAX of them and counts
-further ones as lost. Repeated acts of one source are counted here, too (repeated_acts.py).
+Handing a row over touches no disk. While the disk refuses rows, the writer holds at most ROWS_MAX of them in memory and
+counts further ones as lost. Repeated acts of one source are counted here, too (repeated_acts.py).
 """
 
 import logging
@@ -44,7 +44,7 @@ class AuditWriter:
         self._monotonic_s = monotonic_s
         self._repeated = RepeatedRows()
         self._rows: deque[AuditRow] = deque()
-        self._callbacks: dict[str, Callable[[bool], None]] = {}  # act_id → called when its intent is kept or lost
+        self._callbacks: dict[str, Callable[[bool], None]] = {}  # act_id → called when its intent is stored or lost
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -62,19 +62,19 @@ class AuditWriter:
 
     @property
     def has_room(self) -> bool:
-        """Whether a row about an act over the HTTP API would be kept."""
+        """Whether a row about an act over the HTTP API would be stored."""
         return len(self._rows) < HTTP_ROWS_MAX
 
     @property
     def has_room_for_acts(self) -> bool:
-        """Whether a row about an act or a look in the console would be kept."""
+        """Whether a row about an act or a look in the console would be stored."""
         return len(self._rows) < INTENT_ROWS_MAX
 
     # `ActGate`.
 
     def begin(self, record: ActRecord, then: Callable[[bool], None]) -> None:
-        """Take an act's intent, and call `then` with whether it is kept: on the disk, or in memory while the disk
-        refuses it. Beyond 9,000 unwritten rows it is not kept. `then` runs in here or in the writer's thread."""
+        """Take an act's intent, and call `then` with whether it is stored: on the disk, or in memory while the disk
+        refuses it. Beyond 9,000 unwritten rows it is refused. `then` runs in here or in the writer's thread."""
         row = row_of(record)
         is_written_now = self._thread.is_alive() and not self.refusal and CONDITION.storage is Storage.DISK
         if not self.has_room:
@@ -85,7 +85,7 @@ class AuditWriter:
             then(False)
 
     def tell(self, record: ActRecord) -> None:
-        """Take what came of an act of the engine. Beyond 9,000 unwritten rows, 10,000 for an act that was begun, it is
+        """Take the result of an act of the engine. Beyond 9,000 unwritten rows, 10,000 for an act that was begun, it is
         counted as lost."""
         if not self.count_repeat(record):
             self._put(row_of(record), ROWS_MAX if record.act_id else HTTP_ROWS_MAX)
@@ -104,7 +104,7 @@ class AuditWriter:
         return True
 
     def stop(self, timeout_s: float = 5) -> None:
-        """Write what was handed over before, if the disk takes it, then end."""
+        """Write the rows that wait, if the disk takes them, then end."""
         set_row_buffer(None)
         if self._thread.is_alive():
             self._stopping.set()
@@ -114,8 +114,8 @@ class AuditWriter:
             logger.error("audit rows lost count=%d: the disk refused them until the end", len(self._rows))
 
     def _put(self, row: AuditRow, most: int, then: Callable[[bool], None] | None = None) -> bool:
-        """Whether there was room; else the row is counted as lost. then: called once the row is kept, and not where
-        there was no room."""
+        """Whether there was room; else the row is counted as lost. then: called once the row is stored; not called
+        where there was no room."""
         with self._lock:
             if len(self._rows) < most:
                 self._rows.append(row)
@@ -127,7 +127,7 @@ class AuditWriter:
             if self.lost_count & (self.lost_count - 1):
                 return False  # logged at 1, 2, 4, 8 …
         logger.error(
-            "audit row lost action=%s topic=%s channel=%s lost=%d: %d rows wait, and no more are kept",
+            "audit row lost action=%s topic=%s channel=%s lost=%d: %d rows wait, which is the limit",
             row.action,
             row.topic,
             row.channel,
@@ -142,7 +142,7 @@ class AuditWriter:
                 if self.refusal:
                     self._stopping.wait(TRY_AGAIN_S)  # one try a second, however many rows come
                 elif not self._wake.wait(CLOSE_EVERY_S):
-                    connection.close()  # kept from batch to batch: opening one costs as much as writing a row
+                    connection.close()  # reused from batch to batch: opening one costs as much as writing a row
                 self._wake.clear()
                 is_last = self._stopping.is_set()
                 self._close_windows(is_last=is_last)

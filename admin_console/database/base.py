@@ -37,8 +37,8 @@ class DatabaseWrapper(sqlite.DatabaseWrapper):
     def close_if_file_moved(self) -> None:
         """Close the connection unless its file still lies where it was opened.
 
-        For threads that keep their connection: a damaged database is set aside while the server runs, and what is
-        written to it after that would be lost.
+        For threads that keep their connection: a damaged database is set aside while the server runs, and later writes
+        to it would be lost.
         """
         if self.connection is not None and self._file_now() != self._opened_file:
             self.close()

@@ -1,4 +1,4 @@
-"""The condition of the console's database in this process: its place, what was set aside, notices for users."""
+"""The condition of the console's database in this process: where its tables are, files set aside, notices for users."""
 
 import sqlite3
 import threading
@@ -28,7 +28,7 @@ class Notice:
 
 
 class DatabaseCondition:
-    """Where the database is now, and what to tell users about it. Any thread may call it."""
+    """Where the database's tables are now, and notices for users. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class DatabaseCondition:
                     0,
                     Notice(
                         "The console's database can't be written.",
-                        f"{self._reason}. Sessions and audit rows are kept in memory and written when the disk takes "
+                        f"{self._reason}. Sessions and audit rows stay in memory and are written when the disk takes "
                         "them; users and passwords can't be changed until then. Messages are not affected.",
                     ),
                 )

@@ -1,4 +1,4 @@
-"""What an error of SQLite means for the console's database: damaged, refused by the disk, or something else."""
+"""Sorts errors of SQLite: the database is damaged, the disk refused a write, or something else."""
 
 import sqlite3
 from enum import Enum

@@ -16,7 +16,8 @@ _NEEDED_TABLES = {"admin_console_user", "admin_console_auditrow", "django_sessio
 
 
 def read_only_name(path: Path) -> str:
-    """What SQLite opens to read the file as it is, whatever the disk says to writing. A -wal file is not read."""
+    """The name with which SQLite reads the file as it is, on a disk that refuses writes too. A -wal file is not
+    read."""
     return f"file:{quote(str(path))}?mode=ro&immutable=1"
 
 
@@ -29,7 +30,7 @@ def has_journal(path: Path) -> bool:
 
 
 def damage_of(path: Path, *, check_s_max: float = CHECK_S_MAX, is_thorough: bool = False) -> str:
-    """What is wrong with the file, for a sentence; "" when it is a whole database, or when there is no file.
+    """The damage of the file, for a sentence; "" for a whole database, or without a file.
 
     Opened as the console opens it, so that a -wal file counts. is_thorough: indexes are compared with their tables,
     our tables must be there, and a check that takes too long counts as damage.

@@ -1,4 +1,4 @@
-"""The files that SQLite keeps beside a database."""
+"""The files of SQLite beside a database."""
 
 import os
 from pathlib import Path

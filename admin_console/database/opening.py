@@ -45,9 +45,9 @@ _PLAIN_PRAGMAS = "PRAGMA busy_timeout=5000; PRAGMA foreign_keys=ON"
 class ConsoleDatabase:
     """The database of this process. `open` once, then `watch` until `close`.
 
-    make_admin: makes the first admin where there is no user, and returns the lines that say how to log in. Raises
-    ValueError when the environment's name or password can't be used. print_line: where people look at start.
-    companion: a file that tells of this database's rows; it is set aside together with a damaged database.
+    make_admin: makes the first admin where there is no user, and returns the lines about the log-in. Raises
+    ValueError when the environment's name or password can't be used. print_line: to the terminal or the journal.
+    companion: a file about this database's rows; it is set aside together with a damaged database.
     """
 
     def __init__(
@@ -222,9 +222,7 @@ class ConsoleDatabase:
             self._set_links_aside()
             damage = damage_of(self._path, check_s_max=THOROUGH_CHECK_S_MAX, is_thorough=True)
             if not damage and self._condition.storage is Storage.DISK and os.path.lexists(self._path):
-                logger.warning(
-                    "%s: an error said that it is damaged; a check of all its pages finds nothing", self._path
-                )
+                logger.warning("%s: an error reported damage; a check of all its pages finds none", self._path)
                 self._closing.wait(CHECK_AGAIN_S)  # many errors cost one check every few seconds
                 return
             self._set_aside(damage)
@@ -251,7 +249,7 @@ class ConsoleDatabase:
         logger.info("the console's database is on the disk again: %s", self._path)
 
     def _write_memory(self) -> None:
-        """Make the file of what is in memory. Raises OSError or sqlite3.Error; nothing is left behind then."""
+        """Write the tables in memory to a new file. Raises OSError or sqlite3.Error; nothing is left behind then."""
         temporary = self._path.with_name(f"{self._path.name}.tmp")
         temporary.unlink(missing_ok=True)
         try:

@@ -1,4 +1,5 @@
-"""Logs a line instead of a traceback for refused database writes: the reason is known, and may repeat every request."""
+"""Logs a line instead of a traceback for refused database writes: the reason is clear, and may repeat with every
+request."""
 
 import logging
 

@@ -15,13 +15,13 @@ def complaint_about_version(path: Path) -> str:
     newest_names: dict[str, str] = {}
     for app_name, name in MigrationLoader(None, ignore_no_migrations=True).disk_migrations:
         newest_names[app_name] = max(name, newest_names.get(app_name, ""))
-    # Apps that are not ours are none of our business; and Django drops old migrations that newer ones replace.
+    # Other apps' migrations do not count, and Django drops old migrations that newer ones replace.
     newer = [(app, name) for app, name in applied if app in newest_names and name > newest_names[app]]
     if not newer:
         return ""
     app, newest = max(newer, key=lambda found: (found[0] == "admin_console", found[1]))
     return (
         f"{path} is of a newer version: it has the migration {app} {newest}, and the newest that this version of "
-        f"Penstock knows is {app} {newest_names[app]}. Nothing was changed. Start the version that made it, or move "
+        f"Penstock has is {app} {newest_names[app]}. Nothing was changed. Start the version that made it, or move "
         "the file away to begin with an empty list of users and acts."
     )

@@ -1,4 +1,4 @@
-"""The server's clock was set: times on the pages jump, and what ends by itself goes by the time that passes."""
+"""The server's clock was set: times on the pages jump; pauses, delays and timeouts run by elapsed time."""
 
 from typing import TYPE_CHECKING
 

@@ -29,7 +29,7 @@ def find(vitals: Vitals) -> Finding | None:
 def _due(vitals: Vitals) -> str:
     next_s, latest_s = vitals.next_due_s, vitals.latest_due_s
     if next_s is None:
-        return "When the next one is due is not known."
+        return "The due time of the next one is unknown."
     text = f"The next one is due in {units.duration(next_s)}" if next_s > 0 else "The next one is due now"
     if vitals.stats.deferred_count == 1 or latest_s is None or latest_s <= next_s:
         return f"{text}."

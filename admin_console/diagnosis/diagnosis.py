@@ -29,7 +29,7 @@ TURNS_MAX = 4
 class Diagnosis:
     """One channel at one second: its figures, and the states it is in, the gravest first.
 
-    looked_s: the snapshot at which the rules were asked last (Unix): its own, or of up to three seconds before.
+    looked_s: the snapshot at which the rules ran last (Unix): its own, or of up to three seconds before.
     """
 
     vitals: Vitals
@@ -58,7 +58,7 @@ def diagnose_all(
     takes_turns: bool = True,
 ) -> tuple[dict[Key, Diagnosis], dict[Key, tuple[State, ...]]]:
     """The diagnoses of all channels that are not idle, and the states to go on from with the next snapshot; those of
-    the engine itself, whatever its channels are, are at ENGINE.
+    the engine itself are at ENGINE.
 
     before: the states after the snapshot before. earlier: the diagnoses of that one; without them no channel waits for
     its turn. takes_turns: of very many channels only some are looked at; otherwise all of the snapshot.
@@ -120,7 +120,7 @@ def _have_facts_changed(before: Vitals, now: Vitals) -> bool:
 
 
 def _was_moved(before: "ChannelStats", now: "ChannelStats") -> bool:
-    """Whether an act, such as Empty or Rewind, changed what is unfinished, or the counters began anew."""
+    """Whether an act, such as Empty or Rewind, changed which messages are unfinished, or the counters began anew."""
     flown = now.message_count - before.message_count - (now.finish_count - before.finish_count)
     return _unfinished(now) - _unfinished(before) != flown - (now.dropped_count - before.dropped_count)
 
@@ -151,10 +151,11 @@ def diagnose(vitals: Vitals, states: tuple[State, ...], looked_s: float = 0.0) -
 
 
 def is_calm(topic: "TopicStats", channel: "ChannelStats", young_ns: int) -> bool:
-    """Whether a glance tells that no rule finds anything: of a healthy installation that is nearly every channel.
+    """Whether a quick look at its figures rules out every finding: in a healthy installation that holds for nearly
+    every channel.
 
-    young_ns: messages published after it are too young for any rule, Unix. A rule that finds something in what is
-    calm here would never be asked: tests/console/diagnosis/test_calm.py tries them all.
+    young_ns: messages published after it are too young for any rule, Unix. A rule with a finding for a channel that is
+    calm here would never run: tests/console/diagnosis/test_calm.py tries them all.
     """
     if channel.paused or channel.fenced or channel.unreadable or topic.paused or topic.fenced or channel.held_back:
         return False

@@ -18,7 +18,7 @@ SHARE_DANGER = 0.50
 
 
 def find(vitals: Vitals) -> Finding | None:
-    """Found by what consumers requeue; what an operator does is no failure."""
+    """Counts messages that consumers requeue; an operator's acts are no failures."""
     failures = vitals.stats.failures
     if failures is None or failures.requeued < REQUEUES_MIN or not failures.requeued_recently or vitals.stats.paused:
         return None

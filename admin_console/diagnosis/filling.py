@@ -8,19 +8,19 @@ from admin_console.vocabulary import units
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import DiskSpace, EngineSnapshot
 
-# The engine reports a fall that has lasted for minutes, so the first look counts. A page that has said it goes on for a
-# minute after the figures have changed.
+# The engine reports a fall that has lasted for minutes, so the first look counts. A page that has shown it shows it for
+# a further minute after the figures have changed.
 FILLING = FindingKind("disk filling", begins_after_s=0, ends_after_s=60)
 
 DANGER_S = 3_600
 WARNING_S = 24 * 3_600
-# What was found ends, or becomes less urgent, when the time until the disk is full is so much longer than its limit.
+# The finding ends, or becomes less urgent, when the time until the disk is full is so much longer than its limit.
 ENDS_AT = 1.5
 
 
 def find_broker(snapshot: "EngineSnapshot", before: Finding | None = None) -> Finding | None:
-    """What the page says of the data directory's disk, whoever fills it; None while it lasts for a day, and when it is
-    full, which the engine's health says. before: what the snapshot before showed."""
+    """The finding about the data directory's disk, whichever program fills it; None while it lasts for a day, and when
+    it is full, which the engine's health reports. before: the finding of the previous snapshot."""
     disk = snapshot.disk
     if disk is None or (snapshot.log is not None and snapshot.log.is_full):
         return None
@@ -56,7 +56,7 @@ def _level(full_in_s: float | None, before: int) -> int:
 
 
 def room(disk: "DiskSpace") -> str:
-    """Sentences: how much is free, how fast it goes, and what topics have to do with it."""
+    """Sentences: free space, its fall a second, and the topics' share of that."""
     sentence = f"{units.byte_count(disk.free_bytes)} of the disk's {units.byte_count(disk.total_bytes)} are free"
     if disk.fill_bytes_per_s:
         sentence += f" and shrink by {units.byte_count(disk.fill_bytes_per_s)}/s"

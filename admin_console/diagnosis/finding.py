@@ -28,7 +28,7 @@ class FindingKind:
 
 class Sentences(NamedTuple):
     """chip: the state in two or three words, with its sign. title: the finding as a sentence with its figures. text:
-    the evidence, and what can be done. also: the title in half a sentence, for a channel with a graver finding; ""
+    the evidence, and remedies. also: the title in half a sentence, for a channel with a graver finding; ""
     where that adds nothing.
     """
 
@@ -39,8 +39,8 @@ class Sentences(NamedTuple):
 
 
 class Finding:
-    """level: DANGER, WARNING, HELD, or CALM for what explains and needs nobody. client_key, client_name: the consumer
-    that the finding is about, message_id: the message; 0 and "" for none.
+    """level: DANGER, WARNING, HELD, or CALM for findings that explain and need no act. client_key, client_name: the
+    consumer that the finding is about, message_id: the message; 0 and "" for none.
 
     say: makes the sentences, when a page first shows one of them. Each second thousands of channels may have findings,
     and pages show a few. It depends only on figures of the finding's own second, so that it may run later.
@@ -67,7 +67,7 @@ class Finding:
         self._said: Sentences | None = None
 
     def settle(self) -> Sentences:
-        """Make the sentences, once, and let the figures go. Any thread: two that ask at once make the same."""
+        """Make the sentences, once, and let the figures go. Any thread: two threads at once make the same sentences."""
         say = self._say
         if say is not None:
             self._said = say()

@@ -14,13 +14,13 @@ _NAME_CHARACTERS_MAX = 24
 
 
 def who(pause: "Pause") -> str:
-    """A short name of its author: a client's address without the port, which says nothing."""
+    """A short name of its author: a client's address without the port."""
     name = _PORT.sub("", pause.by)
     return name if len(name) <= _NAME_CHARACTERS_MAX else f"{name[: _NAME_CHARACTERS_MAX - 1]}…"
 
 
 def since(pause: "Pause | None", now_ms: int) -> str:
-    """` by anna for 42m`; "" for what nobody knows."""
+    """` by anna for 42m`; "" where neither is recorded."""
     if pause is None:
         return ""
     by = f" by {who(pause)}" if pause.by else ""
@@ -36,7 +36,7 @@ def left(pause: "Pause | None", now_ms: int) -> str:
 
 
 def chip(*, is_overdue: bool) -> str:
-    """By whom and until when is said by the sentences beside it."""
+    """Without author and end, which the sentences beside it have."""
     return "▲ paused" if is_overdue else "❚❚ paused"
 
 
@@ -54,7 +54,7 @@ def overdue(pause: "Pause | None", refused: str, now_ms: int, limit_ms: int) -> 
 
 
 def details(pause: "Pause | None", now_ms: int) -> str:
-    """`Reason: bad deploy. It resumes by itself in 3m, at 14:05:00 UTC.`, each where it is known."""
+    """`Reason: bad deploy. It resumes by itself in 3m, at 14:05:00 UTC.`, each where it is recorded."""
     if pause is None:
         return ""
     sentences = []
@@ -69,12 +69,12 @@ def details(pause: "Pause | None", now_ms: int) -> str:
 
 
 def began(pause: "Pause | None") -> str:
-    """`The depth was 3 when the pause began.`; "" where that is not known."""
+    """`The depth was 3 when the pause began.`; "" where that is not recorded."""
     return f"The depth was {units.number(pause.depth)} when the pause began." if pause and pause.since_ms else ""
 
 
 def grown(pause: "Pause | None", depth: int) -> str:
-    """`The depth was 3 when the pause began, and is 9 more now.`; "" where that is not known."""
+    """`The depth was 3 when the pause began, and is 9 more now.`; "" where that is not recorded."""
     if pause is None or not pause.since_ms:
         return ""
     change = depth - pause.depth

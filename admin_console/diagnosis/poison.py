@@ -6,8 +6,8 @@ from admin_console.vocabulary import units
 
 POISON = FindingKind("poison message", begins_after_s=3, ends_after_s=15, act="quarantine_messages")
 
-# Client libraries give up, as they come, after 5 attempts or after a few more: from so many on, it is poison whatever
-# else fails.
+# Client libraries give up, as they come, after 5 attempts or after a few more: from so many on, it is poison even
+# if other messages fail, too.
 ATTEMPTS_MIN = 20
 # From so many on, when it makes most of the failures of the last minute by itself.
 ATTEMPTS_MIN_ALONE = 5

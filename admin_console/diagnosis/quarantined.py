@@ -1,4 +1,4 @@
-"""Quarantined messages: they wait for somebody to look, and block no other message."""
+"""Quarantined messages: they wait for an operator, and block no other message."""
 
 from admin_console.diagnosis.finding import HELD, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals

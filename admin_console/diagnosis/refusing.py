@@ -37,7 +37,7 @@ def find(vitals: Vitals) -> Finding | None:
 
 
 def find_broker(snapshot: "EngineSnapshot") -> Finding | None:
-    """What the engine itself reports, for all topics; None while its health is OK."""
+    """The engine's own fault, which concerns all topics; None while its health is OK."""
     if snapshot.health == "OK":
         return None
     reason = snapshot.health.removeprefix("NOK - ")

@@ -1,6 +1,6 @@
 """From findings to states: a state begins after its finding has been seen for some seconds, and ends after it has been
-gone for some. So a figure that swings around a limit makes no page that changes every second. What an act has ended is
-no swing, and its state ends at once.
+gone for some. So a figure that swings around a limit makes no page that changes every second. A state that an act has
+ended is no swing: it ends at once.
 
 Pure: time is the snapshots' own (Unix seconds).
 """
@@ -32,8 +32,8 @@ def advance(
     now_s: float,
     is_over: Callable[[Finding], bool] = lambda finding: False,
 ) -> tuple[State, ...]:
-    """The states after a snapshot taken at `now_s`, which showed `found`. is_over: whether a finding that is gone is
-    known not to come back, so that its state ends at once."""
+    """The states after a snapshot taken at `now_s`, which showed `found`. is_over: whether a finding that is gone can't
+    come back, so that its state ends at once."""
     if not states and not found:
         return ()
     previous = {state.finding.kind: state for state in states}
@@ -47,7 +47,7 @@ def advance(
     if any(finding.kind.ends_others for finding in found):
         previous.clear()
     for gone in previous.values():
-        # A clock set back must not keep a state for ever.
+        # A clock set back must not make a state last for ever.
         lasts = gone.is_in_force and 0 <= now_s - gone.seen_s < gone.finding.kind.ends_after_s
         if lasts and not is_over(gone.finding):
             # Only its sentences are needed from now on: the figures of a whole topic would stay with it.

@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 class _ReadOnce(Generic[T]):
-    """A property that is worked out when it is first read. functools.cached_property has a lock until Python 3.12,
-    which costs more than what is read here; two threads at once read the same."""
+    """A property that is computed at its first read. functools.cached_property has a lock until Python 3.12, which
+    costs more than the computation; two threads at once compute the same."""
 
     def __init__(self, read: "Callable[[Vitals], T]") -> None:
         self._read = read
@@ -28,7 +28,7 @@ class _ReadOnce(Generic[T]):
 
 
 class Moment(NamedTuple):
-    """What a snapshot says of all channels alike. It holds none of them, so vitals may keep it for long.
+    """The figures of a snapshot that all channels share. It refers to no channel, so vitals may hold it for long.
 
     taken_at_ns: Unix; monotonic_ns: the same moment by the clock of due times. pause_limit_ms: a pause without an end
     has outlived its time after so long.
@@ -47,8 +47,8 @@ class Vitals:
     """One channel at one second. Rates are per second, `*_min` counts are over the last minute (`rings/figures.py` has
     the windows), None is unknown.
 
-    What comes from the rings is read when a rule or a sentence asks for it: of a healthy channel that is nearly
-    nothing. It is of the rings' second at which the vitals were taken, also when the rings have gone on since.
+    Figures of the rings are computed at their first read: for a healthy channel hardly any is. They are of the rings'
+    second at which the vitals were taken, also after the rings have moved on.
     """
 
     def __init__(self, topic: "TopicStats", stats: "ChannelStats", rings: Rings | None, moment: Moment) -> None:
@@ -66,7 +66,7 @@ class Vitals:
 
     @_ReadOnce
     def growth_s(self) -> float | None:
-        """How fast the depth grows; what acts moved at once is no growth."""
+        """Growth of the depth, messages a second; messages that acts moved at once do not count."""
         return figures.GROWTH.rate(self._rings, self._second)
 
     @_ReadOnce
@@ -88,7 +88,7 @@ class Vitals:
 
     @_ReadOnce
     def ended_recently(self) -> float | None:
-        """Deliveries that ended in the last RECENT_S seconds; None while fewer seconds are known."""
+        """Deliveries that ended in the last RECENT_S seconds; None while the rings have fewer seconds."""
         changes = [figure.change(self._rings, self._second) for figure in figures.ENDED_RECENTLY]
         totals = [change[0] for change in changes if change is not None and change[1] >= figures.RECENT_S - 1]
         return sum(totals) if len(totals) == len(changes) else None
@@ -140,7 +140,7 @@ class Vitals:
 
     @property
     def is_full(self) -> bool:
-        """Whether the consumers hold as many messages as they asked for, or nearly so."""
+        """Whether the consumers hold as many messages as their RDY allows, or nearly so."""
         return bool(self.stats.ready_count) and self.stats.in_flight_count >= FULL_SHARE * self.stats.ready_count
 
     @property

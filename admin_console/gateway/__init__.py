@@ -1,1 +1,1 @@
-"""The console's whole need of an engine: what it asks, what it may do, and the engine in this process."""
+"""The console's only access to an engine: reads, acts, and the engine in this process."""

@@ -1,4 +1,4 @@
-"""Each act's sentence for what it did. The acts themselves are in the engine's table, `queue_engine/vocabulary/acts`.
+"""Each act's sentence about its result. The acts themselves are in the engine's table, `queue_engine/vocabulary/acts`.
 
 Pages, the audit list and the lists of recent acts have the same sentence. An act of the pipeline's worker, on tokens or
 on nsqlookupds makes its own, where it is done.
@@ -227,7 +227,7 @@ def _moved_cursor(done: Done) -> str:
 
 
 def _released_lease(done: Done) -> str:
-    return f"Released the lease {done.details['lease']} of {done.topic}: it keeps no messages any more."
+    return f"Released the lease {done.details['lease']} of {done.topic}: it holds no messages any more."
 
 
 def _changed_option(done: Done) -> str:

@@ -1,4 +1,4 @@
-"""What changed since a question was asked, by whom and when: an order for the engine, sentences for a refusal."""
+"""Changes since a question was shown, with author and time: an order for the engine, sentences for a refusal."""
 
 from collections.abc import Mapping
 from typing import Any

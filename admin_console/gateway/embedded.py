@@ -55,7 +55,7 @@ _Result = TypeVar("_Result")
 
 # Longer than the engine needs for one command on a working disk; shorter than users wait.
 DEADLINE_S = 5.0
-# An engine in this process has all that the console knows of.
+# An engine in this process has all capabilities.
 CAPABILITIES = frozenset({*ACTS, *USES})
 
 

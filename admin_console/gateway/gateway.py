@@ -1,4 +1,5 @@
-"""What the console asks of an engine, and the gateway of this process. Views know nothing else of the engine."""
+"""The Gateway: the console's reads and acts of an engine, and the gateway of this process. Views use nothing else of
+the engine."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,20 +122,19 @@ class NodeInfo:
     max_defer_ms: int
     storage: str = ""  # the kind that a new topic gets
     sync: str = ""  # when the log is on the disk: always, interval or os
-    trash_age_ms: int = 0  # how long what is emptied or deleted of the log can be restored; 0: not at all
+    trash_age_ms: int = 0  # how long emptied or deleted messages of the log can be restored; 0: not at all
     capabilities: frozenset[str] = frozenset()  # names of ACTS and USES that the node has
 
 
 @dataclass(frozen=True, slots=True)
 class ActResult:
-    """The result of an act. `message` is the sentence that users read and the audit list keeps.
+    """The result of an act. `message` is the sentence on the page and in the audit list.
 
     verdict: done, failed (nothing was changed), or unknown (it had begun when the wait ended).
     code: the HTTP API's word for a failure, such as TOPIC_NOT_FOUND; "" otherwise.
     counts: how much the act changed: depth, in_flight, deferred, channels, clients. results: of an act on single
-    messages, one for each. created: the thing, or the pause, was not there before.
-    trash: the id in the trash of what was removed; 0 when it can't be restored. already: it was so before; nothing was
-    changed.
+    messages, one for each. created: the topic, channel or pause was not there before.
+    trash: the id of the trash entry; 0 when nothing can be restored. already: it was so before; nothing was changed.
     """
 
     verdict: str
@@ -149,8 +149,8 @@ class ActResult:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who wants an act. shown: the mark of the question that was answered, from `Gateway.mark`; "" where none was
-    shown: then nothing is compared. part: what the act is about, where that is neither a topic nor a channel."""
+    """The author of an act. shown: the mark of the question that was answered, from `Gateway.mark`; "" where none was
+    shown: then nothing is compared. part: the act's object, where that is neither a topic nor a channel."""
 
     by: str = ""
     shown: str = ""
@@ -173,7 +173,7 @@ class ActOrder:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Of a topic or channel: a sentence on what was deleted, by whom and when. trash: the entry's id; 0 for none."""
+    """Of a topic or channel: a sentence about its deletion, with author and time. trash: the entry's id; 0 for none."""
 
     sentence: str
     topic: str
@@ -206,7 +206,7 @@ class Gateway(Protocol):
         ...
 
     def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
-        """What can be restored, newest first; or what is older than the entry with this time (Unix ms) and id.
+        """The trash entries, newest first; with `before`, those older than the entry with this time (Unix ms) and id.
 
         Raises EngineUnavailableError.
         """
@@ -215,8 +215,9 @@ class Gateway(Protocol):
     def freed_by(
         self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
     ) -> FreedBytes:
-        """What the disk gets back if what these channels of these topics have goes; what waits at the topics, all their
-        channels have, and their cursors and leases keep, too. Raises EngineUnavailableError."""
+        """Bytes that the disk gets back when the messages of these channels are removed. own_too, channels_too,
+        readers_too: also the messages at the topics, in all their channels, and held by their cursors and leases.
+        Raises EngineUnavailableError."""
         ...
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
@@ -260,7 +261,7 @@ class Gateway(Protocol):
         ...
 
     def search_state(self, search_id: str) -> SearchState:
-        """How far a search is; one that nobody asks for within 15 s is cancelled. Raises as `messages`."""
+        """How far a search is; a search that is not read for 15 s is cancelled. Raises as `messages`."""
         ...
 
     def cancel_search(self, search_id: str) -> SearchState:
@@ -268,7 +269,7 @@ class Gateway(Protocol):
         ...
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
-        """What rewinding a channel to `target` would do. Raises as `messages`."""
+        """A preview of rewinding a channel to `target`. Raises as `messages`."""
         ...
 
     def act(self, action: str, topic: str, channel: str = "", asker: Asker = NOBODY, **details: Any) -> ActResult:
@@ -286,18 +287,18 @@ class Gateway(Protocol):
         ...
 
     def mark(self, topic: str, channel: str = "") -> str:
-        """Stands for the state of a topic or channel, and of all that has acts. Read it before what a question shows.
-        Without a topic: of all topics. Raises EngineUnavailableError."""
+        """The mark of the state of a topic or channel, and of all else that has acts. Read it before the figures of a
+        question. Without a topic: of all topics. Raises EngineUnavailableError."""
         ...
 
     def changes_since(self, action: str, asker: Asker) -> Mapping[str, str]:
-        """What was done since `asker.shown` that such an act is compared with: ORDERS or ORDERS/BILLING → who did what
-        last, a sentence; under "" why that can't be said. The newest alone, where they are many."""
+        """The acts since `asker.shown` that such an act is compared with: ORDERS or ORDERS/BILLING → a sentence about
+        the last act and its author; under "" the reason why that is unknown. Only the newest, where they are many."""
         ...
 
     def changed_since(self, action: str, topic: str, channel: str, asker: Asker, name: str = "") -> str:
-        """What changed since `asker.shown`, in sentences, so that the act would be refused; "" for nothing. Without a
-        topic and a part: of all that such acts are about, under this `name`."""
+        """Sentences about changes since `asker.shown` for which the act would be refused; "" without any. Without a
+        topic and a part: about all objects of such acts, under this `name`."""
         ...
 
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:

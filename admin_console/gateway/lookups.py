@@ -1,5 +1,5 @@
-"""What the nsqlookupds that this server registers with know: asked over HTTP in the background, so that no page waits
-for one that does not answer. And tombstones, which they are asked to set."""
+"""Reads the nsqlookupds that this server registers with, over HTTP in the background, so that no page waits for a
+silent nsqlookupd. Also sets tombstones in them."""
 
 import http.client
 import logging
@@ -18,7 +18,7 @@ from admin_console.gateway.sentences import counted
 
 logger = logging.getLogger(__name__)
 
-# A page waits so long for what is not known yet, and takes an answer that is not older.
+# A page waits so long for the first answer, and uses an answer that is not older.
 PAGE_WAIT_S = 0.5
 FRESH_S = 2.0
 # One nsqlookupd has so long for all its answers.
@@ -30,7 +30,7 @@ _THREADS = 4
 @dataclass(frozen=True, slots=True)
 class LookupdProducer:
     """A server that registered a topic. node: its broadcast address and HTTP port. is_inactive: it sent no PING for
-    longer than the nsqlookupd waits. pinged_at_ms: its last one, Unix; 0 where that is not known."""
+    longer than the nsqlookupd waits. pinged_at_ms: its last one, Unix; 0 where the nsqlookupd does not report it."""
 
     node: str
     is_tombstoned: bool = False
@@ -49,7 +49,7 @@ class LookupdTopic:
 
 @dataclass(frozen=True, slots=True)
 class LookupdReport:
-    """What one nsqlookupd answered. error: why it did not; then the rest is of its last answer."""
+    """The answer of an nsqlookupd. error: why it did not answer; then the rest is of its last answer."""
 
     address: str
     topics: tuple[LookupdTopic, ...] = ()
@@ -87,7 +87,7 @@ class LookupReports:
         return [entry.report for _, entry in entries]
 
     def expire(self) -> None:
-        """Ask all again when the next page wants them: something was changed there."""
+        """Read all anew for the next page: an act changed something there."""
         with self._lock:
             for entry in self._entries.values():
                 entry.asked_s = -FRESH_S
@@ -104,7 +104,7 @@ class LookupReports:
 
 
 def ask(address: str) -> LookupdReport:
-    """Ask the HTTP API at HOST:PORT.
+    """Read the HTTP API of the nsqlookupd at HOST:PORT.
 
     Raises OSError, HTTPException or ValueError; for an answer of another form also KeyError, TypeError, AttributeError.
     """

@@ -1,6 +1,6 @@
 """The console's access to the data pipeline: states and manifests in files, requests as files, the worker process.
 
-The only module of the console that knows the pipeline, besides commands; none of what it imports knows Spark.
+The only module of the console that imports the pipeline, besides commands; none of its imports needs Spark.
 """
 
 import logging
@@ -90,7 +90,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ReplayView:
-    """One replay: what was asked for, what it would do, and how far it is. plan_job and run_job: None before them."""
+    """One replay: its request, its plan and its progress. plan_job and run_job: None before them."""
 
     replay_id: str
     request: ReplayRequest | None
@@ -137,8 +137,8 @@ class ReplayView:
 class PipelineView:
     """All that pages show of the pipeline, at most half a second old. complaints: a sentence for each broken file.
 
-    process: of the worker that `serve` keeps; None where it is switched off, or this is not `serve`. holder: the
-    process that holds the lake, that worker or another one. said: the newest state that the holder wrote of itself.
+    process: of the worker that `serve` runs; None where it is switched off, or this is not `serve`. holder: the process
+    that holds the lake, that worker or another one. worker_state: the newest state that the holder wrote of itself.
     temporary_bytes, log_bytes: of the worker's own files on the disk, at most half a minute old.
     """
 
@@ -163,7 +163,7 @@ class PipelineView:
 
 
 class Pipeline:
-    """One lake, and the worker that this process keeps for it, if it does. Any thread."""
+    """A lake, and the worker that this process runs for it, if it does. Any thread."""
 
     def __init__(
         self,
@@ -248,11 +248,11 @@ class Pipeline:
             self._view = None
         if self._process is not None:
             self._process.wake()
-        return ActResult(DONE, f"{already}Asked to {_WORDS[kind]} {name}. {self._who_takes_it_up()}")
+        return ActResult(DONE, f"{already}Requested: {_WORDS[kind]} {name}. {self._when_it_is_done()}")
 
     def _already(self, kind: str, name: str) -> str:
-        """A sentence where the job's state is what is asked for; the request is written all the same, since a worker
-        that has just taken an opposite one up has not changed the state yet."""
+        """A sentence where the job already has the requested state; the request is written all the same, since a worker
+        that has just read an opposite request has not changed the state yet."""
         view = self.view()
         job = view.jobs.get(name)
         if job is None or self.has_requests:
@@ -302,13 +302,13 @@ class Pipeline:
         """A new replay's name: the time, and random digits."""
         return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
-    def _who_takes_it_up(self) -> str:
+    def _when_it_is_done(self) -> str:
         word = self._process.state.word if self._process is not None else ""
         if word == RUNNING:
-            return "The worker takes it up within seconds."
+            return "The worker does it within seconds."
         if word in (IDLE, RESTING):
-            return "The worker is starting, and takes it up."
-        return "A worker, once one runs, takes it up within seconds."
+            return "The worker is starting, and does it then."
+        return "A worker does it within seconds, once one runs."
 
     def failing(self) -> tuple[str, ...]:
         """A sentence for each job that fails at each try. Reads no file."""
@@ -375,7 +375,7 @@ class Pipeline:
 
 
 def complaint_about(expression: str) -> str:
-    """What is wrong with a boolean expression, in a sentence; "" when nothing is."""
+    """A complaint about a boolean expression, a sentence; "" for a valid one."""
     try:
         parse_expression(expression)
     except ExpressionError as exc:

@@ -1,4 +1,5 @@
-"""What a replay can read, as pages and commands name it: the topics of the archive, those of one name told apart."""
+"""The topics of the archive, which a replay can read, as pages and commands name them; topics of one name are
+distinguished."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class ReplaySource:
 
     @property
     def value(self) -> str:
-        """Of a form: the name, or the name with what tells this topic from others of its name."""
+        """Of a form: the name, with the topic's number and server where the archive has others of this name."""
         if not self.which:
             return self.topic
         return f"{self.topic}/{self.which['server']}/{self.which['number']}-{self.which['id_base']:x}"
@@ -58,14 +59,14 @@ def _named(one: ArchivedIncarnation, topic: ArchivedTopic) -> str:
 
 
 def left_out_sentence(plan: ReplayPlanSummary) -> str:
-    """That the replay leaves out what `left_out` names; "" for nothing."""
+    """A sentence: the replay leaves out the messages of `left_out`; "" without any."""
     rest = left_out(plan)
     is_one = sum(one.rows for one in plan.left_out) == 1
     return f"{rest} {'is' if is_one else 'are'} left out." if rest else ""
 
 
 def left_out(plan: ReplayPlanSummary) -> str:
-    """What the archive has under the topic's name and a replay does not reach: `4,000 messages of two earlier
+    """Messages that the archive has under the topic's name and a replay does not reach: `4,000 messages of two earlier
     incarnations`; "" for nothing."""
     source = plan.source
     if source is None or not plan.left_out:

@@ -20,8 +20,8 @@ def and_list(parts: list[str]) -> str:
 
 
 def merged_sentences(reasons: Iterable[str]) -> list[str]:
-    """Reasons as sentences. Those that begin alike up to the colon share one: `Topic old has storage kind diskqueue:
-    only the log keeps keys; only the log can be rewound.`"""
+    """Reasons as sentences. Reasons that begin alike up to the colon share a sentence: `Topic old has storage kind
+    diskqueue: only the log keeps keys; only the log can be rewound.`"""
     rests: dict[str, dict[str, None]] = {}
     for reason in filter(None, reasons):
         subject, colon, rest = reason.removesuffix(".").partition(": ")

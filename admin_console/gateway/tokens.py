@@ -1,4 +1,4 @@
-"""Tokens of programs: what the console shows of them, makes and revokes.
+"""Tokens of programs, which the console lists, makes and revokes.
 
 They are in a file of the data directory, which the engine follows (`queue_engine/service/identity/token_file.py`).
 """

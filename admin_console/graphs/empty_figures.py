@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import plotly.graph_objects as go
 
-# How many lines each graph of a page may have, and what its numbers are.
+# How many lines each graph of a page may have, and the unit of its numbers.
 KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {
     "overview": {"flow": ((1, 2), "per second"), "waiting": ((1, 2, 3, 4), "messages")},
     "topic": {
@@ -25,7 +25,7 @@ KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {
     },
 }
 
-# Graphs that only a range of the past has: the rings keep no seconds of them.
+# Graphs that only a range of the past has: the rings have no seconds of them.
 PAST_KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {"channel": {"latency": ((1, 3, 2), "milliseconds")}}
 
 
@@ -62,7 +62,7 @@ def empty_figure(series: tuple[int, ...], unit: str) -> go.Figure:
         },
         dragmode="zoom",
         xaxis=go.layout.XAxis(
-            # Unix seconds: static/time_axis.js says them in the zone that the page shows.
+            # Unix seconds: static/time_axis.js writes them in the zone of the page.
             type="linear",
             tickmode="array",
             showgrid=False,
@@ -86,7 +86,7 @@ def empty_figure(series: tuple[int, ...], unit: str) -> go.Figure:
         modebar=go.layout.Modebar(
             bgcolor="var(--panel)", color="var(--muted)", activecolor="var(--accent)", orientation="h"
         ),
-        uirevision="penstock",  # keeps a zoom while seconds are added
+        uirevision="penstock",  # a zoom stays while seconds are added
     )
     return go.Figure(data=traces, layout=layout)
 

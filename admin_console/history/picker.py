@@ -1,4 +1,4 @@
-"""The range picker above a page's graphs: links, a form for a span, and what is chosen."""
+"""The range picker above a page's graphs: links, a form for a span, and the chosen range."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Picker:
-    """What the picker shows.
+    """The content of the picker.
 
     range: what is drawn. If the URL's range is invalid, it is the live one, and `complaint` says why.
     first, end: of a span, as the form's fields have them (UTC). table_href: the range as a table, for browsers
-    without scripts. kept: what the page's list has in the URL, which stays there.
+    without scripts. kept: the fields of the page's list in the URL, which stay there.
     """
 
     range: Range

@@ -3,7 +3,7 @@
 Gauges: the average over the bucket, and beside it the least and the most, so that a peak of a second is still seen in
 thirty days. Counters: growth over the bucket divided by the seconds that its recorded windows last. By the windows'
 length, not by samples × interval: a counter's growth is counted from sample to sample, so a lost sample loses none of
-it, and rate × time is again what was counted. A bucket of which nothing was recorded is not known: NaN, never 0.
+it, and rate × time is again the count. A bucket without any record is unknown: NaN, never 0.
 
 Recorded windows and live seconds weigh by the seconds they cover, so a bucket may have some of both.
 """
@@ -91,7 +91,7 @@ class LinePoints:
 
 
 def of_all_nodes(windows: Rows) -> Rows:
-    """One row a window, in order of time: what several nodes recorded of it is added up."""
+    """One row a window, in order of time: the records of several nodes are added up."""
     times, places = np.unique(np.asarray(windows["t"]), return_inverse=True)
     if len(times) == len(windows["t"]):
         order = np.argsort(windows["t"])

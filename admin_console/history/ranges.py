@@ -23,7 +23,7 @@ PRESETS: Mapping[str, int] = {
     "30d": 30 * DAY_S,
 }
 LIVE = "15m"
-SPAN_MAX_S = 400 * DAY_S  # as long as hours are kept
+SPAN_MAX_S = 400 * DAY_S  # the retention of hours
 SPAN_MIN_S = MINUTE_S  # of the finest windows
 POINTS_MAX = 1_500
 # Up to here minutes are read, two or three to a point from a day on; beyond it hours are fine enough.
@@ -58,7 +58,7 @@ class Range:
         return self.end_s - self.first_s
 
     def level(self, hours_only_until_s: int | None = None) -> str:
-        """Which files to read. hours_only_until_s: what is older is kept in hours only."""
+        """Which files to read. hours_only_until_s: older data is in hours only."""
         is_old = hours_only_until_s is not None and self.first_s < hours_only_until_s
         return "hours" if is_old or self.span_s > MINUTES_SPAN_MAX_S else "minutes"
 
@@ -137,5 +137,5 @@ def url_time(second: int) -> str:
 
 
 def worded(second: int) -> str:
-    """A moment for people without a script that knows their zone: 2026-11-20 10:00 UTC."""
+    """A moment, for pages without a script that converts it to the reader's zone: 2026-11-20 10:00 UTC."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M UTC")

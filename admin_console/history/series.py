@@ -26,12 +26,12 @@ LATENCY_LABELS = {"p50": "median", "p95": "95 %", "p99": "99 %"}
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a range holds, columnar. Seconds are Unix seconds; NaN where nothing is recorded.
+    """The data of a range, columnar. Seconds are Unix seconds; NaN where nothing is recorded.
 
     columns: a value for each of `times`, gauges as averages, counters per second, latencies in milliseconds.
     band: the least and the most of every gauge's column. weights: how many seconds each point of a column stands for
     (latencies have none), newest: the last live second in it (None when none is): with both a page goes on adding
-    seconds, and a counter's rate × weight is what was counted.
+    seconds, and a counter's rate × weight is its count.
     notice: "never" when no history was ever written, "nothing" when none of this range was, else "".
     """
 
@@ -50,7 +50,7 @@ class History:
     notice: str
 
     def _digits(self, column: str) -> int:
-        """A counter's rate × the seconds of the longest point is still what was counted, rounded."""
+        """A counter's rate × the seconds of the longest point still is its count, rounded."""
         return 6 if column in self.weights and column not in self.band else 3
 
     def wire(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class _Tiers:
-    """What is read for a range: parts of the files, and the first live second that counts."""
+    """The sources of a range: parts of the files, and the first live second that counts."""
 
     parts: tuple[Part, ...]
     live_from_s: int
@@ -226,7 +226,7 @@ def _add_live(gathered: LinePoints, live: LiveState | None, line: graphs.Line, f
 
 
 def _live_seconds(live: LiveState | None, key: Key, name: str, from_s: int, end_s: int) -> tuple[int, Floats] | None:
-    """The seconds of [from_s, end_s) that the rings keep: the first one, and a value for each."""
+    """The seconds of [from_s, end_s) that the rings have: the first one, and a value for each."""
     rings = live.rings.get(key) if live else None
     if rings is None or live is None or live.second is None:
         return None

@@ -1,10 +1,10 @@
 """Rows of the history, read from its Parquet files by duckdb.
 
 One connection in the process, one query at a time. It may read the history's directory and nothing else, loads no
-extension, and its settings are locked before the first query. Values from outside are parameters, always; what is
-written into SQL are names of columns from tables of this package. Files are those that count in the history's tables.
+extension, and its settings are locked before the first query. Values from outside are always parameters; only names of
+columns from tables of this package are written into SQL. Files are those that count in the history's tables.
 
-A query runs in the thread that asks, without the interpreter's lock while duckdb works: columns leave it as arrays.
+A query runs in the caller's thread, without the interpreter's lock while duckdb works: columns leave it as arrays.
 """
 
 import logging

@@ -29,7 +29,7 @@ _LATENCY, _RATE = " latency", ", messages/s"  # how headings end
 class RangeTable:
     """Headings, and rows of a moment (HTML) and the other columns by heading, newest first.
 
-    `notice` where there is less than was asked for; `step` is what a row stands for, in words.
+    `notice` where the range has less data than requested; `step` is the length of a row, in words.
     """
 
     headings: tuple[str, ...]
@@ -61,7 +61,7 @@ def table_of(source: HistorySource, live: LiveState | None, page_request: Reques
 
 
 def _parts(name: str, found: History) -> list[tuple[str, Floats]]:
-    """What a row has of a column, with its heading: of a gauge the least, the mean and the most of its seconds; of a
+    """The cells of a row for a column, by heading: of a gauge the least, the mean and the most of its seconds; of a
     counter the sum and the rate; of a latency the percentile of all its messages."""
     label = found.labels[name][:1].upper() + found.labels[name][1:]
     values = found.columns[name]
@@ -76,7 +76,7 @@ def _parts(name: str, found: History) -> list[tuple[str, Floats]]:
 def notice_of(found: History) -> str:
     """A sentence for a range with less data than requested; "" when it is complete."""
     if found.notice == NEVER:
-        return "History is written by the pipeline, which has not run yet: only the last 15 minutes are known."
+        return "History is written by the pipeline, which has not run yet: only the last 15 minutes have data."
     since = found.recorded_from
     if found.notice == NOTHING and since is not None:
         begins = f": history begins at {worded(since)}" if since > found.range.first_s else ""

@@ -26,8 +26,8 @@ COUNTERS = ("messages", "finished", "timeouts", "requeued", DEPTH_JUMPS)
 # A channel's wait for room at no topic: all of its messages are its depth.
 _TOPIC = Layout(GAUGES, COUNTERS)
 _CHANNEL = Layout(GAUGES[1:], COUNTERS, same={"waiting": "depth"})
-# Rings take 2 to 70 KB, 15 where all figures change. What comes later has no history of its own; its gauges are counted
-# in the totals and its topic.
+# Rings take 2 to 70 KB, 15 where all figures change. Later topics and channels have no history of their own; their
+# gauges are counted in the totals and in their topic.
 RINGS_MAX = 20_000
 RINGS_BYTES_MAX = 128 << 20
 # Of an engine that started so short a time before its first snapshot, all that was counted is growth of that time.
@@ -38,14 +38,14 @@ TOTAL: Key = ("", "")
 
 
 class SnapshotSource(Protocol):
-    """What the hub needs of the engine's runner."""
+    """The part of the engine's runner that the hub uses."""
 
     on_snapshot: "list[Callable[[EngineSnapshot], None]]"
 
 
 class LiveState:
-    """One snapshot, the rings up to it, and what is wrong with its channels. Screens keep in `derived` what they
-    work out from it."""
+    """A snapshot, the rings up to it, and the diagnoses of its channels. Screens cache values derived from it in
+    `derived`."""
 
     __slots__ = ("channels", "derived", "diagnoses", "rings", "second", "snapshot", "states", "topics")
 
@@ -75,7 +75,7 @@ class LiveState:
 
     @property
     def engine_states(self) -> tuple[State, ...]:
-        """What is wrong with the engine as a whole, whatever its channels are."""
+        """The diagnosis of the engine as a whole."""
         return in_force(self.states.get(ENGINE, ()))
 
     def rings_of(self, topic: str, channel: str = "") -> Rings | None:
@@ -83,7 +83,8 @@ class LiveState:
 
 
 class Hub:
-    """Rings for what exists, at most `rings_max` of `bytes_max` in all; the newest live state; its listeners."""
+    """Rings of the topics and channels, at most `rings_max` with `bytes_max` in all; the newest live state; its
+    listeners."""
 
     def __init__(self, rings_max: int = RINGS_MAX, bytes_max: int = RINGS_BYTES_MAX) -> None:
         self._rings_max = rings_max
@@ -105,7 +106,7 @@ class Hub:
         self.rings_bytes = 0
 
     def note_act(self) -> None:
-        """Count an act of the console or of the HTTP API: pages made before it do not show what it did. Any thread."""
+        """Count an act of the console or of the HTTP API: pages made before it do not show its result. Any thread."""
         self.act_count = next(self._act_numbers)
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
@@ -156,8 +157,8 @@ class Hub:
         self.live = LiveState(snapshot, self.rings, self.clock.newest, states, earlier)
 
     def _birth_before(self, snapshot: "EngineSnapshot") -> Birth | None:
-        """The birth of what this snapshot is the first to show: made since the snapshot before, or since the engine
-        started."""
+        """The birth of topics and channels that this snapshot is the first to show: made since the snapshot before, or
+        since the engine started."""
         newest = self.clock.newest
         if newest is not None:
             return Birth(self.clock.taken_s[newest % SECONDS], was_empty=True)
@@ -168,7 +169,7 @@ class Hub:
     def _write_second(self, snapshot: "EngineSnapshot", second: int, birth: Birth | None) -> None:
         before, counts = self._counts, dict[Key, DepthCounts]()
         unseen = _unseen(birth)
-        # What a topic's channels add up to: waiting, in flight, deferred, and the growth of counters.
+        # The sums of a topic's channels: waiting, in flight, deferred, and the growth of counters.
         sums: list[tuple[TopicStats, tuple[int, int, int], list[int]]] = []
         for topic in snapshot.topics:
             name = topic.topic_name
@@ -242,15 +243,16 @@ class Hub:
         total.write(second, gauges, growth)
 
     def _made(self, key: Key, birth: Birth | None) -> Rings | None:
-        """New rings, unless there are as many as there may be; the totals always get theirs. birth: None for what was
-        there before, when there was no room for its rings."""
+        """New rings, unless the limit is reached; the totals always get theirs. birth: None for an older topic or
+        channel whose rings had no room."""
         if key != TOTAL and (len(self.rings) >= self._rings_max or key in self._without_rings):
             return None
         rings = self.rings[key] = Rings(self.clock, _CHANNEL if key[1] else _TOPIC, birth)
         return rings
 
     def _limit_bytes(self) -> None:
-        """Keep all rings within their budget: those that came last lose theirs, and get none again while they live."""
+        """Drop rings beyond the budget: the newest topics and channels lose theirs, and get none again while they
+        live."""
         self.rings_bytes = sum([rings.bytes for rings in self.rings.values()])
         if self._without_rings:
             self._without_rings &= self._counts.keys()
@@ -263,7 +265,8 @@ class Hub:
 
 
 def _unseen(birth: Birth | None) -> DepthCounts | None:
-    """The counts, one snapshot before, of what a snapshot is the first to show; None where they are not known."""
+    """The counts, one snapshot earlier, of topics and channels that this snapshot is the first to show; None where
+    unknown."""
     return NOTHING if birth is not None and birth.was_empty else None
 
 

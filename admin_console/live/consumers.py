@@ -4,7 +4,7 @@
     server  → {"seq": 17, "t": 1763683200000, "stats": {…}, "tables": {…}, "points": {…}, …}   an update a second
     browser → {"ack": 17}
 
-At most two updates are unacknowledged; of later ones only the newest is kept. A browser that acknowledges nothing for
+At most two updates are unacknowledged; of later ones only the newest waits. A browser that acknowledges nothing for
 ten seconds is disconnected. Close codes: 4400 not understood, 4401 log in, 4403 not allowed, 4408 too slow, 4429 too
 many sockets or too many messages.
 """
@@ -166,7 +166,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self.send(text_data=update.decode())
             except Disconnected:
                 # A browser that leaves sends a close frame. Until its connection has gone, which `disconnect` reports,
-                # Daphne refuses what is sent to it.
+                # Daphne refuses what is sent to a closed socket.
                 self._is_over = True
 
     async def checked(self, user: SocketUser | None) -> None:

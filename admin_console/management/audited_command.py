@@ -1,4 +1,4 @@
-"""Writes what a command does to the audit list: the intent before it, the result behind it."""
+"""Writes a command's acts to the audit list: the intent before an act, the result after it."""
 
 import os
 from collections.abc import Iterator
@@ -17,8 +17,9 @@ from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
 
 @contextmanager
 def audited(by: str, action: str, detail: str, *, topic: str = "") -> Iterator[list[str]]:
-    """Write the intent, and the result of what is done within: its last sentence. A directory without a console has no
-    list of its own. by: the account of the operating system. Raises CommandError where the list can't be written."""
+    """A context manager: write the intent, then the result of the act within: the last sentence in the list it yields.
+    A directory without a console has no audit list. by: the account of the operating system. Raises CommandError where
+    the list can't be written."""
     sentences: list[str] = []
     database = settings.DATABASES["default"]["NAME"]
     if not os.path.lexists(database):
@@ -40,7 +41,7 @@ def audited(by: str, action: str, detail: str, *, topic: str = "") -> Iterator[l
 
 @contextmanager
 def _named_trouble(consequence: str) -> Iterator[None]:
-    """Have a database that can't be used named, with what that means."""
+    """Turn errors of the database into a CommandError that names the database and the consequence."""
     try:
         yield
     except DatabaseError as exc:

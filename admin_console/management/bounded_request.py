@@ -8,7 +8,7 @@ from daphne.http_protocol import WebRequest
 BODY_BYTES_MAX = 8 << 20
 
 _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-# A proxy before the console may not know of chunks in HTTP/1.0, and see another request in the body.
+# A proxy before the console may not support chunks in HTTP/1.0, and see another request in the body.
 _CHUNKED_1_0 = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 

@@ -1,5 +1,5 @@
-"""What our commands have in common: none of the options that Django gives to every command, and text of strangers is
-escaped on a terminal."""
+"""The base of our commands: without the options that Django gives to every command, and with text of strangers escaped
+on a terminal."""
 
 import sys
 from io import RawIOBase

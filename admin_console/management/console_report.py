@@ -1,4 +1,4 @@
-"""What the console hands the engine for probes and metrics, as one object."""
+"""The console's part of probes and metrics, which the engine reads from one object."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -75,6 +75,6 @@ def _job(name: str, view: PipelineView) -> JobFigures:
 
 
 def _state(name: str, view: PipelineView) -> str:
-    """A job's state. Where no worker runs, none of its jobs does, whatever its file says."""
+    """A job's state. Where no worker runs, none of its jobs does, even if its file has another state."""
     state = view.jobs[name].state
     return "waiting" if state == "running" and view.holder is None else state

@@ -20,14 +20,14 @@ from queue_engine.vocabulary.options.options import Options
 DRAIN_S = 1.5
 KILL_S = 0.5
 CERTIFICATE_LOOK_S = 1.0
-WEBSOCKET_BYTES_MAX = 4 << 20  # also caps what may be sent
-# A socket keeps its compressor until its next update: 48 KiB with these, 268 KiB with zlib's own, for the same size.
+WEBSOCKET_BYTES_MAX = 4 << 20  # also limits sent messages
+# A socket holds its compressor until its next update: 48 KiB with these, 268 KiB with zlib's own, for the same size.
 DEFLATE_WINDOW_BITS = 13
 DEFLATE_MEMORY_LEVEL = 5
 
 
 def accept_deflate(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:
-    """What autobahn answers a browser that offers permessage-deflate; None: updates go out as they are.
+    """autobahn's answer to a browser that offers permessage-deflate; None: updates go out as they are.
 
     Each update is compressed by itself, so that a page that misses some needs none of them.
     """
@@ -38,7 +38,7 @@ def accept_deflate(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None
                 no_context_takeover=True,
                 window_bits=min(DEFLATE_WINDOW_BITS, offer.request_max_window_bits or DEFLATE_WINDOW_BITS),
                 mem_level=DEFLATE_MEMORY_LEVEL,
-                # Older versions of autobahn know no other limit of what a message inflates to.
+                # Older versions of autobahn have no other limit for the inflated size of a message.
                 max_message_size=WEBSOCKET_BYTES_MAX,
             )
     return None
@@ -81,7 +81,7 @@ class ConsoleServer(Server):
 
     @property
     def http_factory(self) -> Any:
-        """What Daphne listens with; None before `run`."""
+        """Daphne's listening port; None before `run`."""
         return self._listens_with
 
     @http_factory.setter
@@ -108,7 +108,7 @@ class ConsoleServer(Server):
             reactor.callFromThread(self._certificate.read_again)
 
     def _look_at_certificate(self) -> None:
-        """A replaced file is taken without a connection, too: the metrics say when it expires."""
+        """A replaced file is read without a connection, too: the metrics have its expiry."""
         if self._certificate is not None:
             LoopingCall(self._certificate.watch.look).start(CERTIFICATE_LOOK_S, now=False)
 

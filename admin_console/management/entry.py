@@ -1,4 +1,4 @@
-"""Where the command `penstock` begins: what has to be right before anything else is imported.
+"""The start of the command `penstock`: checks that come before all other imports.
 
 So this module imports next to nothing at its top: the rest takes half a second.
 """
@@ -9,7 +9,7 @@ import sys
 
 from queue_engine.service.process.streams import open_missing_descriptors
 
-# What a shell reports for a program that SIGINT or SIGPIPE ended.
+# The exit status that a shell reports for a program that SIGINT or SIGPIPE ended.
 INTERRUPTED = 130
 READER_GONE = 141
 

@@ -80,8 +80,8 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
     # From the transport.
 
     def makeConnection(self, transport: Any) -> None:
-        # Only this method of the socket's transport knows how many bytes the system takes. Inside TLS they are a few
-        # more than were written, so that what is left looks smaller by that.
+        # Only this method of the socket's transport has the number of bytes that the system takes. Inside TLS they are
+        # a few more than were written, so that the rest looks smaller by that.
         self._socket = transport
         while isinstance(self._socket, ProtocolWrapper):
             self._socket = self._socket.transport
@@ -98,7 +98,7 @@ class GuardedConnection(ProtocolWrapper, TimeoutMixin):
         super().makeConnection(transport)
         if self._socket is not transport:
             self.is_tls = True
-            # Autobahn asks a transport that calls itself one of TLS for OpenSSL's own object.
+            # Autobahn reads OpenSSL's own object from a transport that claims TLS.
             directlyProvides(self, ITransport)
 
     def dataReceived(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which environment variables Penstock knows, so that a misspelled one is found instead of ignored."""
+"""The environment variables that Penstock reads, so that a misspelled one is reported instead of ignored."""
 
 import dataclasses
 import difflib
@@ -22,12 +22,12 @@ KNOWN = frozenset(
     ]
 )
 
-# What a pod gets of each Kubernetes service that is called penstock or penstock-…; nothing here reads it.
+# The variables that a pod gets for each Kubernetes service named penstock or penstock-…; Penstock reads none of them.
 _OF_KUBERNETES = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_[0-9]+_\w+)?)")
 
 
 def complaints_about_variables(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that begins as ours do and is none of them; [] where all are known."""
+    """A sentence for each variable with our prefix that Penstock does not read; [] without any."""
     complaints = []
     unknown = (name for name in environment if name.startswith(PREFIX) and name not in KNOWN)
     for name in sorted(name for name in unknown if not _OF_KUBERNETES.fullmatch(name)):

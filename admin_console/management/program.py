@@ -46,16 +46,16 @@ COMMANDS = {
     "topology": "show, check and repair topology.json",
     "user": "add, list, change and disable the users of the console",
 }
-# `pipeline run` may work on another server's messages, and makes its own files; `sql` may ask a lake alone.
+# `pipeline run` may work on another server's messages, and makes its own files; `sql` may read a lake alone.
 WITHOUT_DATA_DIRECTORY = ("pipeline", "sql")
-# `systemd` prints what another account is to run, before there is a directory or beside a running server. The others
-# are clients of servers, wherever these are.
+# `systemd` prints a unit that another account is to run, before there is a directory or beside a running server. The
+# others are clients of servers, wherever these are.
 ABOUT_NO_DATA = ("forward", "import_nsqd", "publish", "stat", "systemd", "tail", "to_file", "to_http")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command as the command line gives it, the program's name first; return the exit status."""
-    # What the console and the engine write belongs to the account that runs them, and to no other.
+    # The files that console and engine write belong to the account that runs them alone.
     os.umask(0o077)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "admin_console.settings")
     program = Path(arguments[0]).name
@@ -103,7 +103,7 @@ def _prepare(program: str, name: str, arguments: list[str]) -> None:
 
 
 def _check_options_of_serve(program: str, arguments: list[str]) -> None:
-    """Raises ValueError for what `serve` would refuse, before anything is made."""
+    """Raises ValueError for options that `serve` refuses, before it makes any file."""
     from django.core.management.base import CommandError
 
     from admin_console.management.serve_options import ServeOptions, ServeParser
@@ -127,7 +127,7 @@ def _parsed(command: Any, program: str, name: str, arguments: list[str]) -> dict
 
 
 def _run_command(program: str, name: str, arguments: list[str]) -> int:
-    # Imported here: Django takes a third of a second, and its settings read what was prepared.
+    # Imported here: Django takes a third of a second, and its settings read the prepared environment.
     import django
     from django.core.management.base import CommandError
     from django.db import connections
@@ -142,7 +142,8 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
         return _refuse(str(exc))
     try:
         if name != "serve" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # Ctrl-C ends the command as an error does, so that it removes what it has begun. `serve` has its own way.
+            # Ctrl-C ends the command as an error does, so that it removes its unfinished files. `serve` has its own
+            # way.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         command.execute(**options)
     except BrokenPipeError:
@@ -169,7 +170,7 @@ def _sentence_of(error: ValueError | OSError) -> str:
 
 
 def _refuse(sentence: str, *, is_log_line: bool = False) -> int:
-    """is_log_line: standard error is a server's log, all of which is JSON where that was asked for."""
+    """is_log_line: standard error is a server's log, all of which is JSON with --log-format json."""
     if is_log_line and log_lines.is_json(os.environ):
         print(log_lines.line_of(logger, sentence, os.environ, logging.CRITICAL), file=sys.stderr)
     else:
@@ -185,19 +186,22 @@ def _unknown(name: str, program: str) -> str:
 
 
 def _about_arguments(complaint: str, help_text: str, command: str) -> str:
-    """What argparse says, with the nearest flag that exists for one that does not."""
+    """argparse's complaint, with the nearest flag for one that does not exist."""
     wrong = re.search(r"unrecognized arguments: --([\w-]+)", complaint)
     # Without the hyphens, in which all are alike; --limit is no slip for --list.
     near = difflib.get_close_matches(wrong[1], re.findall(r"--([\w-]+)", help_text), 1, cutoff=0.75) if wrong else []
     meant = f" Did you mean --{near[0]}?" if near else ""
-    return f"{complaint}.{meant} `{command} --help` lists what the command takes."
+    return f"{complaint}.{meant} `{command} --help` lists its options."
 
 
 def _list_of_commands(program: str) -> str:
     width = max(map(len, COMMANDS))
     lines = [f"Usage: {program} COMMAND …", ""]
     lines += [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
-    lines += ["", f"`{program} COMMAND --help` lists what a command takes, `{program} --version` prints the version."]
+    lines += [
+        "",
+        f"`{program} COMMAND --help` lists the options of a command, `{program} --version` prints the version.",
+    ]
     default = f"{paths.DATA_PATH_VARIABLE}, else {paths.DATA_PATH_DEFAULT}"
     lines.append(f"Each command takes --data-path DIR, the data directory (default: {default}).")
     return "\n".join(lines)

@@ -32,10 +32,12 @@ _HEADINGS = ("REPLAY", "STATE", "MESSAGES", "OF", "FROM", "TO", "ERROR")
 
 
 def command_line() -> ArgumentParser:
-    """What `penstock pipeline replay` takes."""
+    """The commands of `penstock pipeline replay`."""
     parser = ArgumentParser("penstock pipeline replay", description="Publish archived messages again.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    plan = verbs.add_parser("plan", help="count what a replay would publish; publishes nothing, prints the replay's ID")
+    plan = verbs.add_parser(
+        "plan", help="count the messages that a replay would publish; publishes nothing, prints the replay's ID"
+    )
     plan.add_argument("topic", metavar="TOPIC", help="the archived topic")
     plan.add_argument("--to", required=True, dest="target", metavar="TOPIC", help="the topic to publish to")
     plan.add_argument(
@@ -51,13 +53,13 @@ def command_line() -> ArgumentParser:
     plan.add_argument("--key", default="", help="messages of this key alone")
     plan.add_argument("--expression", default="", help="such as: body.amount >= 100 and not replayed")
     plan.add_argument("--rate", type=int, metavar="N", help="messages a second (default: no limit)")
-    run = verbs.add_parser("run", help="publish what was planned; status 1 when that fails or is cancelled")
+    run = verbs.add_parser("run", help="publish the planned messages; status 1 when that fails or is cancelled")
     run.add_argument("id", metavar="ID", help="of the plan")
     for verb in (plan, run):
         verb.add_argument("--no-wait", action="store_true", help="end once the worker has the request")
     watch = verbs.add_parser("watch", help="print a replay's progress until it ends, with the status of run")
     watch.add_argument("id", metavar="ID")
-    stop = verbs.add_parser("stop", help="discard a plan, or cancel a run; what is published stays published")
+    stop = verbs.add_parser("stop", help="discard a plan, or cancel a run; published messages stay published")
     stop.add_argument("id", metavar="ID")
     verbs.add_parser("list", help="list the newest replays")
     return parser
@@ -107,7 +109,7 @@ class ReplayCommand:
 
     def _watch(self, given: Namespace) -> None:
         if self._pipeline.has_request_about(given.id):
-            self._errors.write(f"A request about {given.id} waits. A worker, once one runs, takes it up.")
+            self._errors.write(f"A request about {given.id} waits until a worker runs.")
         # That request may be the one to run it.
         self._report(
             self._followed(given.id, lambda one, waits: _has_ended(one) and (one.run_job is not None or not waits))

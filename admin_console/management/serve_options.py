@@ -1,4 +1,4 @@
-"""The options of `penstock serve`: their flags, their help, and what is wrong with them.
+"""The options of `penstock serve`: their flags, their help, and complaints about them.
 
 Read without Django's settings, so that a refused option costs nothing: the data directory is made after it.
 """
@@ -37,7 +37,7 @@ FILES = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What `serve` was given, checked. engine: the engine's options; the console reads its own from the environment."""
+    """The checked options of `serve`. engine: the engine's options; the console reads its own from the environment."""
 
     engine: Options
     with_demo: bool
@@ -150,7 +150,7 @@ def _engine_options(given: Mapping[str, Any]) -> Options:
 
 
 def _is_switched_on(variable: str) -> bool:
-    """Raises CommandError for what is neither true nor false."""
+    """Raises CommandError for any other value than true or false."""
     try:
         return parse_bool(os.environ.get(variable) or "false")
     except ValueError as exc:

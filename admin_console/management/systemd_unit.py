@@ -23,9 +23,9 @@ DATA_PATH_DEFAULT = STATE_ROOT / "penstock"
 WATCHDOG_S = 120
 # The most that the start takes of the hard limit.
 DESCRIPTORS = 65_536
-# Python, the console with its pages and duckdb: what no option of the engine limits.
+# Python, the console with its pages and duckdb, which no option of the engine limits.
 _SERVER_BYTES = 512 << 20
-# The worker itself, Spark's Python processes that plan, and what Java takes beside its heap; then those that read and
+# The worker itself, Spark's Python processes that plan, and Java's memory beside its heap; then those that read and
 # write, with large messages.
 _WORKER_BYTES = 640 << 20
 _WORKER_PER_HEAP = 1.25
@@ -39,10 +39,10 @@ _TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - looked for in path
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the unit runs. All paths are absolute.
+    """The service that the unit runs. All paths are absolute.
 
     program: the first words of the command. arguments: serve's options without --data-path. options: the same, read.
-    installed: directories that the program is read from. console_port: 0 for any free one. asked: the words that
+    installed: directories that the program is read from. console_port: 0 for any free one. command_line: the words that
     made the unit, for its text.
     """
 
@@ -80,7 +80,8 @@ def complaint_about_word(word: str, *, is_program: bool = False) -> str:
 
 
 def memory_limits(options: Options, *, with_pipeline: bool) -> tuple[int, int]:
-    """MemoryHigh and MemoryMax, in MiB: what the options let the server and its worker take, and a quarter more."""
+    """MemoryHigh and MemoryMax, in MiB: the memory that the options allow the server and its worker, and a quarter
+    more."""
     high_bytes = _SERVER_BYTES + sum(
         (
             options.log_cache_bytes,
@@ -201,7 +202,7 @@ def _life(service: Service) -> list[str]:
         "ExecReload=/bin/kill -HUP $MAINPID",
         "# SIGTERM goes to the server, which ends its own processes.",
         "KillMode=mixed",
-        "# The engine's loop feeds it. A server that hangs is ended by SIGABRT; the journal has what each thread did.",
+        "# The engine's loop feeds it. A server that hangs is ended by SIGABRT; the journal has each thread's stack.",
         f"WatchdogSec={WATCHDOG_S}s",
         "# Also a start that is refused: its address, its disk or room on it may be there a moment later.",
         "Restart=on-failure",
@@ -217,7 +218,7 @@ def _limits(service: Service) -> list[str]:
         f"LimitNOFILE={DESCRIPTORS}",
         "# A core would hold messages.",
         "LimitCORE=0",
-        f"# What its options let {of_whom} take, and a quarter more.",
+        f"# The memory that its options allow {of_whom}, and a quarter more.",
         f"MemoryHigh={high_mib}M",
         f"MemoryMax={max_mib}M",
         "# A worker that is killed is started again; the server goes on.",
@@ -277,7 +278,7 @@ def _install() -> list[str]:
 def _state_directory(path: Path) -> Path | None:
     """The directory below /var/lib that systemd makes for the account; None for a path elsewhere.
 
-    What is in /var/lib/private is systemd's own: it ignores such a name."""
+    /var/lib/private is systemd's own: it ignores such a name."""
     if STATE_ROOT not in path.parents:
         return None
     below = path.relative_to(STATE_ROOT)

@@ -1,4 +1,4 @@
-"""What the commands that talk to servers as clients have in common: how they reach them, and how they run."""
+"""The base of the commands that are clients of servers: their addresses, and their run."""
 
 import math
 import os
@@ -26,7 +26,7 @@ class ToolCommand(PlainCommand):
     """A command that is a client of other servers. It needs no data directory."""
 
     def add_tls_arguments(self, parser: ArgumentParser) -> None:
-        """TLS, and what proves who we are."""
+        """TLS, and our credentials."""
         parser.add_argument(
             "--tls", action="store_true", help="connect by TLS, to servers that have it and to no other"
         )
@@ -88,7 +88,7 @@ class ToolCommand(PlainCommand):
         )  # fmt: skip
 
     def add_retry_arguments(self, parser: ArgumentParser) -> None:
-        """What becomes of messages that a destination does not take."""
+        """The treatment of messages that a destination does not take."""
         parser.add_argument(
             "--max-attempts",
             metavar="N",
@@ -147,7 +147,7 @@ class ToolCommand(PlainCommand):
             sys.exit(status)
 
     def tell(self, line: str) -> None:
-        """Say how far the tool is, on standard error: standard output has the messages."""
+        """Print the progress on standard error: standard output has the messages."""
         self.stderr.write(line)
         self.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""Acts on single messages: one, or those that are selected. Each gets its own result; what failed stays selected."""
+"""Acts on single messages: one, or those that are selected. Each gets its own result; failed ones stay selected."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What an act on several messages did not do."""
+    """The messages that an act on several messages did not change."""
 
     title: str
     failed: tuple[Failed, ...]
@@ -95,7 +95,7 @@ class MessageAct(ActPage):
         return []
 
     def wanted(self) -> list[str]:
-        """What was named, as it was typed, each once."""
+        """The given messages, as they were typed, each once."""
         fields = self.request.POST or self.request.GET
         texts = [fields["only"]] if fields.get("only") else fields.getlist("id")
         return list(dict.fromkeys(re.findall(r"[^\s,]+", " ".join(texts))))
@@ -145,7 +145,7 @@ class MessageAct(ActPage):
         return JsonResponse(body, status=answer.status_code)
 
     def _with_results(self, result: ActResult, failed: list[MessageResult]) -> HttpResponse:
-        """The page that the act was on, its list as it is now, with what was not done still selected."""
+        """The page of the act with its current list, and the messages that failed still selected."""
         snapshot = self.snapshot
         one = SINGLE_ACTS[self.action]
         done = len(result.results) - len(failed)
@@ -172,7 +172,7 @@ class MessageAct(ActPage):
 
 
 class PublishAgain(MessageAct):
-    """The first form has the messages alone; the question asks for the topic that they are published to."""
+    """The first form has the messages alone; the question has a field for the topic that they are published to."""
 
     routes = {"publish_again": f"{CHANNEL}/~messages/~publish-again/"}
 

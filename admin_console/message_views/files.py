@@ -98,6 +98,6 @@ def _as_json(one: OneMessage) -> dict[str, Any]:
 
 def _file(request: HttpRequest, content: bytes, kind: str, name: str) -> HttpResponse:
     answer = HttpResponse(content, content_type=kind)
-    # Names of topics and channels have no sign that a header gives a meaning, but for # of what is ephemeral.
+    # Names of topics and channels have no sign that a header gives a meaning, but for the # of ephemeral ones.
     answer["Content-Disposition"] = f'attachment; filename="{name.replace("#", "-")}"'
     return answer

@@ -88,7 +88,7 @@ def answer_list(
     query = replace(message_filter.query, limit=PAGE_MESSAGES, preview_bytes=PREVIEW_BYTES if can_see else 0)
     try:
         found = get_gateway().message_rows(snapshot.topic, snapshot.channel, query)
-        # That no message has a key is known of the key, too.
+        # "No message has this key" is a fact about the key, too.
         if can_see and (found.rows or query.key):
             note_look(request, snapshot, found.rows)
     except ReadRefusedError as exc:
@@ -197,8 +197,8 @@ class OfferedAct:
 
 
 def _acts(request: CheckedRequest, snapshot: ChannelSnapshot, state: State | None) -> dict[str, Any]:
-    """What can be done to messages of this state, and the act that each row offers."""
-    assert state is not None, "only the page of a topic knows none"
+    """The acts on messages of this state, and the act that each row offers."""
+    assert state is not None, "only the page of a topic has none"
     offered = [
         OfferedAct(
             act.name,
@@ -224,7 +224,7 @@ def _acts(request: CheckedRequest, snapshot: ChannelSnapshot, state: State | Non
 
 
 def _why_nots(request: CheckedRequest, snapshot: ChannelSnapshot, offered: Sequence[OfferedAct]) -> str:
-    """The reasons of the disabled acts for readers without a pointer, each said once."""
+    """The reasons of the disabled acts for readers without a pointer, each once."""
     reasons = {act.name: snapshot.why_not(act.name) for act in offered}
     role_line = request.why_not.line({act.name: act.verb for act in offered if not reasons[act.name]})
     return " ".join([*([role_line] if role_line else []), *merged_sentences(reasons.values())])
@@ -285,7 +285,7 @@ def _lines(
 
 
 def _tabs(found: MessageRows, snapshot: ChannelSnapshot, message_filter: MessageFilter) -> list[Tab]:
-    """The states that this server reports; each keeps the filters."""
+    """A tab for each state that this server reports; the links carry the filters."""
     tabs = []
     for state in STATES.values():
         if state.name not in found.counts:

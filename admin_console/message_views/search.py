@@ -1,7 +1,7 @@
-"""A search for a text in the bodies of a channel's messages, while it runs: how far it is, what it has found, Cancel.
+"""A search for a text in the bodies of a channel's messages, while it runs: its progress, its hits, Cancel.
 
-The page is asked again and again, by a script for its results alone, or as a whole by the browser where no script
-runs. A search that is not asked for ends by itself.
+A script reads the results again and again; without a script the browser reloads the page. A search that no page reads
+ends by itself.
 """
 
 from dataclasses import dataclass
@@ -79,8 +79,8 @@ def begin(request: CheckedRequest, snapshot: ChannelSnapshot, text: str, state: 
 
 
 def _first(text: str, state: str) -> int | None:
-    """Where a search begins: as asked, else at the log's oldest message where finished ones are wanted, else at the
-    channel's first unfinished one."""
+    """The offset at which a search begins: the given one, else at the log's oldest message where finished ones are
+    wanted, else at the channel's first unfinished one."""
     if is_offset(text):
         return int(text)
     return 0 if state in ("", FINISHED) else None

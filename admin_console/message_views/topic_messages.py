@@ -48,7 +48,7 @@ class _KeyLook:
         return self._found.page
 
     def links(self, topic: str, form: str) -> dict[str, str]:
-        """What the page shows beside the messages, once they are found."""
+        """The parts of the page beside the messages."""
         found = self._found
         assert found is not None
         url = reverse("topic_messages", args=(topic,))

@@ -1,1 +1,1 @@
-"""Messages as pages show them: bodies in every form, the states of a channel's messages, what was asked for."""
+"""Messages as pages show them: bodies in every form, the states of a channel's messages, the page's filters."""

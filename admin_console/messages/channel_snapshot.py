@@ -1,4 +1,4 @@
-"""A channel at this moment, for the pages of its messages, and what may be done to them there."""
+"""A channel at this moment, for the pages of its messages, and the acts that it offers for them."""
 
 from dataclasses import dataclass
 

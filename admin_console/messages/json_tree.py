@@ -1,6 +1,6 @@
 """A JSON body as a tree that folds without a script: nested <details>, every text escaped.
 
-Numbers stay as they were written, and so does a key that stands twice: what is shown is what was published.
+Numbers stay as they were written, and so does a key that stands twice: the page shows the body as it was published.
 """
 
 import json

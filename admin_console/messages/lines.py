@@ -1,5 +1,5 @@
-"""A line of the list of messages: what is known of a message in its state, as text, body and key where they may be
-seen.
+"""A line of the list of messages: the facts about a message in its state, as text, body and key where the user may see
+them.
 
 Times to come are given twice, as text and in milliseconds from now: a script counts them down.
 """
@@ -52,8 +52,8 @@ class MessageLine:
     """One message on a page.
 
     state: None on the page of a topic. url: its own page. body: None where it may not be seen, or can't be read, and
-    problem says why. body_url: the body as a file; whole_url: where more of it is shown. result: what an act said of
-    it. note: a remark.
+    problem says why. body_url: the body as a file; whole_url: where more of it is shown. result: of an act on it, a
+    sentence. note: a remark.
     """
 
     message_id: str
@@ -100,7 +100,7 @@ def columns_of(state: str, *, with_key: bool) -> tuple[Column, ...]:
 
 
 def published_facts(body_bytes: int, published_ns: int, key: bytes, now_ns: int) -> tuple[Fact, ...]:
-    """The cells of a message of a topic, which knows no states."""
+    """The cells of a message of a topic, which has no states."""
     row = MessageRow(FINISHED, "", published_at_ns=published_ns, body_bytes=body_bytes, key=key)
     return facts_of(row, now_ns, with_key=True)
 

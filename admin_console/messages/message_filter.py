@@ -1,4 +1,4 @@
-"""What a page of messages is asked for, out of its address. What is wrong with it is a sentence."""
+"""The filters of a page of messages, read from its address; complaints about them are sentences."""
 
 import re
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ def is_message_id(text: str) -> bool:
 
 
 def time_ns_of(text: str) -> int:
-    """Unix ns of an ISO date and time; UTC unless it says otherwise. Raises ValueError with a sentence."""
+    """Unix ns of an ISO date and time; UTC unless it names a zone. Raises ValueError with a sentence."""
     return int(time_of(text).timestamp() * 1_000) * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """fields: the filters as they were typed; query: what they mean to the engine, without a page's size; complaint:
-    what is wrong with them, "" for nothing: then the query is that of the state alone."""
+    """fields: the filters as they were typed; query: the engine's query, without a page's size; complaint: a sentence
+    about invalid filters, and then the query is that of the state alone; "" for valid ones."""
 
     fields: Mapping[str, str]
     query: MessageQuery
@@ -55,7 +55,7 @@ class MessageFilter:
         return any(self.fields[name] for name in ("from", "to", "first", "last", "attempts", "key"))
 
     def address(self, **others: str) -> str:
-        """The part of an address behind `?` that asks for the same, with these fields instead."""
+        """The part of an address behind `?` with the same filters, but with these fields instead."""
         return urlencode({name: value for name, value in {**self.fields, **others}.items() if value})
 
 

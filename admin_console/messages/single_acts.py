@@ -1,4 +1,4 @@
-"""What can be done to single messages: the words of each act, and the states in which it can be."""
+"""The acts on single messages: the words of each act, and the states of messages that it takes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class SingleAct:
     """name: as in the table of acts. verb: of its button; past: of its result.
 
     states: of the messages that it is for; the first of them offers it in each row. consequences: sentences.
-    asks: that it is done only after a question, since it can't be taken back; opens: that it has more to fill in.
+    asks: it is done only after a question, since it can't be undone; opens: its page has more fields.
     """
 
     name: str
@@ -47,7 +47,7 @@ _TABLE = (
         "Quarantine",
         "Quarantined",
         (WAITING, IN_FLIGHT, DEFERRED),
-        ("It is not delivered until it is redriven. It keeps its place in the log.",),
+        ("It is not delivered until it is redriven. Its offset in the log stays the same.",),
     ),
     SingleAct(
         "redrive_messages",

@@ -1,11 +1,12 @@
-"""Text in which every character can be seen: what a stranger wrote neither hides nor turns the text around it.
+"""Text in which every character can be seen: a stranger's text neither hides nor reverses the text around it.
 
 A half of a surrogate pair, which JSON can write and UTF-8 can not, is one of them.
 """
 
 import re
 
-# Control characters but tab and line feed; DEL and C1; what changes the direction of the text, or has no width.
+# Control characters but tab and line feed; DEL and C1; characters that change the direction of the text, or have no
+# width.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 

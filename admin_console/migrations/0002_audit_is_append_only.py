@@ -1,4 +1,4 @@
-"""The database itself refuses to change or remove an audit row, whoever asks."""
+"""The database itself refuses to change or remove an audit row."""
 
 from django.db import migrations
 

@@ -1,4 +1,4 @@
-"""What the user of a request may do, for templates: which buttons work, and why the others do not."""
+"""The permissions of a request's user, for templates: which buttons work, and why the others do not."""
 
 from collections.abc import Mapping
 

@@ -69,7 +69,7 @@ def _ask_to_log_in(request: HttpRequest, url_name: str) -> HttpResponse:
     if wants_json(request) or wants_fragment(request) or request.method not in ("GET", "HEAD"):
         if not wants_json(request) and not wants_fragment(request) and (draft := draft_of(request)):
             return log_in_page(request, draft)
-        # The question of an act is a page, too: it is asked again after the log-in.
+        # The question of an act is a page, too: it is shown again after the log-in.
         next_url = request.get_full_path() if url_name in ALL_ACTS else ""
         return refusal(request, NO_SESSION, status=401, next_url=next_url)
     return HttpResponseRedirect(f"{reverse('login')}?{urlencode({'next': request.get_full_path()})}")

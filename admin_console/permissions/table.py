@@ -33,11 +33,11 @@ PAGES: Mapping[str, Role] = {
     "topic_messages": Role.OPERATOR,
 }
 
-# Bodies and keys are a message's contents, and may be anybody's data: who may use this may see them, on every page, and
-# every view is audited.
+# Bodies and keys are a message's contents, and may be anybody's data: users with this right see them, on every page,
+# and every view is audited.
 CONTENTS = "message_body"
 
-# What is sent as a file, and searches that run; each is a look at bodies.
+# Downloads, and searches that run; each is a look at bodies.
 FILES: Mapping[str, Role] = {
     "message_body": Role.OPERATOR,
     "message_file": Role.OPERATOR,

@@ -1,9 +1,9 @@
-"""Jumps of a depth: the part of its change that an act made at once, apart from what messages flow through.
+"""Jumps of a depth: the part of its change that an act made at once, apart from the flow of messages.
 
 Emptying, rewinding and deleting are no flow: if trends counted them, an emptied channel would look as if it drained.
 """
 
-# The depth, what is unfinished (waiting, in flight, deferred, quarantined), and what was dropped since the process
+# The depth, the unfinished messages (waiting, in flight, deferred, quarantined), and those dropped since the process
 # started: of a channel, or of a topic itself, in one snapshot.
 DepthCounts = tuple[int, int, int]
 NOTHING: DepthCounts = (0, 0, 0)
@@ -22,7 +22,7 @@ def jump_in_channel(before: DepthCounts | None, now: DepthCounts, arrived: int, 
 def jump_at_topic(before: DepthCounts | None, now: DepthCounts, arrived: int, passed_on: int) -> int:
     """The same for the messages at a topic itself. passed_on: the most that any of its channels got.
 
-    A topic of which there was nothing before has, beyond what arrived, what an act brought back.
+    A topic without earlier figures has, beyond its arrivals, the messages that an act brought back.
     """
     if before is None:
         return 0

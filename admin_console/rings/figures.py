@@ -3,7 +3,7 @@
 Cards, rows, legends, banners and findings read a figure here and nowhere else, so two statements about one thing agree:
 
     flow    what comes, what is finished, how the depth changes: messages/s over the last FLOW_S seconds. All three have
-            one window, so that the growth is what comes less what is finished.
+    one window, so that the growth is arrivals less finished messages.
     counts  requeues, timeouts and finished messages of the last minute
 
 A figure of something younger than its window covers the whole life of it. None is unknown. All take the rings of the
@@ -16,13 +16,13 @@ from admin_console.rings.rings import SECONDS, Rings
 
 FLOW_S = 30
 MINUTE_S = 60
-# Over so long is known whether deliveries end at all.
+# The window that shows whether deliveries end at all.
 RECENT_S = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a column changed by over a window. Where the column is a depth, the jumps that acts made are left out."""
+    """The change of a column over a window. Where the column is a depth, the jumps that acts made are left out."""
 
     column: str
     span_s: int

@@ -1,12 +1,13 @@
 """The last fifteen minutes of one thing, a slot a second, in flat arrays of integers.
 
-Gauges are kept as they were. Counters are kept as running sums that only grow, whatever restarts or deletions
-did to the counters they came from, so a rate over any span is one subtraction.
+Gauges are stored as they are. Counters are stored as running sums that only grow, over restarts and deletions too, so a
+rate over any span is one subtraction.
 
-A column takes what its figures need: nothing while it never changed, then 1, 2, 4 or 8 bytes a second; 5,000 channels
-whose figures all change have room in a budget that eight bytes for each would exceed three times.
+A column takes the bytes that its figures need: nothing while it never changed, then 1, 2, 4 or 8 bytes a second; 5,000
+channels whose figures all change have room in a budget that eight bytes for each would exceed three times.
 
-    known: the Clock has taken the second, and it is not before the ring's first. Everything else is a gap, never 0.
+    A second is recorded when the Clock has taken it and it is not before the ring's first. Every other second is a gap,
+    never 0.
 """
 
 from array import array
@@ -126,7 +127,8 @@ class Rings:
     )
 
     def __init__(self, clock: Clock, layout: Layout, birth: Birth | None = None) -> None:
-        """birth: when the thing was made, so that what its first second shows is growth; None where that is unknown."""
+        """birth: when the topic or channel was made, so that the figures of its first second are growth; None where
+        that is unknown."""
         self.clock = clock
         self.layout = layout
         self.since: int | None = None  # the first second written
@@ -170,7 +172,7 @@ class Rings:
         return grown
 
     def write(self, second: int, gauges: Sequence[int], growth: Sequence[int]) -> None:
-        """Put this second's gauges and add what the counters grew by. The first gauge is the sparkline's."""
+        """Put this second's gauges and add the growth of the counters. The first gauge is the sparkline's."""
         slot = second % SECONDS
         columns, constants = self._columns, self._constants
         if self.since is None or second < self.since:
@@ -220,7 +222,7 @@ class Rings:
             low = min(column) if value < 0 or column.typecode.islower() else 0
             code = _code_of(min(value, low), max(value, max(column)))
             if code == "Q" and index >= self.layout.gauge_count:
-                # A sum has grown for long: only what it grew by in these fifteen minutes counts.
+                # A sum that has grown for long restarts: only its growth in these fifteen minutes counts.
                 base = min(column)
                 self._sums[index - self.layout.gauge_count] -= base
                 value -= base
@@ -243,10 +245,10 @@ class Rings:
         return self._constants[index] if column is None else column[second % SECONDS]
 
     def change(self, name: str, span_s: int, at: int | None = None) -> tuple[float, float] | None:
-        """How much a column changed over the last `span_s` seconds or as many as are known, and how many those are.
+        """The change of a column over the last `span_s` seconds, or as many as are recorded, and their number.
 
         at: the last of these seconds; the newest without it. The answer for a second stays while the rings hold it.
-        None when fewer than two seconds are known.
+        None when fewer than two seconds are recorded.
         """
         clock = self.clock
         newest, since = clock.newest, self.since
@@ -282,8 +284,8 @@ class Rings:
     def series(self, name: str) -> list[float | None]:
         """All fifteen minutes of a column, oldest first: gauges as they were, counters as changes per second.
 
-        A second without a snapshot is a gap of a gauge. What a counter grew by over a gap is known, and its seconds
-        share it, so rate × time is what was counted, as in the history.
+        A second without a snapshot is a gap of a gauge. A counter's growth over a gap is shared among its seconds, so
+        rate × time is the count, as in the history.
         """
         newest, since = self.clock.newest, self.since
         if newest is None or since is None:
@@ -300,7 +302,7 @@ class Rings:
         if index < self.layout.gauge_count:
             return list(values)
         rates: list[float | None] = [None] * SECONDS
-        before: tuple[int, float] | None = None  # where the last known value is, and the value
+        before: tuple[int, float] | None = None  # index of the last value, and the value
         for at, value in enumerate(values):
             if value is None:
                 continue
@@ -319,7 +321,7 @@ class Rings:
         return [*self.spark[bucket + 1 :], *self.spark[: bucket + 1]]
 
     def peak(self) -> float | None:
-        """The highest of the sparkline's buckets but for the newest, which still fills; None when none is known."""
+        """The highest of the sparkline's buckets but for the newest, which still fills; None without any."""
         newest = self.clock.newest
         if newest is None:
             return None

@@ -1,1 +1,1 @@
-"""What each page shows, made from the newest figures: rendered as HTML first, then sent as live updates."""
+"""The screens of the pages, made from the newest figures: rendered as HTML first, then sent as live updates."""

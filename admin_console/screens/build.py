@@ -1,4 +1,4 @@
-"""Builds the screen that a page asks for: for the views and for the socket."""
+"""Builds the screen of a page, for the views and for the socket."""
 
 import time
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from admin_console.vocabulary.roles import Role
 if TYPE_CHECKING:
     from admin_console.gateway.pipeline import PipelineView
 
-# Pages ask with names of at most 64 characters; longer ones are not from our pages.
+# Our pages send names of at most 64 characters.
 FIELD_LENGTH_MAX = 130
 # A graph's channels: four names of topics with four of channels.
 LENGTHS_MAX = {"draw": 600}
@@ -25,7 +25,7 @@ PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a page shows, for whom: equal requests share one update."""
+    """The page, its fields and the user's role: equal requests share one update."""
 
     page: str
     role: Role
@@ -58,7 +58,7 @@ class Request:
 
     @property
     def subscription(self) -> dict[str, str]:
-        """What the page's script sends to ask for the same."""
+        """The body of the script's `subscribe` for this request."""
         return {
             spec.name: value for spec in fields(self) if spec.name != "role" and (value := getattr(self, spec.name))
         }
@@ -89,11 +89,11 @@ def build_screen(
 ) -> Screen:
     """The screen of a page. Pure: all that it shows comes in the arguments.
 
-    The lists are made once for a live state, however many pages and sockets ask; only their age differs.
+    The lists are made once for a live state and shared by all pages and sockets; only their age differs.
 
-    in_flight: the channel's messages in flight, None where the engine was not asked; http_address: where the HTTP API
-    listens, for the commands that empty pages show; pipeline: for the pages that are about it, and for a topic's, which
-    says that its archive is lost.
+    in_flight: the channel's messages in flight, None where they were not read; http_address: where the HTTP API
+    listens, for the commands that empty pages show; pipeline: for its own pages, and for a topic's, which reports a
+    lost archive.
     """
     snapshot: EngineSnapshot | None = live.snapshot if live else None
     common: dict[str, Any] = {

@@ -24,7 +24,7 @@ def _element(template: str, *values: object) -> str:
 
 
 class BaseCell:
-    """tone: "danger", "warning", "held", "ok" or "muted", for state. title: what the pointer shows, the exact value."""
+    """tone: "danger", "warning", "held", "ok" or "muted", for state. title: the tooltip, with the exact value."""
 
     __slots__ = ()
     tone: str = ""
@@ -33,7 +33,7 @@ class BaseCell:
     @property
     @abstractmethod
     def html(self) -> str:
-        """What is inside the <td>, escaped."""
+        """The content of the <td>, escaped."""
 
     def wire(self) -> str | list[str]:
         if self.title:
@@ -82,7 +82,7 @@ class NameCell(BaseCell):
 
 @dataclass(frozen=True, slots=True)
 class LinkCell(BaseCell):
-    """A link that looks like a button: to what a banner names."""
+    """A link that looks like a button, to an object that a banner names."""
 
     text: str
     href: str
@@ -162,7 +162,7 @@ class SparkCell(BaseCell):
 
 @lru_cache(maxsize=2_048)
 def spark_path(levels: tuple[int | None, ...]) -> str:
-    """The SVG path, relative: a line through the known levels, with a gap where there is none."""
+    """The SVG path, relative: a line through the levels, with a gap where there is none."""
     steps: list[str] = []
     is_drawing = False
     last_x = last_y = 0
@@ -201,7 +201,7 @@ class ProgressCell(BaseCell):
 @dataclass(frozen=True, slots=True)
 class ActionCell(BaseCell):
     """An act as a button: a link to its question, opened as a dialog where scripts run. Without `href` it is shown
-    disabled, and `reason` says why. when: the flag of the screen that shows it, "" for always; is_on: that flag now;
+    disabled, with `reason` as its tooltip. when: the flag of the screen that shows it, "" for always; is_on: that flag now;
     stays: once shown, it stays."""
 
     text: str = ""

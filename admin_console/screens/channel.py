@@ -68,7 +68,7 @@ def parts(
 ) -> dict[str, Any]:
     """The parts of the screen; `flags["gone"]` when there is no such channel.
 
-    in_flight: the messages in flight; None when the engine was not asked or did not answer.
+    in_flight: the messages in flight; None when they were not read or the engine did not answer.
     """
     topic = live.topics.get(topic_name) if live else None
     stats = live.channels.get((topic_name, name)) if live else None
@@ -104,7 +104,7 @@ def parts(
             "has_in_flight": stats.in_flight_count > 0,
             "has_deferred": stats.deferred_count > 0,
             "stopped": bool(stats.fenced or stats.unreadable),
-            # The banner says it itself, where nothing graver heads the page.
+            # The banner has it, where no graver finding heads the page.
             "ramping": bool(ramp) and (banner is None or not banner.cause.startswith(RAMP.name)),
             **quarantine.flags(stats),
         },
@@ -125,7 +125,7 @@ def _subtitle(stats: "ChannelStats") -> str:
     memory = stats.depth - stats.backend_depth
     return (
         f"{units.number(memory)} in memory, {units.number(stats.backend_depth)} on disk · "
-        f"{units.byte_count(stats.disk_bytes)} kept on disk · "
+        f"{units.byte_count(stats.disk_bytes)} on disk ·  "
         f"{units.plural(stats.message_count, 'message')}, {units.number(stats.finish_count)} finished since start"
         + (f" · {units.number(stats.dropped_count)} dropped for lack of room" if stats.dropped_count else "")
     )
@@ -187,7 +187,7 @@ def _depth_note(vitals: Vitals, rings: Rings | None) -> Cell:
 def _due_note(vitals: Vitals) -> Cell:
     in_s = vitals.next_due_s
     if in_s is None:
-        return Cell("none deferred" if not vitals.stats.deferred_count else "due time not known")
+        return Cell("none deferred" if not vitals.stats.deferred_count else "due time unknown")
     return Cell(f"next due in {units.duration(in_s)}" if in_s > 0 else "due now")
 
 

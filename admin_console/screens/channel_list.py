@@ -30,8 +30,8 @@ MOVES_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """All channels in the usual order, in three parts: in a state, the gravest first; busy, what moves most first;
-    quiet, as the engine names them. grave: how many of the first ask for an operator."""
+    """All channels in the usual order, in three parts: in a state, the gravest first; busy, the highest flow first;
+    quiet, in the engine's order. grave: how many of the first need an operator."""
 
     ill: list[Key]
     busy: list[Key]
@@ -51,7 +51,7 @@ def _is_named(key: Key, wanted: str) -> bool:
 
 
 def channels_of(live: LiveState, wanted: str = "") -> Channels:
-    """The channels by how urgent they are. wanted: what their names contain, in small letters.
+    """The channels by how urgent they are. wanted: a part of their names, in small letters.
 
     A channel is quiet while it has no state, no message is in it, and none came or went for fifteen minutes.
     """
@@ -130,7 +130,7 @@ def _everything(channels: Channels) -> list[Key]:
 
 
 def _is_paused(live: LiveState, key: Key) -> bool:
-    # A pause is a state: whatever is paused, or lies below a topic that is, is among the ill.
+    # A pause is a state: paused channels, and channels of paused topics, are among the ill.
     return live.channels[key].paused or live.topics[key[0]].paused
 
 
@@ -179,7 +179,7 @@ def _timeouts(live: LiveState, key: Key) -> float | None:
 
 
 def _moved_since(live: LiveState, key: Key) -> bool:
-    """Whether anything moved while the rings know of it: without, most figures are 0."""
+    """Whether any message moved within the rings' time; if none did, most figures are 0."""
     rings = live.rings.get(key)
     return rings is None or rings.moved_s is not None
 

@@ -42,7 +42,7 @@ def ill(live: LiveState) -> list[Diagnosis]:
 
 
 def grave_count(live: LiveState) -> int:
-    """How many channels have a state that asks for an operator."""
+    """How many channels have a state that needs an operator."""
     return sum([each.level >= WARNING for each in ill(live)])
 
 

@@ -1,4 +1,4 @@
-"""What lies between a client and the engine, who it is, and what it gets of its channel: the words of client rows."""
+"""The words of client rows: the layers of a connection, its identity, and its share of the channel."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from admin_console.vocabulary import units
 
 
 def agreed(client: Any) -> str:
-    """What IDENTIFY has agreed on: "V2 · timeout 1m · TLS1.3 · snappy · 42 % sample · as deploy"."""
+    """The settings that IDENTIFY agreed on: "V2 · timeout 1m · TLS1.3 · snappy · 42 % sample · as deploy"."""
     return " · ".join([f"V2 · timeout {units.duration(client.msg_timeout_ms / 1000)}", *_layers(client)])
 
 
@@ -16,7 +16,7 @@ def layers(client: Any) -> str:
 
 
 def title(client: Any) -> str:
-    """What the words leave out: the cipher, and the page about the identity that an auth server has named."""
+    """The tooltip: the cipher, and the auth server's page about the identity."""
     return " · ".join(filter(None, (client.tls_cipher_suite, client.auth_identity_url)))
 
 

@@ -1,4 +1,5 @@
-"""Pipeline cursors of a topic: readers beside its channels, what the log keeps for them, what they gave up."""
+"""Pipeline cursors of a topic: readers beside its channels, their lag in the log, and the messages that they gave
+up."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ _COLUMNS = (
     Column("name", "Cursor", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth"),
-    Column("kept", "Kept in the log"),
+    Column("kept", "Held in the log"),
     Column("gaps", "Given up", "text"),
     Column("action", "Act", "action"),
 )
@@ -81,7 +82,7 @@ def _chips(cursor: "CursorStats") -> tuple[Chip, ...]:
         return ()
     lag, limit = units.byte_count(cursor.lag_bytes), units.byte_count(cursor.retention_bytes)
     share = units.share(cursor.lag_bytes, cursor.retention_bytes)
-    return (Chip(f"▲ {share} of its limit", "warning", f"{lag} of {limit} are kept; beyond that it gives up messages"),)
+    return (Chip(f"▲ {share} of its limit", "warning", f"{lag} of {limit} are held; beyond that it gives up messages"),)
 
 
 def _gaps(cursor: "CursorStats") -> Cell:

@@ -1,4 +1,4 @@
-"""The banner of a page: the gravest finding, whose sentence `admin_console/diagnosis` makes, and what can be done."""
+"""The banner of a page: the gravest finding, whose sentence `admin_console/diagnosis` makes, and its remedies."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ _LABELS = {
 def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner | None:
     """The gravest state of a channel, since when it lasts, and its other states; None for a channel without any.
 
-    What the engine itself reports heads a channel that has no graver cause of its own.
+    A fault that the engine reports heads a channel without a graver finding of its own.
     """
     broker = refusing.find_broker(live.snapshot)
     if broker is not None and diagnosis.level < DANGER:
@@ -59,7 +59,7 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
 
 
 def _is_said(other: Finding, diagnosis: Diagnosis) -> bool:
-    """Whether the banner's own sentence tells what `other` would add: how old the oldest message is."""
+    """Whether the banner's own sentence already has the information of `other`: the age of the oldest message."""
     return other.kind is OLD_MESSAGES and words.depth(diagnosis.vitals) in diagnosis.states[0].finding.text
 
 
@@ -82,7 +82,7 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
     names = diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name
     acts: list[BaseCell] = []
     act = finding.kind.act
-    if act == "redrive_channel":  # first somebody looks why they failed
+    if act == "redrive_channel":  # first an operator looks at the cause of their failures
         acts.append(LinkCell("Show the messages", f"{url_of('channel_messages', *names)}?state=quarantined"))
     if act == "quarantine_messages":
         acts.extend(_quarantine(finding, diagnosis, role))
@@ -116,7 +116,7 @@ def _quarantine(finding: Finding, diagnosis: Diagnosis, role: Role) -> list[Base
 def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, role: Role) -> Banner | None:
     """The gravest problem of all, in one sentence with a link to its page and its act; None when all is well.
 
-    urgent: the most urgent channels, in order; grave: how many channels have a state that asks for an operator.
+    urgent: the most urgent channels, in order; grave: how many channels have a state that needs an operator.
     """
     broker = refusing.find_broker(live.snapshot)
     if broker is not None:
@@ -158,7 +158,7 @@ def _is_graver(urgent: Sequence[Diagnosis], engine: State) -> bool:
 
 
 def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
-    """What stops a topic: a fault, a pause, or no channel to give its messages to; with the act that helps."""
+    """The banner of a stopped topic: a fault, a pause, or no channel for its messages; with the act that helps."""
 
     def acts(act: str) -> tuple[BaseCell, ...]:
         return (act_cell(_LABELS[act], act, role, name),)

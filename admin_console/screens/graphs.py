@@ -167,7 +167,7 @@ def graphs_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> tuple[Graph
 
 
 def _worded(live: LiveState | None, line: Line) -> str:
-    """What the legend says of a line: the figure that cards and rows show, and not the line's last second."""
+    """The legend's figure of a line: that of cards and rows, and not the line's last second."""
     rings = live.rings.get(line.key) if live else None
     if line.ring in GAUGES:
         return units.number(rings.newest(line.ring) if rings else None)

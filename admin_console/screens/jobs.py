@@ -58,7 +58,7 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
 
 
 def progress_cell(label: str, state: "JobState | None", behind: int | None = None) -> ProgressCell:
-    """The bar of a job, counted in its unit. behind: what is left of its work now, where that is known: the job's own
+    """The bar of a job, counted in its unit. behind: the rest of its work now, where it is known: the job's own
     total is of its last report."""
     if state is None or not state.total:
         return ProgressCell(label, 0, 0, units.UNKNOWN)
@@ -148,7 +148,7 @@ def _switch(name: str, view: "PipelineView", role: Role, *, is_stopped: bool) ->
 
 
 def housekeeping_table(view: "PipelineView") -> Table:
-    """What the last runs of housekeeping changed, the newest first."""
+    """The changes of the last runs of housekeeping, the newest first."""
     rows = []
     for run in view.housekeeping.runs[:HOUSEKEEPING_SHOWN_MAX]:
         dropped = f"{units.plural(run.dropped_rows, 'message')}, {units.byte_count(run.dropped_bytes)}"
@@ -182,7 +182,7 @@ def housekeeping_table(view: "PipelineView") -> Table:
 
 
 def _lag(state: "JobState | None") -> Cell:
-    """Unknown of a job that rests after a failure: what it wrote last is of before that."""
+    """Unknown for a job that rests after a failure: its last report is older than the failure."""
     if state is None or state.lag is None or state.state == "failed":
         return Cell(units.UNKNOWN)
     return Cell(units.number(state.lag), f"{state.lag:,} {state.unit}")

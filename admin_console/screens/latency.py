@@ -32,7 +32,7 @@ def is_known(window: "LatencyWindow") -> bool:
 
 
 def _span(window_ms: int) -> str:
-    """What the window covers: its half at least, all of it at most. "5 to 10 min", "30 to 60 s"."""
+    """The time that the window covers, from half of it to all of it: "5 to 10 min", "30 to 60 s"."""
     size_ms, unit = (60_000, "min") if window_ms >= 120_000 else (1_000, "s")
     return f"{window_ms / 2 / size_ms:g} to {window_ms / size_ms:g} {unit}"
 

@@ -16,7 +16,7 @@ BULK_ROLE = min(BULK_ACTS.values(), key=list(Role).index)  # the least that may 
 @lru_cache(maxsize=8192)
 def url_of(name: str, *args: str) -> str:
     """The path of a page or act, the console's sub-path before it."""
-    # Live updates are built in a context that no request has begun, where Django does not know the sub-path.
+    # Live updates are built in a context that no request has begun, where Django has no sub-path.
     before = get_script_prefix()
     set_script_prefix(settings.FORCE_SCRIPT_NAME or "/")
     try:
@@ -44,7 +44,7 @@ def consumer_anchor(client_key: int) -> str:
 
 def message_url(topic: str, channel: str, message_id: str) -> str:
     """The page of one message."""
-    # Not `url_of` by itself: ids would fill what it remembers.
+    # Not `url_of` by itself: ids would fill its cache.
     return f"{url_of('channel_messages', topic, channel)}{message_id}/"
 
 
@@ -68,7 +68,7 @@ def selection_of(table: str, role: Role) -> str:
 
 
 def pause_cell(topic: str, channel: str, role: Role, *, is_paused: bool) -> ActionCell:
-    """Resume what is paused, pause what is not. An empty `channel` means the topic."""
+    """Resume if it is paused, else Pause. An empty `channel` means the topic."""
     scope, args = ("channel", (topic, channel)) if channel else ("topic", (topic,))
     return (
         act_cell("Resume…", f"unpause_{scope}", role, *args)

@@ -1,6 +1,6 @@
-"""What a list was asked for, as its link has it: filter, name, order and page. Links that change one of them.
+"""The query of a list, as its link has it: filter, name, order and page; and links that change one of them.
 
-A list works without scripts: each choice is a link, and a live update keeps what the page's link says.
+A list works without scripts: each choice is a link, and a live update does not change the choices of the page's link.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from admin_console.screens.links import url_of
 from admin_console.screens.parts import Column, Filter, ListBar
 from admin_console.vocabulary import units
 
-# The order that a list has by itself: what is in the gravest state first, then what moves most.
+# The default order of a list: the gravest state first, then the highest flow.
 URGENCY = "state"
 WORST_FIRST = "worst first"
 
@@ -35,7 +35,7 @@ class ListQuery:
 
     @property
     def wanted(self) -> str:
-        """What a name has to contain, in small letters."""
+        """The text that a name has to contain, in small letters."""
         return self.query.strip().lower()
 
     @property
@@ -91,8 +91,7 @@ def list_bar(
     links: Mapping[str, str],
     drawn: Sequence[str] = (),
 ) -> ListBar:
-    """What stands above a list. filters: their names → what they are called; usual: the one that needs no name in the
-    link."""
+    """The bar above a list. filters: name → label; usual: the one that needs no name in the link."""
     made = [
         Filter(name, label, units.number(counts[name]), query.href(show="" if name == usual else name), name == chosen)
         for name, label in filters.items()
@@ -118,7 +117,7 @@ class PageOf:
 
     @classmethod
     def build(cls, query: ListQuery, count: int, rows: int) -> "PageOf":
-        """The page that was asked for, `rows` long; the first for what is no number, the last beyond the last."""
+        """The requested page, `rows` long; the first for an invalid number, the last beyond the last."""
         pages = max(1, -(-count // rows))
         text = query.number
         number = min(max(1, int(text) if text.isascii() and text.isdigit() else 1), pages)

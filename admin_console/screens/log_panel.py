@@ -1,5 +1,5 @@
-"""The log that topics of storage kind `log` share: its sync policy, its size, what the last start found; and the files
-that were set aside, of both storage kinds and the console."""
+"""The log that topics of storage kind `log` share: its sync policy, its size, the report of the last start; and the
+files that were set aside, of both storage kinds and the console."""
 
 from typing import TYPE_CHECKING
 
@@ -82,7 +82,7 @@ def _state(log: "LogStats") -> Cell:
 
 
 def _disk(disk: "DiskSpace") -> Cell:
-    # When it is full is said once, on the banner.
+    # Only the banner has the time at which it is full.
     text = f"{units.byte_count(disk.free_bytes)} free of {units.byte_count(disk.total_bytes)}"
     return Cell(text, f"{disk.free_bytes:,} of {disk.total_bytes:,} bytes", "warning" if disk.is_low else "")
 
@@ -128,13 +128,13 @@ def _aside(aside: "AsideStats") -> Cell:
     if aside.count and aside.retention_ms:
         # Each scan adds a part of a day.
         age, retention = (f"{ms / DAY_MS:.3g}" for ms in (aside.oldest_kept_ms, aside.retention_ms))
-        text += f", the oldest kept for {age} of {retention} days"
+        text += f", the oldest set aside {age} of {retention} days ago"
     elif aside.count:
-        text += ", kept until you remove them"
+        text += ", until you remove them"
     if aside.removed_count:
         removed = units.plural(aside.removed_count, "file")
         text += f"; {removed} removed since start, {units.byte_count(aside.removed_bytes)}"
     if aside.error:
         text += f". ▲ {aside.error}"
-    hint = f"{aside.bytes:,} bytes; each is removed once it was kept for --set-aside-retention"
+    hint = f"{aside.bytes:,} bytes; each is removed at the age of --set-aside-retention"
     return Cell(text, hint, "warning" if aside.error else "")

@@ -236,7 +236,7 @@ def _nothing(live: LiveState | None, query: ListQuery, http_address: str) -> Emp
     return _NONE.get(query.show) or _NONE[channel_list.BUSY]
 
 
-# What a filter that no channel passes says.
+# The empty state of a filter that no channel passes.
 _NONE = {
     channel_list.BUSY: Empty("No channel is busy", "Nothing is in any of them, and nothing moved for 15 minutes."),
     channel_list.ATTENTION: Empty("No channel needs attention"),
@@ -247,7 +247,7 @@ _NONE = {
 
 
 def first_run(http_address: str) -> Empty:
-    """What a new installation shows: how to make the first topic."""
+    """The empty state of a new installation: how to make the first topic."""
     return Empty(
         "Nothing here yet: publish a first message",
         "Publishing creates the topic. Use any NSQ client library, or this:",

@@ -26,8 +26,8 @@ class Column:
     kind: str = "number"
     sort_href: str = ""
     sort_direction: str = ""  # "ascending", "descending" or ""
-    sort_words: str = ""  # what the order means, beside the heading
-    help: str = ""  # what the figure is: what the pointer shows at the heading
+    sort_words: str = ""  # the meaning of the order, beside the heading
+    help: str = ""  # the tooltip of the heading: the meaning of the figure
 
     @property
     def css(self) -> str:
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """What a list shows when it is empty: why it is empty, and what to do."""
+    """The empty state of a list: the reason, and a next step."""
 
     title: str
     text: str = ""
@@ -80,10 +80,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class ListBar:
-    """What stands above a list: its filters, and the field for a part of a name.
+    """The bar above a list: its filters, and the field for a part of a name.
 
-    kept: what that field's form sends beside it, so that filter and order stay. links: paths of the same list, by what
-    they lead to. drawn: the fields of the form that chooses what a graph draws.
+    kept: the hidden fields of that field's form, so that filter and order stay. links: paths of the same list, by their
+    target. drawn: the fields of the form that chooses the lines of a graph.
     """
 
     filters: tuple[Filter, ...]
@@ -158,10 +158,10 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """One sentence where something is wrong: what, since when, why, what can be done.
+    """One sentence about a problem: its object, its start, its cause and its remedies.
 
-    note: since when, and what else is wrong, in half sentences. acts: the likely act, and links to what is to blame.
-    cause: stays the same while the cause does, though figures change; screen readers hear of another one.
+    note: its start, and further problems, in half sentences. acts: the likely act, and links to the object of the
+    cause. cause: stays the same while the cause does, though figures change; screen readers announce another one.
     """
 
     tone: str
@@ -236,7 +236,7 @@ class Screen:
     tables: dict[str, Table] = field(default_factory=dict)
     list_bar: ListBar | None = None  # of the page's list
     points: dict[str, float | None] = field(default_factory=dict)  # this second's value of every graph column
-    flags: dict[str, bool] = field(default_factory=dict)  # what the page shows or hides: "paused", "gone"
+    flags: dict[str, bool] = field(default_factory=dict)  # parts that the page shows or hides: "paused", "gone"
     texts: dict[str, str] = field(default_factory=dict)  # further live texts by name
     has_figures: bool = True  # False before the first snapshot came
 
@@ -266,7 +266,7 @@ class Screen:
         )
 
     def update_json(self) -> bytes:
-        """The live update: what may have changed since the page was rendered."""
+        """The live update: the parts that may have changed since the page was rendered."""
         shown = self.unbroken()
         return orjson.dumps(
             {

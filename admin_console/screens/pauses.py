@@ -34,7 +34,7 @@ def paused_chip(live: LiveState, topic: "TopicStats") -> Chip:
 
 
 def order(live: LiveState, one: "TopicStats | ChannelStats") -> tuple[bool, int]:
-    """A sort key of what is paused: what has outlived its time first, then what ends first."""
+    """A sort key of pauses: those that outlived their time first, then the one that ends first."""
     return not _overdue(live, one), (one.pause.until_ms if one.pause else 0) or 1 << 62
 
 
@@ -65,6 +65,6 @@ def _growth(change: int) -> str:
 
 
 def ramp_text(live: LiveState, channel: "ChannelStats") -> str:
-    """What partials/ramp.html says; "" without a ramp."""
+    """The text of partials/ramp.html; "" without a ramp."""
     ramp = channel.ramp
     return pause_words.ramp(ramp, now_ms(live)) if ramp is not None and ramp.until_ms > now_ms(live) else ""

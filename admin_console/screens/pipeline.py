@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from admin_console.gateway.pipeline import ArchivedTopic, PipelineView, ReplayView
 
 TOPICS_SHOWN_MAX = 200
-# Smaller files of the worker concern nobody.
+# Smaller files of the worker are not worth a note.
 FILES_SHOWN_BYTES_MIN = 1 << 20
 # The reason that the archive gives for offsets that have no message in the log.
 _NO_MESSAGES = "absent"
@@ -130,7 +130,8 @@ def replay_chips(replay: "ReplayView", view: "PipelineView") -> tuple[Chip, ...]
 
 
 def replay_action(replay: "ReplayView", role: Role) -> ActionCell:
-    """Run what is planned, discard what is not, start what was stopped, cancel what is under way."""
+    """The act of a replay's row: Run for a plan, Discard without one, Start for a stopped one, Cancel for a running
+    one."""
     if replay.awaits_run:
         return act_cell("Run…", "run_replay", role, replay.replay_id)
     if replay.is_over:
@@ -226,12 +227,12 @@ def _stats(
     )
 
 
-# What an open replay waits for, by the word of its state; others are said as they are.
+# The next step of an open replay, by its state; other states are shown as they are.
 _STAGES = {"planned": "to run or discard", "not planned": "with a failed plan"}
 
 
 def _stages(open_replays: "Sequence[ReplayView]", view: "PipelineView") -> str:
-    """Where they are, what asks for somebody first: `1 to run or discard, 2 running`."""
+    """How many are in each state, those that need an operator first: `1 to run or discard, 2 running`."""
     words = [replay_chips(one, view)[0].text.lstrip("▲❚ ") for one in open_replays]
     counts = sorted(Counter(words).items(), key=lambda found: (found[0] not in _STAGES, found[0]))
     return ", ".join(f"{units.number(count)} {_STAGES.get(word, word)}" for word, count in counts) or "none under way"
@@ -390,7 +391,7 @@ def _offsets(topic: "ArchivedTopic | None") -> Cell:
 
 
 def _gaps(topic: "ArchivedTopic | None", cursor: "CursorStats | None") -> Cell:
-    """What is not archived: lost messages, those left out on purpose, and offsets that no message ever had."""
+    """The gaps of the archive: lost messages, those left out on purpose, and offsets that no message ever had."""
     # Two rows may have the same range: of one with replayed messages, the others may be lost.
     found = [(gap.first_offset, gap.next_offset, gap.reason, gap.count) for gap in (topic.gaps if topic else ())]
     ranges = {(first, end) for first, end, *_ in found}

@@ -1,4 +1,5 @@
-"""The quarantine of a channel on its page: max attempts, what is quarantined and why, and the redrive under way."""
+"""The quarantine of a channel on its page: max attempts, the quarantined messages with their causes, and the redrive
+under way."""
 
 from typing import TYPE_CHECKING
 

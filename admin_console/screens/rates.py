@@ -28,7 +28,7 @@ def depth_note(rings: Rings | None, *, has_unfinished: bool) -> Cell:
     """
     growth = figures.GROWTH.rate(rings)
     if growth is None:
-        return Cell("trend not known yet")
+        return Cell("trend not available yet")
     text = units.growth(growth)
     if text == "0/s":
         return Cell("steady" if has_unfinished else "no messages")
@@ -41,7 +41,7 @@ def rate_cell(figure: Figure, rings: Rings | None) -> Cell:
 
 
 def over(figure: Figure, rings: Rings | None) -> str:
-    """The window of a figure in words: "over 30 s"; less for what is younger."""
+    """The window of a figure in words: "over 30 s"; less for younger topics and channels."""
     change = figure.change(rings)
     return f"over {max(1, round(change[1] if change else figure.span_s))} s"
 
@@ -50,7 +50,7 @@ def average_note(figure: Figure, rings: Rings | None) -> Cell:
     """The rate of a long window: "15 min average 12/s"."""
     change = figure.change(rings)
     if change is None:
-        return Cell("average not known yet")
+        return Cell("average not available yet")
     grown, elapsed_s = change
     span = f"{elapsed_s / 60:.0f} min" if elapsed_s >= 90 else f"{elapsed_s:.0f} s"
     return Cell(f"{span} average {units.rate(grown / elapsed_s)}")

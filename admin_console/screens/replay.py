@@ -1,4 +1,4 @@
-"""One replay: what its dry run found, and the progress of its run."""
+"""One replay: the plan that its dry run made, and the progress of its run."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +89,7 @@ def _failure(what: str, job: "JobState", view: "PipelineView") -> Banner:
 
 
 def _planner(view: "PipelineView") -> str:
-    """What the plan waits for, in a sentence."""
+    """A sentence about the wait of the plan."""
     if view.holder is not None and (view.worker_state is None or view.worker_state.state == "ready"):
         return "The worker counts matching messages."
     if view.holder is not None or (view.process is not None and view.process.word in ("idle", "resting", "running")):
@@ -184,6 +184,6 @@ def _channel_table(replay: "ReplayView") -> Table:
     text = (
         "The target has no channel: the messages would stay at the topic until there is one."
         if replay.planned
-        else "Known when the replay is planned."
+        else "Available once the replay is planned."
     )
     return Table.build("receivers", "Channels that receive them", _CHANNEL_COLUMNS, rows, Empty("", text))

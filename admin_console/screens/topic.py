@@ -56,7 +56,7 @@ _PRODUCER_COLUMNS = (
 
 
 def parts(live: LiveState | None, role: Role, name: str, pipeline: "PipelineView | None" = None) -> dict[str, Any]:
-    """The parts of the screen; `flags["gone"]` when there is no such topic. pipeline: None where it is not known."""
+    """The parts of the screen; `flags["gone"]` when there is no such topic. pipeline: None where it is not read."""
     topic = live.topics.get(name) if live else None
     plans = graphs.topic_plans(name)
     points = graphs.points_of(live, plans)
@@ -156,7 +156,7 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
             "bytes",
             "Bytes published",
             Cell(units.byte_count(topic.message_bytes), f"{topic.message_bytes:,} bytes"),
-            Cell(f"{units.byte_count(average)} a message · {units.byte_count(disk_bytes)} kept on disk"),
+            Cell(f"{units.byte_count(average)} a message · {units.byte_count(disk_bytes)} on disk"),
         ),
         Stat(
             "in_flight",

@@ -28,6 +28,6 @@ def level_above(under: str) -> str:
 
 
 def total(values: Sequence[float | None]) -> float | None:
-    """The sum of those that are known; None where none is."""
+    """The sum of the values that are not None; None without any."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) if numbers else None

@@ -40,7 +40,7 @@ class Line:
     stats: "TopicStats"
     depth: int  # at the topic and in its channels
     growth_s: float | None
-    flow: float  # what came and was finished in the last fifteen minutes
+    flow: float  # arrivals and finished messages of the last fifteen minutes
     in_flight: int
     deferred: int
     requeued_min: float | None
@@ -59,7 +59,7 @@ class Line:
 
     @property
     def urgency(self) -> tuple[float, ...]:
-        """What is in the gravest state comes first, then what moves most, then what is quiet."""
+        """The gravest state comes first, then the highest flow, then quiet topics."""
         return (self.gravity, self.is_busy, self.flow)
 
     @property
@@ -72,7 +72,7 @@ class Line:
         return bool(self.paused_topics or self.paused_channels)
 
 
-# Column name → what it sorts by; names sort upwards first, figures downwards.
+# Column name → its sort key; names sort upwards first, figures downwards.
 _SORTS: dict[str, Callable[[Line], Any]] = {
     "name": lambda line: line.name,
     URGENCY: lambda line: line.urgency,
@@ -149,7 +149,7 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
         with_sorts(_COLUMNS, query, _SORTS),
         rows,
         _empty(live, query, http_address),
-        # A group is no topic: what is to be selected is inside it.
+        # A group is no topic: only the topics in it can be selected.
         selection="" if is_grouped else selection_of("topics", role),
     )
     links = {
@@ -275,7 +275,7 @@ def _has_moved(live: LiveState, rings: Rings | None) -> bool:
 
 
 def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
-    """What is gravest in a topic or a group, and where; how much of it is paused."""
+    """The gravest finding in a topic or a group, with its channel; and how much of it is paused."""
     is_group = line.members > 1
     chips: list[Chip] = []
     gravest = _gravest(line, live)

@@ -1,1 +1,1 @@
-"""What every answer carries and every request must satisfy: headers, proxies, origins, pacing."""
+"""Headers that every answer carries, and checks that every request passes: proxies, origins, pacing."""

@@ -1,7 +1,7 @@
 """Compresses pages, style sheets, scripts and JSON: on a line of 200 kbit/s a page comes in one second, not in two.
 
-A compressed length says something about the text (BREACH). A foreign page can't make a browser ask with its session
-(SameSite), form tokens are masked anew in each answer, and Django adds up to 100 random bytes.
+A compressed length reveals something about the text (BREACH). A foreign page can't make a browser send a request with
+its session (SameSite), form tokens are masked anew in each answer, and Django adds up to 100 random bytes.
 """
 
 from django.http import HttpRequest
@@ -12,7 +12,7 @@ _TYPES = ("text/html", "text/css", "text/javascript", "application/javascript", 
 
 
 class CompressText(GZipMiddleware):
-    """Django's, for what a page is made of; downloads and parts of files go out as they are."""
+    """Django's compression, for pages and their parts; downloads and parts of files go out as they are."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         is_text = response.get("Content-Type", "").partition(";")[0] in _TYPES

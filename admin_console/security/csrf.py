@@ -14,7 +14,7 @@ _SENTENCE = (
 
 
 def refused(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """403 in the form that the caller reads; a form of the same user's is asked again, with what was typed.
+    """403 in the form that the caller reads; a form of the same user's is shown again, with its typed fields.
 
     reason: Django's sentence; a foreign origin goes to the audit list. Each log-in makes a new token, so that the forms
     of other tabs come here.

@@ -1,7 +1,7 @@
 """Lets only our own pages open sockets, and only those that the permission table names.
 
-Browsers send cookies with a socket to anybody's page, so the origin is what tells ours from others'. It is compared
-with the port: another service on the same machine is another origin.
+Browsers send cookies with a socket from any site's page, so only the origin distinguishes our pages from others. It is
+compared with the port: another service on the same machine is another origin.
 """
 
 from collections.abc import Awaitable, Callable, Container
@@ -28,7 +28,7 @@ class SameOriginSockets:
         allowed_hosts: list[str],
         speaks_tls: bool = False,
     ) -> None:
-        """speaks_tls: the server itself does; Daphne says of no socket whether it came by TLS."""
+        """speaks_tls: the server itself does; Daphne does not report whether a socket came by TLS."""
         self._scheme = "wss" if speaks_tls else "ws"
         self._application = application
         self._paths = paths

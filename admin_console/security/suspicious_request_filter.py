@@ -1,4 +1,4 @@
-"""Logs one line without a traceback for requests that Django refuses as suspicious: anybody can send them."""
+"""Logs one line without a traceback for requests that Django refuses as suspicious, since any client can send them."""
 
 import logging
 

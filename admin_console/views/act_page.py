@@ -67,7 +67,7 @@ class ComplaintError(Exception):
 
 
 class NotThereError(Exception):
-    """The topic or channel is not there; the text says so."""
+    """The topic or channel is not there; the text is a sentence about it."""
 
 
 TOPIC = "topics/<name:topic>"
@@ -82,7 +82,7 @@ class ActPage(View):
     action = ""
     routes: Mapping[str, str] = {}
     is_confirmed = False  # it was confirmed for all of a selection at once
-    is_anew = False  # the question is asked again since the state has changed
+    is_anew = False  # the question is shown again since the state has changed
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -127,7 +127,7 @@ class ActPage(View):
 
     @property
     def part(self) -> str:
-        """What the act is about, where that is neither a topic nor a channel: `trash 5`."""
+        """The object of the act, where that is neither a topic nor a channel: `trash 5`."""
         return ""
 
     def do(self, details: dict[str, Any]) -> ActResult:
@@ -137,7 +137,7 @@ class ActPage(View):
         return result
 
     def note(self, result: ActResult) -> None:
-        """Keep of the result what the undo needs."""
+        """Store the part of the result that the undo needs."""
 
     def after_url(self) -> str:
         """The page that the browser goes to after the act."""
@@ -157,7 +157,7 @@ class ActPage(View):
         return str(self.request.POST.get(SHOWN) or self.request.GET.get(SHOWN, ""))[:100]
 
     def done_beside(self, do: Callable[[], ActResult]) -> ActResult:
-        """Do an act that is not the engine's, unless what its question showed has changed."""
+        """Do an act that is not the engine's, unless the state that its question showed has changed."""
         return self.gateway.act_beside(self.action, self.topic, self.channel, self.asker(), do)
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -180,7 +180,7 @@ class ActPage(View):
             return self._standing()
         complaints: tuple[str, ...] = ()
         if self.shown():
-            # The link is from an act, such as the Undo of one: what was done since is no part of what it takes back.
+            # The link is from an act, such as the Undo of one: it does not revert later acts.
             changed = self.gateway.changed_since(self.action, self.topic, self.channel, self.asker())
             complaints = (changed,) if changed else ()
         return self.ask_again(complaints, status=200)
@@ -214,7 +214,7 @@ class ActPage(View):
         except ComplaintError as exc:
             if wants_json(request):
                 return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
-            # It was decided on what the first question showed.
+            # The user decided on the state that the first question showed.
             shown = self.shown() or self.gateway.mark(self.topic, self.channel)
             next_url = next_page(self.request)
             return ask(request, self.question(), complaints=exc.sentences, next_url=next_url, shown=shown)
@@ -283,18 +283,18 @@ class ActPage(View):
         return HttpResponse(status=204, headers={"X-Next": url}) if is_in_dialog else HttpResponseRedirect(url)
 
     def undo_link(self, back_url: str = "") -> str:
-        """To the question of the undo, which says what was done since this act. "" where there is no undo."""
+        """To the question of the undo, which lists the acts since this one. "" where there is no undo."""
         undo_url = self.undo_url()
         if not undo_url:
             return ""
         query = {"next": back_url} if back_url else {}
-        # The act was done, and that is said whether the engine answers by now or not.
+        # The act was done: report that even if the engine does not answer by now.
         with suppress(EngineUnavailableError):
             query[SHOWN] = self.gateway.mark(self.topic, self.channel)
         return f"{undo_url}?{urlencode(query)}" if query else undo_url
 
     def _refused_in_dialog(self, result: ActResult) -> HttpResponse:
-        """The form once more, with what was filled in and why nothing was done."""
+        """The form once more, with its filled-in fields and the reason why nothing was done."""
         status = _STATUS_OF_CODE.get(result.code, 400)
         self.is_anew = result.code == STATE_CHANGED
         try:

@@ -1,4 +1,4 @@
-"""How long and how much of a topic the archive keeps: asked on the topic's page, done by housekeeping."""
+"""How long and how much of a topic the archive keeps: set on the topic's page, applied by housekeeping."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ _GIB = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?")
 
 
 class SetArchiveLimits(ActPage):
-    """Set, or go back to what the server's options say."""
+    """Set own limits, or return to those of the server's options."""
 
     routes = {"set_archive_limits": f"{TOPIC}/~archive-limits/"}
 
@@ -97,7 +97,7 @@ class SetArchiveLimits(ActPage):
         return self.done_beside(lambda: self.pipeline.set_archive_limits(self.topic, details["limits"]))
 
     def _held(self) -> str:
-        """What the archive has of the topic now, with its oldest message: what a limit would remove."""
+        """A sentence about the topic's archive now, with its oldest message, which a limit would remove first."""
         held = [one for one in self.pipeline.view().topics if one.topic == self.topic and one.rows]
         if not held:
             return "The archive has no messages of it yet."
@@ -113,7 +113,7 @@ def worded(limits: ArchiveLimits) -> str:
         parts.append(counted(limits.keep_ms // DAY_MS, "day") if whole else units.duration(limits.keep_ms / 1000))
     if limits.keep_bytes:
         parts.append(f"at most {units.byte_count(limits.keep_bytes)}")
-    return ", ".join(parts) or "kept for ever"
+    return ", ".join(parts) or "no limit"
 
 
 def _since(held: list[ArchivedTopic]) -> str:

@@ -1,8 +1,9 @@
-"""One act on several topics or channels that were selected in a list: asked once, done one by one, a result for each.
+"""One act on several topics or channels that were selected in a list: one question, then one act after another, and a
+result for each.
 
 Each of them is the act itself, with its own audit rows: this page adds no right and skips no check. With `all=1` the
-selection is what passes the list's filter when the question is asked; the question names it, and its answer is about
-exactly that.
+selection is all rows that pass the list's filter when the question is made; the question names them, and the answer is
+about exactly those.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ SHOWN_MAX = 20  # names in the question, and in each half of the answer
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One selected topic, or channel of a topic. expected: how many messages of it the question told of."""
+    """One selected topic, or channel of a topic. expected: how many messages of it the question counted."""
 
     topic: str
     channel: str = ""
@@ -63,7 +64,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What came of the act on one of them. page: None where it was not tried."""
+    """The result of the act on one of them. page: None where it was not tried."""
 
     target: Target
     page: ActPage | None
@@ -89,7 +90,8 @@ class RowResult:
 
 
 class BulkAct(View):
-    """GET asks, POST does. `on` names what is selected: TOPIC, TOPIC/CHANNEL, or a channel of the topic `of`."""
+    """GET shows the question, POST does the act. `on` names the selection: TOPIC, TOPIC/CHANNEL, or a channel of the
+    topic `of`."""
 
     http_method_names = ["get", "head", "post"]
     action = ""
@@ -104,7 +106,7 @@ class BulkAct(View):
         if "still" in request.GET:
             return self._standing()
         try:
-            targets = self._targets(request.POST or request.GET)  # what a session's end interrupted
+            targets = self._targets(request.POST or request.GET)  # a form that the session's end interrupted
         except ComplaintError as exc:
             if not request.GET.keys() & {"on", "all"} and not wants_fragment(request):
                 messages.warning(request, str(exc))
@@ -128,16 +130,16 @@ class BulkAct(View):
                 return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
             return self._ask(targets, exc.sentences)
         except NotThereError:
-            pass  # told in its row
+            pass  # its row has the refusal
         return self._answer(self._perform(targets))
 
     def _ask(self, targets: Sequence[Target], complaints: tuple[str, ...] = ()) -> HttpResponse:
-        # It was decided on what the first question showed.
+        # The user decided on the state that the first question showed.
         shown = self.request.POST.get(SHOWN, "")[:100] or self.gateway.mark("")
         return ask(self.request, self._question(targets), complaints=complaints, shown=shown)
 
     def _standing(self) -> HttpResponse:
-        """For a dialog that is open: what was done to anything since it was asked, 204 for nothing. The dialog has the
+        """For an open dialog: the acts on anything since its question, 204 without any. The dialog has the
         names; thousands of them are too much for a question every two seconds."""
         asker = Asker(self.request.user.get_username(), self.request.GET.get(SHOWN, "")[:100])
         found = self.gateway.changes_since(self.action, asker)
@@ -145,14 +147,14 @@ class BulkAct(View):
             return HttpResponse(status=204)
         return JsonResponse(dict(found), headers={"X-Standing": "several"})
 
-    # What is selected.
+    # The selected topics or channels.
 
     def _targets(self, fields: QueryDict) -> list[Target]:
         """Raises ComplaintError where none is named, too many are, or one can't be a name."""
         if fields.get("all") == "1":
             found = self._passing(fields)
         else:
-            # A name, or a line for each, with how many messages the question told of.
+            # A name, or a line for each, with the number of messages that the question counted.
             lines = [line for text in fields.getlist("on") for line in text.splitlines() if line.strip()]
             found = list({target.name: target for target in self._read(lines, fields.get("of", ""))}.values())
         if not found:
@@ -177,7 +179,7 @@ class BulkAct(View):
         if self._noun == "topic":
             found = [Target(line.name) for line in topics.passing(live, show, wanted)]
         else:
-            # A link may ask for all channels of a topic, whose page shows each of them.
+            # A link may select all channels of a topic, whose page shows each of them.
             of = fields.get("of", "")
             keys = channel_list.passing(live, channel_list.ALL if of else show, wanted)
             found = [Target(*key) for key in keys if of in ("", key[0])]
@@ -236,7 +238,7 @@ class BulkAct(View):
         return [sentence, *([f"{gone:,} of them no longer {'exists' if gone == 1 else 'exist'}."] if gone else [])]
 
     def _shared_fields(self, targets: Sequence[Target]) -> list[Any]:
-        """The act's own fields, as its question for the first of them has them; its reason is asked anyway."""
+        """The act's own fields, as its question for the first of them has them; its reason has its own field."""
         for target in targets:
             try:
                 return [field for field in self._one(target).question().fields if field.name != "reason"]
@@ -245,7 +247,8 @@ class BulkAct(View):
         return []
 
     def _afterwards(self, targets: Sequence[Target]) -> list[str]:
-        """What can be undone of an act that removes messages, a sentence for each kind of topic, and what it frees."""
+        """Sentences about the undo of an act that removes messages, one for each kind of topic, and about the space it
+        frees."""
         page = self.kind.page
         if not issubclass(page, risky_acts.Removal):
             return []
@@ -264,7 +267,7 @@ class BulkAct(View):
 
     @cached_property
     def _topics(self) -> dict[str, TopicStats | None]:
-        """The topics at this moment, each asked for once; None for one that is not there."""
+        """The topics at this moment, each read once; None for one that is not there."""
         return {}
 
     def _held_by(self, target: Target) -> "_Held":
@@ -278,7 +281,7 @@ class BulkAct(View):
         channels = [by_name[target.channel]] if target.channel else list(by_name.values())
         clients = sum(one.client_count for one in channels)
         if self.action == "empty_topic":
-            channels = []  # what they hold stays
+            channels = []  # their messages stay
         held = (
             sum(one.depth for one in channels) + (0 if target.channel else topic.depth),
             sum(one.in_flight_count for one in channels),
@@ -371,7 +374,7 @@ class BulkAct(View):
                 for part, words in ((left, "more are not done"), (done, "more are done"))
             ],
             "close_url": self._cancel_url([row.target for row in rows]),
-            # What failed stays selected, so that it can be tried again.
+            # Failed ones stay selected, so that the user can try again.
             "again": _lines(left),
             "again_count": len(left),
             "again_url": reverse(f"bulk_{self.action}"),
@@ -388,7 +391,7 @@ class BulkAct(View):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a topic or channel has at this moment, in words and as counts."""
+    """The messages of a topic or channel at this moment, in words and as counts."""
 
     words: str
     count: int = 0

@@ -10,7 +10,7 @@ from admin_console.views.act_page import ActPage
 class BulkActKind:
     """An act that can be done on a selection. verb and past: of the sentences. consequence: what happens to all.
 
-    asks_like_one: the act's own fields, such as how long a pause lasts, are asked once for all.
+    asks_like_one: the act's own fields, such as how long a pause lasts, are filled in once for all.
     """
 
     page: type[ActPage]

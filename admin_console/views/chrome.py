@@ -45,7 +45,7 @@ _UNDER = {
 
 @dataclass(frozen=True, slots=True)
 class HeaderLink:
-    """One of the header's links. key: what is pressed after "g" to go there (static/keys.js)."""
+    """One of the header's links. key: pressed after "g" to go there (static/keys.js)."""
 
     label: str
     key: str

@@ -18,7 +18,7 @@ _STARTS = {"start": "the oldest message in the log", "end": "messages published 
 
 
 class _CursorAct(ActPage):
-    """An act on one cursor of a topic. Acts that give up messages ask for its name."""
+    """An act on one cursor of a topic. Acts that give up messages require its typed name."""
 
     cursor = ""
 

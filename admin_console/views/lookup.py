@@ -1,4 +1,4 @@
-"""Discovery: this server's registrations at each nsqlookupd, and what those know of all servers; tombstones."""
+"""Discovery: this server's registrations at each nsqlookupd, and those of all servers; tombstones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class RegistrationLine:
 
 @dataclass(frozen=True, slots=True)
 class ProducerChip:
-    """A server as producer of a topic. note: what keeps consumers from it, "" for nothing. tombstone_url: "" for one
-    that is hidden already."""
+    """A server as producer of a topic. note: the reason why consumers do not find it, "" if they do. tombstone_url: ""
+    for one that is hidden already."""
 
     node: str
     note: str
@@ -55,7 +55,7 @@ class TopicLine:
 
 @dataclass(frozen=True, slots=True)
 class KnownPanel:
-    """What one nsqlookupd knows. note: how much that is, or that it has not answered."""
+    """The registrations in one nsqlookupd. note: their number, or its error."""
 
     address: str
     note: str
@@ -65,7 +65,7 @@ class KnownPanel:
 
 
 @require_safe
-@stands("tombstone_producer", "What nsqlookupds name")
+@stands("tombstone_producer", "The producers in nsqlookupds")
 def lookup_page(request: CheckedRequest) -> HttpResponse:
     gateway = get_gateway()
     snapshot = gateway.snapshot()
@@ -84,7 +84,7 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
 
 
 class TombstoneProducer(ActPage):
-    """Has the nsqlookupds that know a producer hide it from consumers for a while."""
+    """Makes the nsqlookupds that list a producer hide it from consumers for a while."""
 
     routes = {"tombstone_producer": "lookup/<name:topic>/<str:node>/~tombstone/"}
 
@@ -120,7 +120,7 @@ class TombstoneProducer(ActPage):
             "--tombstone-lifetime of the nsqlookupd. Afterwards they find it again if it still has the topic."
         )
         stays = (
-            "Connected consumers stay connected, and the server keeps its messages. To end the topic there, delete it "
+            "Connected consumers stay connected, and the server's messages stay. To end the topic there, delete it "
             "on that server within that time."
         )
         return self.pose(

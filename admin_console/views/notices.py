@@ -23,7 +23,7 @@ def notices() -> list[Notice]:
 
 
 def page_notices() -> list[Notice]:
-    """Those of `notices`, and what else a page says; reads files."""
+    """Those of `notices`, and the other notices of a page; reads files."""
     found = notices()
     if complaint := complaint_about_tokens(settings.DATA_PATH):
         found.append(Notice("Tokens can't be read: the tokens read before stay valid.", complaint, "danger"))

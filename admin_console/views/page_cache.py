@@ -56,7 +56,7 @@ def cached_page(
 ) -> HttpResponse:
     """The page from the cache, or as `make` makes it.
 
-    basis: what the page is made from beside the hub's live state; another object is another page. make: renders the
+    basis: the page's source beside the hub's live state; another object is another page. make: renders the
     page with this context over its own.
     """
     live = get_hub().live

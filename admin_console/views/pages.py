@@ -1,4 +1,4 @@
-"""The pages that read: overview, topics, a topic, a channel, the pipeline. The socket keeps them live."""
+"""The pages without acts of their own: overview, topics, a topic, a channel, the pipeline. The socket updates them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -148,7 +148,7 @@ def _newest(gateway: Gateway) -> LiveState | None:
 
 
 def _fresh(gateway: Gateway, page_request: Request) -> LiveState | None:
-    """The topic as it is at this moment, so that the page after an act shows what the act did.
+    """The topic as it is at this moment, so that the page after an act shows its result.
 
     Consumers and producers come from the newest snapshot; the engine reports them only there.
     """

@@ -1,4 +1,4 @@
-"""Pausing and resuming topics and channels: why and until when, what a resume releases, and how slowly it begins."""
+"""Pausing and resuming topics and channels: their reason and end, the messages that a resume releases, and its ramp."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class _PauseAct(ActPage):
-    """Asked in a small form beside the page: nothing is lost by either act, and each takes the other back."""
+    """A small form beside the page: neither act loses messages, and each reverts the other."""
 
     def _stats(self) -> TopicStats | ChannelStats:
         return self.channel_stats() if self.channel else self.topic_stats()
@@ -74,7 +74,7 @@ class PausePage(_PauseAct):
     def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
         now_ms = units.now_ms()
         end = pause_words.left(one.pause, now_ms) or "it has no end"
-        return [f"Paused{pause_words.since(one.pause, now_ms)}; {end}.", "The pause keeps its author and its start."]
+        return [f"Paused{pause_words.since(one.pause, now_ms)}; {end}.", "Its author and its start stay the same."]
 
     def _end_field(self, is_paused: bool, pause: Pause | None) -> Field:
         chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)
@@ -129,12 +129,12 @@ class PausePage(_PauseAct):
         self._is_new = result.created
 
     def undo_url(self) -> str:
-        # To resume it would not take back what was changed of a pause.
+        # Resume would not revert a change of a pause.
         return reverse(ACTS[self.action].undo, kwargs=self.kwargs) if self._is_new else ""
 
 
 class ResumePage(_PauseAct):
-    """Resume what is paused; of a channel that delivers slowly, end the ramp."""
+    """Resume a paused topic or channel; end the ramp of a channel that delivers slowly."""
 
     routes = {"unpause_topic": f"{TOPIC}/~unpause/", "unpause_channel": f"{CHANNEL}/~unpause/"}
 
@@ -159,7 +159,7 @@ class ResumePage(_PauseAct):
         return [f"It releases {_messages(one.depth)}{self._time_to_drain(one)}.", _ready(one), *grown]
 
     def _time_to_drain(self, one: ChannelStats) -> str:
-        """`, about 3 min to drain at the rate of the hour before the pause (68/s)`; "" where that is not known."""
+        """`, about 3 min to drain at the rate of the hour before the pause (68/s)`; "" where the rate is unknown."""
         rate_s = self._rate_before(one) if one.depth else None
         if not rate_s:
             return ""
@@ -167,7 +167,7 @@ class ResumePage(_PauseAct):
         return f", {took} to drain at the rate of the hour before the pause ({units.rate(rate_s)})"
 
     def _rate_before(self, one: ChannelStats) -> float | None:
-        """Messages finished a second in the hour before the pause; None when that is not known."""
+        """Messages finished a second in the hour before the pause; None when it is unknown."""
         end_s = (one.pause.since_ms if one.pause and one.pause.since_ms else units.now_ms()) // 1000 // 60 * 60 + 60
         span = Range("", end_s - HOUR_S, end_s, False)
         try:

@@ -73,7 +73,7 @@ class _PipelineAct(ActPage):
         return self.done_beside(lambda: self.pipeline.ask(self.action, self.name, **details))
 
     def when(self) -> str:
-        """A sentence: when the worker takes the request up."""
+        """A sentence: when the worker does it."""
         view = self.view
         if view.holder is not None:
             return "The worker does this within a second or two."
@@ -108,7 +108,7 @@ class _JobAct(_PipelineAct):
 
 _STOPPED = {
     "archive": "Nothing is archived until it is started again; the log keeps the messages, up to its limit.",
-    "rollup": "The graphs' history gets no new minutes until it is started again; samples are kept for seven days.",
+    "rollup": "The graphs' history gets no new minutes until it is started again; samples stay for seven days.",
     "housekeeping": "Small files of the archive are not merged, and nothing is removed until it is started again.",
     "compact": "Closed days of the history are not recomputed until it is started again.",
 }
@@ -150,13 +150,13 @@ class PlanReplay(_PipelineAct):
                 cancel_url=self.page_url,
                 consequences=[
                     "No topic is archived yet: there is nothing that could be published again.",
-                    "Open a topic of the log and press Archive…: what is archived from then on can be replayed.",
+                    "Open a topic of the log and press Archive…: messages archived from then on can be replayed.",
                 ],
             )
         return self.pose(
             "Plan a replay",
             [
-                "This is a dry run: you see what it would publish, and to which channels, before anything happens.",
+                "This is a dry run: it counts the messages and channels before anything is published.",
                 self.when(),
             ],
             [
@@ -280,7 +280,7 @@ class RunReplay(_PipelineAct):
                 *filter(None, [left_out_sentence(planned)]),
                 reach,
                 "Each is published once, however often the replay is interrupted.",
-                "It can be cancelled; what is published by then stays published.",
+                "It can be cancelled; messages published by then stay published.",
                 self.when(),
             ],
             button=f"Publish {counted(planned.count, 'message')} to {request.target}",

@@ -45,9 +45,9 @@ class Field:
 @dataclass(frozen=True, slots=True)
 class Question:
     """Title and button name verb and object; `consequences` are sentences with counts. button: "" where the act can't
-    be done now, which they say. dismiss: the label beside it, where the act itself is to cancel.
+    be done now; then a consequence gives the reason. dismiss: the label beside it, where the act itself is to cancel.
 
-    selected: the names that an act on several is about, a line each, and `rows` what is shown of them.
+    selected: the names that an act on several is about, a line each, and `rows` their lines on the page.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Question:
     consequences: list[str] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
     is_dangerous: bool = False
-    is_small: bool = False  # asked beside the page, which stays in use
+    is_small: bool = False  # shown beside the page, which stays in use
     selected: str = ""
     rows: list[str] = field(default_factory=list)
 
@@ -74,8 +74,8 @@ def ask(
 ) -> HttpResponse:
     """Render the question; with complaints about wrong input (400), or after the act failed.
 
-    shown: the mark of the state that it shows, from `Gateway.mark`. The header X-Fragment asks for what goes into a
-    dialog, without the page around it. What was typed before a session ended is filled in.
+    shown: the mark of the state that it shows, from `Gateway.mark`. With the header X-Fragment the answer is the
+    dialog's content, without the page around it. Fields typed before a session ended are filled in.
     """
     has_draft = is_draft(request)
     if has_draft:
@@ -96,7 +96,7 @@ def _filled(field: Field, typed: QueryDict) -> Field:
 
 
 def reason_field(value: str = "") -> Field:
-    """The reason for the act, which the audit list keeps."""
+    """The reason for the act, which the audit list records."""
     return Field("reason", "Reason", value=value, help="Optional; stored in the audit list.")
 
 

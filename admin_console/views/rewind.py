@@ -1,4 +1,4 @@
-"""Rewinding a channel: a preview first, then exactly that, whatever is published or consumed in between."""
+"""Rewinding a channel: a preview first, then exactly that, even if messages are published or consumed in between."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ _ON, _BACK = "on", "back"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a preview showed, as the form carries it: the chosen place, its offset, and the direction.
+    """The result of a preview, as the form carries it: the chosen place, its offset, and the direction.
 
     is_on: forward. The channel has delivered nothing from `offset` on, so going there skips and repeats nothing.
     """
@@ -57,7 +57,7 @@ class RewindChannel(ActPage):
         )
 
     def _of_quarantined(self, *, is_on: bool) -> list[str]:
-        """What becomes of what is set aside, which counts in none of the preview's figures."""
+        """Sentences about quarantined messages, which count in none of the preview's figures."""
         count = self.channel_stats().quarantined_count
         if not count:
             return []
@@ -76,7 +76,7 @@ class RewindChannel(ActPage):
             [
                 f"The channel has a depth of {depth:,} now. Going back repeats messages; going forward skips them.",
                 _IN_FLIGHT,
-                "The preview shows what will happen. Nothing is done before you confirm it.",
+                "The preview shows the result in counts. Nothing is done before you confirm it.",
             ],
             [
                 Field("place", "Rewind to", kind="select", choices=places),
@@ -115,7 +115,7 @@ class RewindChannel(ActPage):
         return self.ask_again(complaints)
 
     def _unconfirmed(self, complaints: tuple[str, ...]) -> JsonResponse:
-        """The preview for a script: sent once more with what is in `form`, it is confirmed."""
+        """The preview for a script: sent once more with the fields of `form`, it is confirmed."""
         shown = self.gateway.mark(self.topic, self.channel)
         question = self.question()
         body = {
@@ -127,7 +127,7 @@ class RewindChannel(ActPage):
         return JsonResponse(body, status=400 if complaints else 409)
 
     def _still_true(self) -> Shown:
-        """What was previewed and confirmed. Raises ComplaintError where it can't be done any more as it was shown."""
+        """The confirmed preview. Raises ComplaintError where the act can't be done any more as shown."""
         offset_text = self.request.POST["confirmed"]
         if not is_offset(offset_text):
             raise ComplaintError(f"{offset_text[:40]!r} is not an offset: a whole number from 0. Nothing was done.")
@@ -143,12 +143,12 @@ class RewindChannel(ActPage):
         if offset < now.oldest_offset and not shown.is_on:
             raise ComplaintError(
                 f"The log has removed the messages before offset {now.oldest_offset:,} since the preview: the channel "
-                f"can't go back to {offset:,}. Nothing was done. The preview below shows what is possible now."
+                f"can't go back to {offset:,}. Nothing was done. The preview below is for the messages that are left."
             )
         return shown
 
     def _unmarked(self, offset: int, now: SeekPreview) -> Shown:
-        """A confirmation that does not say what its preview was for: that of the place it names, or of none."""
+        """For a confirmation without its preview's place: the place it names, or none."""
         fits = self._given("place") == "end" or self._previewed(self._target()).offset == offset
         return Shown(self._choice() if fits else "", offset, self._shown(now).is_on)
 
@@ -176,7 +176,7 @@ class RewindChannel(ActPage):
 
     def details(self) -> dict[str, Any]:
         shown = self._confirmed
-        # The engine checks once more in the same turn, and refuses what it can't do exactly as shown.
+        # The engine checks once more in the same turn, and refuses an act that it can't do exactly as shown.
         return {"target": Target(offset=shown.offset, is_exact=not shown.is_on), "keep_finished": shown.is_on}
 
     def audit_detail(self, details: dict[str, Any]) -> str:

@@ -71,15 +71,15 @@ def _given_up(topic: TopicStats) -> list[str]:
 
 
 class Removal(ActPage):
-    """An act that removes messages: its form has how many the user was told of, and the engine counts again."""
+    """An act that removes messages: its form has the count that the user saw, and the engine counts again."""
 
-    trashed = 0  # the id in the trash of what was removed
+    trashed = 0  # the id of the trash entry
     offers_undo_of_nothing = True  # no message was removed, but a topic or channel was
-    # What goes beside a channel's messages: what waits at the topic, what all its channels have, what its cursors keep.
+    # Further removed messages: those at the topic, in all its channels, and held by its cursors.
     takes_own = takes_channels = takes_readers = False
 
     def afterwards(self, storage: str) -> str:
-        """What can be undone, and until when, by the topic's storage kind."""
+        """The undo and its end, by the topic's storage kind."""
         reason = why_not("restore_trash", storage, *[name for name in (self.topic, self.channel) if name])
         if reason:
             return f"This can't be undone: {reason}."
@@ -92,8 +92,8 @@ class Removal(ActPage):
         )
 
     def frees(self, storage: str, *, channels_too: bool | None = None) -> list[str]:
-        """What that does for the disk, or what does it instead, in a sentence; none for a kind without the log.
-        channels_too: with what all channels of the topic have, where that is a choice."""
+        """A sentence about the space that the act frees, or about the act that frees it; none for a kind without the
+        log. channels_too: with the messages in all channels of the topic, where that is a choice."""
         if why_not("read_messages", storage, *[name for name in (self.topic, self.channel) if name]):
             return []
         emptied = {self.topic: [self.channel] if self.channel else []}
@@ -127,7 +127,7 @@ class Removal(ActPage):
         return Field(name, "", kind="hidden", value=str(count))
 
     def expected_name(self) -> str:
-        """The field that has the count of what the user chose to remove."""
+        """The name of the field with the count of the messages that the user chose to remove."""
         return EXPECTED
 
     def details(self) -> dict[str, Any]:

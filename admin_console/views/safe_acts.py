@@ -22,7 +22,7 @@ _NAME_HELP = (
 )
 
 _STORAGE_KINDS = {
-    "log": "log: kept on disk once for all channels, survives a killed process",
+    "log": "log: on disk once for all channels, survives a killed process",
     "diskqueue": "diskqueue: nsqd's own, in memory first, a copy for each channel",
 }
 

@@ -1,4 +1,4 @@
-"""Whether what an open page or dialog shows still stands: static/standing.js asks its URL with `?still=1&shown=`."""
+"""Whether what an open page or dialog shows still stands: static/standing.js reads its URL with `?still=1&shown=`."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,14 +25,15 @@ def standing(found: str, sentence: str) -> HttpResponse:
 
 
 def stands(action: str, name: str = "") -> Callable[[_View], _View]:
-    """A page without a live socket, which shows what the question of `action` shows. name: of what has no topic."""
+    """A page without a live socket, with the state that the question of `action` shows. name: of an object without a
+    topic."""
 
     def decorate(view: _View) -> _View:
         @wraps(view)
         def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             topic, channel = kwargs.get("topic", ""), kwargs.get("channel", "")
             if request.method != "GET" or STILL not in request.GET:
-                # Read before what the page shows; base.html has it. Some of these pages can do without an engine.
+                # Read before the figures of the page; base.html has it. Some of these pages can do without an engine.
                 with suppress(EngineUnavailableError):
                     request.META[SHOWN] = get_gateway().mark(topic, channel)
                 return view(request, *args, **kwargs)

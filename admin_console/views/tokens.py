@@ -159,7 +159,7 @@ class CreateToken(_TokenAct):
         if not form.get("token_name", "").strip():
             raise ComplaintError("The token needs a name. Nothing was done.")
         if not form.getlist("allow"):
-            raise ComplaintError("Choose what the token may do. Nothing was done.")
+            raise ComplaintError("Choose the token's permissions. Nothing was done.")
         return {
             "name": form["token_name"].strip()[: NAME_LENGTH_MAX + 1],
             "permissions": form.getlist("allow")[:10],

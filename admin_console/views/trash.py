@@ -1,4 +1,4 @@
-"""The trash: what was emptied or deleted of topics of the log, to be restored or deleted for good."""
+"""The trash: emptied or deleted messages of topics of the log, which can be restored or deleted for good."""
 
 import re
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ class _TrashAct(ActPage):
         return reverse("trash")
 
     def entry(self) -> TrashStats:
-        """Raises NotThereError, which says what may have become of it."""
+        """Raises NotThereError with the likely reason."""
         entry = self.gateway.trash_entry(self.trash, self.topic)
         if entry is not None:
             return entry

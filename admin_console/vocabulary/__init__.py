@@ -1,1 +1,1 @@
-"""What every package of the console uses: roles, units of what pages show, private files."""
+"""Shared by all packages of the console: roles, units of figures on pages, private files."""

@@ -39,7 +39,8 @@ def close_to_others(path: Path) -> None:
 
 
 def read_private_file(path: Path, size_max: int) -> bytes:
-    """The first `size_max` bytes. Raises OSError; for a symbolic link, and for what is no file, with a sentence."""
+    """The first `size_max` bytes. Raises OSError; for a symbolic link, and for all else that is no regular file, with a
+    sentence."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -62,7 +63,7 @@ def what_is_wrong(path: Path) -> str:
 
 def set_aside(path: Path, companions: tuple[str, ...] = ()) -> Path:
     """Rename `path` to `NAME.bad-N`, N the first free number, and with it the files of the same name with `companions`
-    behind it. A link is renamed itself: what it points to is not touched. Returns the new path. Raises OSError."""
+    behind it. A link is renamed itself: its target is not touched. Returns the new path. Raises OSError."""
     number = 1
     while os.path.lexists(target := path.with_name(f"{path.name}.bad-{number}")):
         number += 1

@@ -12,7 +12,7 @@ from admin_console.vocabulary.units import UNKNOWN, moment
 
 
 def column_time(unix_ms: int | None) -> str:
-    """The HTML of a moment in a column whose head names the zone; "–" for none and for what is no time."""
+    """The HTML of a moment in a column whose head names the zone; "–" for none and for an invalid time."""
     text = moment(unix_ms)
     if text == UNKNOWN:
         return text

@@ -100,7 +100,7 @@ def about(seconds: float) -> str:
 
 
 def rough(seconds: float) -> str:
-    """One unit, for what changes slowly: 12 s, 42m, 3h, 6d."""
+    """One unit, for slow figures: 12 s, 42m, 3h, 6d."""
     whole = max(int(seconds), 0)
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
         if whole >= 2 * size or (size == 60 and whole >= size):

@@ -243,7 +243,7 @@ def test_a_cursor_near_its_limit_has_a_chip_in_words() -> None:
     warned = cells(cursor(is_warned=True))
     (chip,) = warned["state"].chips
     assert (chip.text, chip.tone) == ("▲ 90 % of its limit", "warning")
-    assert chip.title == "9.0 GiB of 10.0 GiB are kept; beyond that it gives up messages"
+    assert chip.title == "9.0 GiB of 10.0 GiB are held; beyond that it gives up messages"
     assert warned["kept"].tone == "warning"
 
 

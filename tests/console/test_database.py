@@ -302,7 +302,7 @@ def test_database_of_a_newer_version_is_refused_naming_both(data_path: Path) -> 
     done = serve_once(data_path)
     assert done.returncode == 2
     assert "admin_console 0099_later" in done.stderr
-    assert "the newest that this version of Penstock knows is admin_console 0005_audit_detail_is_longer" in done.stderr
+    assert "the newest that this version of Penstock has is admin_console 0005_audit_detail_is_longer" in done.stderr
     assert "Traceback" not in done.stderr
     assert {found: found.read_bytes() for found in data_path.rglob("*") if found.is_file()} == before
     refused = subprocess.run(

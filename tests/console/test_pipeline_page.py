@@ -297,7 +297,7 @@ def test_what_an_operator_requests_starts_the_worker_at_once(lake: Path, monkeyp
     answer = Pipeline(lake, process).ask("start_job", "archive")
     wait_for("a look long before the next one was due", lambda: looks == [False, True])
     process.stop()
-    assert answer.message == "Asked to start archive. The worker is starting, and takes it up."
+    assert answer.message == "Requested: start archive. The worker is starting, and does it then."
 
 
 def _no_java(*_: object) -> None:
@@ -413,7 +413,7 @@ def test_stop_and_start_leave_requests_and_are_audited(engine: EngineRunner, bro
     assert "The pipeline is switched off: this is done once a worker runs again." in question
     answer = browser.post("/pipeline/jobs/archive/~stop/", {"reason": "disk"})
     assert (answer.status_code, answer["Location"]) == (302, "/pipeline/")
-    assert "Asked to stop archive." in words(shown(browser))
+    assert "Requested: stop archive." in words(shown(browser))
     browser.post("/pipeline/jobs/archive/~start/")
     assert [(one.kind, one.details) for one in take_requests(lake)] == [
         ("stop_job", {"job": "archive"}),
@@ -428,7 +428,7 @@ def test_stop_and_start_leave_requests_and_are_audited(engine: EngineRunner, bro
         for act, state in (("archive/~stop", "stopped"), ("rollup/~start", "running")):
             told = browser.post(f"/pipeline/jobs/{act}/", headers={"Accept": "application/json"}).json()["message"]
             job, _, verb = act.partition("/~")
-            assert told.startswith(f"{job} is {state} already. Asked to {verb} {job}."), told
+            assert told.startswith(f"{job} is {state} already. Requested: {verb} {job}."), told
             assert [one.details for one in take_requests(lake)] == [{"job": job}], "a job may be stopping meanwhile"
     assert browser.post("/pipeline/jobs/dance/~stop/").status_code == 404
     assert browser.post("/pipeline/jobs/replay-none/~start/").status_code == 404

@@ -109,7 +109,7 @@ def test_a_wrong_form_comes_back_as_it_was_filled_in(client: Client, tmp_path: P
     for changed, complaint in (
         ({"token_name": " "}, "The token needs a name."),
         ({"token_name": "a/b"}, "is no name of a token"),
-        ({"allow": []}, "Choose what the token may do."),
+        ({"allow": []}, "Choose the token's permissions."),
         ({"allow": ["own"]}, "is no permission"),
         ({"topics": "orders/eu"}, "is not a topic pattern"),
         ({"valid_days": "-1"}, "is no time to expire after"),

@@ -479,7 +479,7 @@ def test_the_page_of_discovery_hears_of_a_tombstone(engine: EngineRunner, ada: C
     beside = ActResult(DONE, "Tombstoned b:4151 for orders.")
     get_gateway().act_beside("tombstone_producer", "orders", "", Asker("grace", "", "node b:4151"), lambda: beside)
     told = ada.get("/lookup/", asked).content.decode()
-    assert told.startswith("What nsqlookupds name changed after this was shown.")
+    assert told.startswith("The producers in nsqlookupds changed after this was shown.")
     assert told.endswith("UTC, grace: Tombstoned b:4151 for orders.")
 
 

@@ -55,7 +55,7 @@ class Command(PlainCommand):
 
     def _verify(self, path: Path, head_path: Path) -> None:
         faults: list[str] = []
-        # Before the rows: what is written meanwhile comes behind it.
+        # Before the rows: later rows come behind it.
         try:
             head = head_file.read_head(head_path)
         except HeadFileError as exc:

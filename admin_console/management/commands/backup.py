@@ -24,7 +24,7 @@ from queue_engine.vocabulary.byte_sizes import byte_count
 from queue_engine.vocabulary.errors import DirectoryLockedError, PenstockError
 from queue_engine.vocabulary.version import VERSION
 
-ANSWER_TIMEOUT_S = 120.0  # the server writes what its disk queues have in memory before it answers
+ANSWER_TIMEOUT_S = 120.0  # the server writes its disk queues' memory to the disk before it answers
 RENEWED_EVERY_S = 10.0
 TOLD_EVERY_S = 1.0
 
@@ -65,7 +65,7 @@ class _Backup:
         self._renewed_at = time.monotonic()
 
     def run(self) -> None:
-        """Raises PenstockError, OSError or sqlite3.Error; then the target says that it is incomplete."""
+        """Raises PenstockError, OSError or sqlite3.Error; then the target's manifest marks it as incomplete."""
         if self._target.is_relative_to(self._data_path):
             raise PenstockError(f"{self._target} is in the data directory {self._data_path}: choose another place")
         if self._target.exists() and (not self._target.is_dir() or any(self._target.iterdir())):
@@ -143,7 +143,7 @@ class _Backup:
             self._print(f"{byte_count(self._bytes)} of {byte_count(self._total)}")
 
     def _renew(self) -> None:
-        """Renew the request, so that the server keeps the staged files."""
+        """Renew the request, so that the server does not remove the staged files."""
         if self._request is not None and time.monotonic() - self._renewed_at >= RENEWED_EVERY_S:
             self._renewed_at = time.monotonic()
             os.utime(self._request)

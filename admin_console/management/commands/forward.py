@@ -13,7 +13,7 @@ from queue_engine.client.tools.running import Stopping, progress
 class Command(ToolCommand):
     help = (
         "Publish the messages of topics to other servers, each to one of them in turn. A message is finished when a "
-        "server has taken it; it may arrive twice when a server is lost before it could say so."
+        "server has taken it; it may arrive twice when a server is lost before its answer."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -44,7 +44,7 @@ class Command(PlainCommand):
         "run JOB runs one job (rollup, compact, archive, housekeeping, replay-ID; --help after it lists its options); "
         "worker runs all of them, as serve does; rearchive "
         "TOPIC begins an archive again whose table is gone; replay plans, runs, watches, lists and stops replays "
-        "(--help after it); status prints what each job is doing."
+        "(--help after it); status prints the state of each job."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`penstock publish`: publishes what standard input has."""
+"""`penstock publish`: publishes the lines of standard input."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ from queue_engine.client.tools.running import Counts, Stopping, progress
 class Command(ToolCommand):
     help = (
         "Publish the lines of standard input, each as a message, to every given server. It ends with status "
-        "0 when all of it is published, and says how much was when a server fails."
+        "0 when all of it is published; when a server fails, it prints the published count."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -31,7 +31,7 @@ class Command(ToolCommand):
             help="repeat it for several; each gets every message",
         )  # fmt: skip
         parser.add_argument(
-            "--delimiter", metavar="CHARACTER", default="\n", help="what ends a message (default: newline)"
+            "--delimiter", metavar="CHARACTER", default="\n", help="the end of a message (default: newline)"
         )
         parser.add_argument(
             "--rate", metavar="N", type=number_argument, default=0.0, help="messages a second (default: no limit)"

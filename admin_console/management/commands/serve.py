@@ -1,9 +1,9 @@
 """`penstock serve`: the engine in its thread and the console in this one, started and stopped in order.
 
-Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes what it has, then
+Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes its requests, then
 the engine puts everything on disk, however long that takes. SIGTERM and SIGINT stop it, and so does SIGHUP where it was
-started on a terminal; elsewhere SIGHUP has it read certificates, keys, tokens and secrets again. A second signal logs
-how far the stop is.
+started on a terminal; elsewhere SIGHUP makes it read certificates, keys, tokens and secrets again. A second signal logs
+the progress of the stop.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ CONSOLE_STOP_TIMEOUT_S = 4.0
 # How long a thread that still computes a page may delay the exit after everything is closed.
 EXIT_TIMEOUT_S = 1.0
 CONSOLE_ADDRESS = "--console-address"
-# Who did, in the audit list, what the engine does by itself.
+# The actor, in the audit list, of acts of the engine itself.
 
 
 class Command(ServeParser):
@@ -138,7 +138,7 @@ class Serving:
         self._reactor: Any = None
 
     def run(self) -> int:
-        """Serve until told to stop; the exit status. Raises CommandError when it can't start."""
+        """Serve until a signal stops it; returns the exit status. Raises CommandError when it can't start."""
         logger.info("penstock %s starts pid=%d data_path=%s", full_version(), os.getpid(), settings.DATA_PATH)
         # A watchdog ends a process that hangs by SIGABRT: the log then has where each thread was.
         faulthandler.enable()
@@ -170,7 +170,7 @@ class Serving:
         with StartReport(self._manager, self._runner.cpu_s, self._runner.start_progress.sentence), _as_command_error():
             self._runner.start()
         self._tell_of_upgrade(is_new)
-        self._doing = "the console finishes what it has begun"
+        self._doing = "the console finishes the requests it has begun"
         try:
             if not self._is_told_to_stop:
                 self._prepare_demo()
@@ -210,7 +210,7 @@ class Serving:
         return status
 
     def _refuse_what_is_open(self) -> None:
-        """Raises CommandError where strangers could do more than the options say on purpose."""
+        """Raises CommandError where strangers could do more than the options allow explicitly."""
         try:
             has_tokens = TokenFile(settings.DATA_PATH).read() is not None
         except PenstockError as exc:
@@ -332,7 +332,7 @@ class Serving:
         sentence = ", ".join(f"{name} {address}" for name, address in addresses.items())
         self._manager.ready(f"Listening: {sentence}")
         if _is_read_by_a_person() and not sys.stderr.isatty():
-            logger.info("listening: %s", sentence)  # the log is kept elsewhere
+            logger.info("listening: %s", sentence)  # the log does not go to the terminal
         if not settings.CONSOLE.is_https and not _is_loopback(host):
             logger.warning(
                 "the console can be reached from other machines over plain http: passwords are not encrypted; "
@@ -350,7 +350,7 @@ class Serving:
         quiet_collector()
 
     def _stop_engine(self) -> bool:
-        """Flush and close. False, with the reason logged, when something could not be kept."""
+        """Flush and close. Logs the reason and returns False when some data could not be written."""
         self._doing = "clients are being disconnected"
         try:
             self._runner.stop()
@@ -440,7 +440,7 @@ def _bytes_of(path: str) -> int:
 
 @contextlib.contextmanager
 def _as_command_error() -> Iterator[None]:
-    """Turn what a start can't do into the sentence that the command ends with."""
+    """Turn errors of the start into the sentence that the command ends with."""
     try:
         yield
     except (PenstockError, OSError) as exc:

@@ -1,7 +1,7 @@
-"""`penstock sql`: asks the archive, the history and the audit list with SQL, read only.
+"""`penstock sql`: reads the archive, the history and the audit list with SQL.
 
-On the command line the account that owns the data directory may read all of it; `--user` asks with a console user's
-rights. What reads bodies is in the audit list before it is read.
+On the command line the account that owns the data directory may read all of it; `--user` reads with a console user's
+rights. A query that reads bodies is in the audit list before it runs.
 """
 
 import os
@@ -52,7 +52,7 @@ class Command(PlainCommand):
         parser.add_argument("--list", action="store_true", help="print the views that a query can read, and end")
         parser.add_argument(
             "--format", choices=("table", "csv", "json", "parquet"), default="table",
-            help="of the rows; json is an object a line; csv has a ' before what a spreadsheet takes for a formula "
+            help="of the rows; json is an object a line; csv has a ' before values that look like formulas "
             "(default: table)",
         )  # fmt: skip
         parser.add_argument(
@@ -142,7 +142,7 @@ class Command(PlainCommand):
             write_rows(rows, form, sink)
             if query.has_more and form != TABLE:
                 raise QueryError(
-                    f"The result has more than {most.rows:,} rows, the limit: what was written is not all of it. "
+                    f"The result has more than {most.rows:,} rows, the limit: the output is not complete. "
                     "--rows sets another limit."
                     if output is None
                     else f"The result has more than {most.rows:,} rows, the limit: {output} was not written. "
@@ -184,7 +184,7 @@ class Command(PlainCommand):
         return os.path.lexists(path)
 
     def _record(self, user: str | None, topics: list[str], sql: str) -> None:
-        """Write to the audit list what is about to be read of bodies. Raises CommandError: then nothing is read."""
+        """Write the query that is about to read bodies to the audit list. Raises CommandError: then nothing is read."""
         if not topics:
             return
         if not self._has_users():

@@ -21,7 +21,7 @@ from admin_console.management.systemd_unit import (
 )
 
 ACCOUNT_DEFAULT = "penstock"
-# What useradd takes.
+# Names that useradd takes.
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 # The directory that holds our packages.
 _CODE = Path(__file__).resolve().parents[3]
@@ -31,7 +31,7 @@ class Command(ServeParser):
     help = (
         "Print a unit for systemd that runs `serve` with the given options, from this installation. It makes and "
         f"changes nothing. Without --data-path the data is in {DATA_PATH_DEFAULT}. --http-token is not written into "
-        "the unit, which other accounts can read: the text says where it belongs."
+        "the unit, which other accounts can read: its text names the file."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from queue_engine.client.tools.tail import TailOptions, own_channel, tail
 class Command(ToolCommand):
     help = (
         "Print the messages of topics, a line each, as they come. Without --channel it has an #ephemeral channel of "
-        "its own, so that it takes messages away from no other channel; what waits in a topic without channels goes to "
+        "its own, so that it takes no messages from other channels; messages of a topic without channels go to "
         "it, as to any first one."
     )
 

@@ -1,4 +1,4 @@
-"""`penstock topology`: show, check, accept and rebuild what says which topics and channels exist."""
+"""`penstock topology`: show, check, accept and rebuild the files that list topics and channels."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -15,7 +15,7 @@ from queue_engine.storage.disk.files import Files
 from queue_engine.vocabulary.errors import PenstockError
 
 VERBS = {
-    "show": "list what exists",
+    "show": "list topics and channels",
     "check": "check whether a server would start, and if not, print why",
     "accept": "accept topology.json as it is, also edited by hand, and write its checksum",
     "rebuild": "make topology.json from its predecessor, the changes and the log",

@@ -160,7 +160,7 @@ class Command(PlainCommand):
             if again != password:
                 raise CommandError("The two passwords differ.")
         else:
-            raise CommandError("There is no terminal to ask for the password: use --password-stdin.")
+            raise CommandError("There is no terminal to type the password at: use --password-stdin.")
         try:
             validate_password(password, user)
         except ValidationError as exc:

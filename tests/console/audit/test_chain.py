@@ -151,13 +151,13 @@ def test_a_list_that_nobody_touched_holds(verify: Callable[[], str], data_path: 
     [
         (
             ["UPDATE T SET actor = 'eve' WHERE id = 4"],
-            ["Row 4 was changed. It says now: pause_topic t4 by eve done."],
+            ["Row 4 was changed. Its content now: pause_topic t4 by eve done."],
         ),
         (
             ["UPDATE T SET counts = '{}' WHERE id = 1", "UPDATE T SET at_ms = at_ms + 1 WHERE id = 10"],
             [
-                "Row 1 was changed. It says now: pause_topic t1 by ada done.",
-                "Row 10 was changed. It says now: pause_topic t10 by ada done.",
+                "Row 1 was changed. Its content now: pause_topic t1 by ada done.",
+                "Row 10 was changed. Its content now: pause_topic t10 by ada done.",
             ],
         ),
         (["DELETE FROM T WHERE id = 4"], ["Row 4 was removed."]),
@@ -192,11 +192,11 @@ def test_a_list_that_nobody_touched_holds(verify: Callable[[], str], data_path: 
         ),
         (
             ["UPDATE T SET actor = x'ff00', counts = '[1]', message = 5 WHERE id = 6"],
-            ["Row 6 was changed. It says now: pause_topic t6 by b'\\xff\\x00' done."],
+            ["Row 6 was changed. Its content now: pause_topic t6 by b'\\xff\\x00' done."],
         ),
         (
             ["UPDATE T SET action = char(27) || '[2J', hash = '', previous_hash = '' WHERE id = 10"],
-            ["Row 10 was not written by Penstock: it has no hash. It says: ?[2J t10 by ada done."],
+            ["Row 10 was not written by Penstock: it has no hash. Its content: ?[2J t10 by ada done."],
         ),
         (["DELETE FROM T "], ["Rows 1 to 10 were removed: the file beside the database names row 10."]),
     ],

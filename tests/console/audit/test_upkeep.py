@@ -156,7 +156,7 @@ def test_what_was_changed_later_is_found_by_the_next_days_check(upkeep: AuditUpk
     upkeep.run_once(START_MS + 1)
     assert upkeep.state.faults == ()
     upkeep.run_once(START_MS + DAY_MS)
-    assert upkeep.state.faults == ("Row 3 was changed. It says now: pause_topic t3 by eve done.",)
+    assert upkeep.state.faults == ("Row 3 was changed. Its content now: pause_topic t3 by eve done.",)
 
 
 def test_a_new_database_in_the_place_of_a_damaged_one_is_checked_from_its_beginning(

@@ -328,7 +328,7 @@ def test_a_nameless_consumer_is_named_by_its_address() -> None:
         ((90, 90), "The next one is due in 1m 30s. A"),
         ((90, 90.4), "They are due in 1m 30s. A"),
         ((-1, 60), "The next one is due now, the latest in 1m 00s."),
-        ((None, None), "When the next one is due is not known."),
+        ((None, None), "The due time of the next one is unknown."),
     ],
 )
 def test_due_times_are_told(due: tuple[float | None, float | None], said: str) -> None:

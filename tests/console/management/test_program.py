@@ -119,7 +119,7 @@ def test_a_misspelled_command_option_and_variable_name_the_nearest(tmp_path: Pat
 def test_an_option_that_is_like_none_is_taken_for_none(tmp_path: Path) -> None:
     for option in ("--limit=5", "--xx=1"):
         assert refusal(penstock("sql", option, "SELECT 1", directory=tmp_path)) == (
-            f"unrecognized arguments: {option}. `manage.py sql --help` lists what the command takes."
+            f"unrecognized arguments: {option}. `manage.py sql --help` lists its options."
         )
 
 

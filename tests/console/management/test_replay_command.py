@@ -95,7 +95,7 @@ def test_a_plan_is_asked_for_as_the_page_does_and_its_failure_is_the_command_s(c
         "expression": "offset > 7",
         "rate_per_s": 50,
     }
-    assert command.told == [f"Asked to plan {replay_id}. A worker, once one runs, takes it up within seconds."]
+    assert command.told == [f"Requested: plan {replay_id}. A worker does it within seconds, once one runs."]
     assert [one.kind for one in take_requests(lake)] == ["plan_replay"]
 
     def failed() -> None:
@@ -161,7 +161,7 @@ def test_a_run_is_watched_to_its_end_whose_status_is_the_command_s(command: Comm
     steps = (running(lake, "waiting"), running(lake, done=300, rows_per_s=100.0), running(lake, "done", done=1_200))
     command("run", REPLAY, steps=steps)
     assert command.told == [
-        f"Asked to run {REPLAY}. A worker, once one runs, takes it up within seconds.",
+        f"Requested: run {REPLAY}. A worker does it within seconds, once one runs.",
         f"{REPLAY} planned",
         f"{REPLAY} waiting: 0 of 1,200 messages",
         f"{REPLAY} running: 300 of 1,200 messages, 100/s, 9.0 s left",
@@ -190,7 +190,7 @@ def test_a_run_that_was_asked_for_is_watched_before_the_worker_takes_it_up(comma
     command("watch", REPLAY, steps=(taken, running(lake, "done", done=1_200)))
     assert (command.out, command.told[:2], command.told[-1]) == (
         [],
-        [f"A request about {REPLAY} waits. A worker, once one runs, takes it up.", f"{REPLAY} planned"],
+        [f"A request about {REPLAY} waits until a worker runs.", f"{REPLAY} planned"],
         f"{REPLAY} done: 1,200 of 1,200 messages",
     )
 

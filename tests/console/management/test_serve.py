@@ -146,7 +146,7 @@ def test_the_first_password_is_shown_once_on_a_terminal(tmp_path: Path) -> None:
     told = re.search(r"First start: log in as admin with the password (\S{20,})\r\n(.*)\r\n", shown.decode())
     assert told
     path = tmp_path / "admin-password"
-    assert told[2] == f"It is shown this once, and kept in {path} until you log in."
+    assert told[2] == f"It is shown this once; {path} has it until you log in."
     assert path.read_text() == f"user: admin\npassword: {told[1]}\n"
 
 

@@ -244,7 +244,7 @@ def test_a_server_is_ready_once_all_listen_and_says_how_it_stops(tmp_path: Path)
         ]
         assert all("EXTEND_TIMEOUT_USEC" in one for one in values[:ready])
         stop = values[ready + 1 :]
-        assert stop[0]["STATUS"] == "Stopping: the console finishes what it has begun"
+        assert stop[0]["STATUS"] == "Stopping: the console finishes the requests it has begun"
         assert {one["EXTEND_TIMEOUT_USEC"] for one in stop} == {str(stop_limit_s(60_000) * 1_000_000)}
         # None watches, so nothing feeds.
         assert notified.values("WATCHDOG") == []

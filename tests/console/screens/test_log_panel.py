@@ -24,10 +24,10 @@ def live(aside: AsideStats) -> LiveState:
     [
         (
             AsideStats(2, 12_345, 3 * DAY_MS, 90 * DAY_MS),
-            "2 damaged files, 12.1 KiB, the oldest kept for 3 of 90 days",
+            "2 damaged files, 12.1 KiB, the oldest set aside 3 of 90 days ago",
             "",
         ),
-        (AsideStats(1, 5), "1 damaged file, 5 B, kept until you remove them", ""),
+        (AsideStats(1, 5), "1 damaged file, 5 B, until you remove them", ""),
         (
             AsideStats(removed_count=3, removed_bytes=1 << 20, retention_ms=DAY_MS),
             "0 damaged files, 0 B; 3 files removed since start, 1.0 MiB",
@@ -36,7 +36,7 @@ def live(aside: AsideStats) -> LiveState:
         (
             AsideStats(1, 5, error="log/holes.json.bad can't be removed: Read-only file system"),
             (
-                "1 damaged file, 5 B, kept until you remove them."
+                "1 damaged file, 5 B, until you remove them."
                 " ▲ log/holes.json.bad can't be removed: Read-only file system"
             ),
             "warning",
