@@ -1,6 +1,7 @@
-"""The table of what the commands take, beside `serve`, whose options have tables of their own."""
+"""The tables of the commands' options, beside `serve`, whose options have tables of their own."""
 
 from argparse import SUPPRESS, Action, ArgumentParser, _SubParsersAction
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib import import_module
 
@@ -10,6 +11,9 @@ from admin_console.management.serve_options import ServeParser
 from queue_engine.lake import jobs
 from queue_engine.lake.rearchive import rearchive
 from tests.support.references.generated import code, table
+
+# An option of so many commands stands in the second table, once.
+SHARED_BY_MIN = 2
 
 
 def commands() -> list[str]:
@@ -25,7 +29,14 @@ def commands() -> list[str]:
         elif name != "serve":
             # `systemd` takes what `serve` takes.
             rows += _rows(name, parser, _serve_flags() if isinstance(command, ServeParser) else set())
-    return table(("command", "takes", ""), rows)
+    sharing: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, *option in rows:
+        sharing[tuple(option)].append(name)
+    common = {option for option, names in sharing.items() if option[-1] and len(names) >= SHARED_BY_MIN}
+    shared = [(", ".join(names), *option) for option, names in sharing.items() if option in common]
+    own = [row for row in rows if row[1:] not in common]
+    head = ("command", "takes", "")
+    return [*table(head, own), "", "Options of several commands:", "", *table(head, shared)]
 
 
 def _serve_flags() -> set[str]:
