@@ -1,18 +1,18 @@
 // The clock of the page. The server writes all times in UTC: `2026-03-01 14:30:05 UTC` in sentences and titles, and as
 // <time datetime=… data-column> in a column, whose head ends with (UTC). They are shown in the zone that data-clock on
 // <html> names: the browser's, or UTC. It is the user's choice, or that of `?tz=` in the link; the menu changes it without
-// a reload. What comes later, in an update or a dialog, is shown so before it is painted.
+// a reload. Times in later updates and dialogs are converted before they are painted.
 import { showField } from "./time_fields.js";
 import { clockWords, fieldOf, offsetWords, zoneWords } from "./zones.js";
 
-// A moment with its offset: it can be read back in whatever zone it is shown.
+// A moment with its offset: it can be read back from the text in any zone.
 const MOMENT = /(\d{4}-\d\d-\d\d) (\d\d:\d\d)((?::\d\d(?:\.\d+)?)?) UTC(?:([+−])(\d\d?)(?::(\d\d))?)?(?![\w+−-])/g;
 const HEADS = "th, label, legend, dt";
 // Others' text, such as bodies of messages, stays as it is.
 const VERBATIM = "[data-verbatim], .json, .preview, .excerpt, pre, code, textarea, script, style, svg";
 
 const page = document.documentElement;
-const places = new Set(["UTC"]); // what heads of this page have named
+const places = new Set(["UTC"]); // zones that heads of this page name
 
 // A text with its moments in the zone of the page.
 export function inZone(text) {

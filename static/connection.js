@@ -38,7 +38,7 @@ export function figuresAreOld(takenAt) {
   if (!timer && !asking) askServer();
 }
 
-// For a request that got no answer: true when the server gives none at all, which the page says then.
+// For a request that got no answer: true when the server does not answer at all; then the page shows that.
 export async function isServerGone() {
   await askServer();
   return isGone;
@@ -47,13 +47,13 @@ export async function isServerGone() {
 function askServer() {
   clearTimeout(timer);
   timer = 0;
-  asking ??= ask().finally(() => {
+  asking ??= probe().finally(() => {
     asking = null;
   });
   return asking;
 }
 
-async function ask() {
+async function probe() {
   let isAnswered = true;
   try {
     await fetch(icon.href, { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });

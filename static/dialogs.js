@@ -1,5 +1,5 @@
 // Acts open as dialogs: the link's confirmation page is fetched as a fragment, and its form is sent from here. The dialog
-// shows what is wrong with it, with the input still there. Without scripts the link and the form do the
+// shows complaints, with the input still there. Without scripts the link and the form do the
 // same on pages of their own.
 import { isServerGone } from "./connection.js";
 import { focusAfter, rememberOpener } from "./focus.js";
@@ -18,12 +18,12 @@ document.addEventListener("click", async (event) => {
   await askInDialog(url.href, link);
 });
 
-// opener: what was clicked; it gets the focus back. body: of a question that is too long for a link.
+// opener: the clicked element; it gets the focus back. body: of a question that is too long for a link.
 export async function askInDialog(url, opener, body) {
-  const answer = await ask(url, body && { method: "POST", body });
+  const answer = await answerOf(url, body && { method: "POST", body });
   if (answer.form) open(answer.form, opener);
   else if (answer.isLost) {
-    // Where the server is gone altogether, the page says so.
+    // Where the server does not answer at all, the page shows that.
     if (!(await isServerGone())) open(refusal("The server did not answer. Nothing was done."), opener);
   } else if (answer.sentence && answer.status !== NOT_LOGGED_IN) open(refusal(answer.sentence), opener);
   else if (body && answer.status !== NOT_LOGGED_IN) open(refusal(`The server answered with status ${answer.status}.`), opener);
@@ -31,7 +31,7 @@ export async function askInDialog(url, opener, body) {
 }
 
 // The server's answer: a form for the dialog, a sentence why there is none, or the next page.
-async function ask(url, options = {}) {
+async function answerOf(url, options = {}) {
   let answer;
   let text;
   try {
@@ -103,7 +103,7 @@ async function send(dialog, form, submitter, opener) {
   const fields = new URLSearchParams(new FormData(form, submitter));
   const isAsking = form.method === "get"; // for a question, as after an act on several of which some failed
   const action = submitter?.hasAttribute("formaction") ? submitter.formAction : form.action;
-  const answer = await (isAsking ? ask(`${action}?${fields}`) : ask(action, { method: "POST", body: fields }));
+  const answer = await (isAsking ? answerOf(`${action}?${fields}`) : answerOf(action, { method: "POST", body: fields }));
   if (answer.next) {
     rememberOpener(opener);
     location.assign(answer.next);
@@ -120,7 +120,7 @@ async function send(dialog, form, submitter, opener) {
     focusOn(complaints ?? dialog.querySelector("h1, h2"));
   } else if (answer.isLost) {
     complain(dialog, "The server did not answer: the act may be done or not. Look at the figures before trying again.");
-    isServerGone(); // the page and the dialog are to say so, too
+    isServerGone(); // the page and the dialog show it, too
   } else {
     complain(dialog, answer.sentence ?? `The server answered with status ${answer.status}.`);
     if (answer.status === NOT_LOGGED_IN) offerLogIn(dialog);
@@ -149,7 +149,7 @@ function offerLogIn(dialog) {
   dialog.querySelector(".errorlist").append(" ", link);
 }
 
-// A log-in takes the form of an open dialog along: the server answers it with the log-in, and asks again after that.
+// A log-in takes the form of an open dialog along: the server answers it with the log-in, and shows the question again after that.
 document.addEventListener("click", (event) => {
   const form = event.target.closest(`a[href^="${pathOf("login/")}"]`) && document.querySelector('dialog[open] form[method="post"]');
   if (!form?.elements.typed_by) return;

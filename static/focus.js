@@ -1,9 +1,9 @@
 // Where the focus is after an act, whose answer is a new page: at its Undo, else at the row or the button that began it, else
-// at the sentence that says what was done.
+// at the sentence about the result.
 const KEY = "penstock-acted";
 const KEPT_MS = 30_000; // an act that took longer belongs to no page that comes then
 
-// Before the page is left. opener: what was pressed.
+// Before the page is left. opener: the pressed element.
 export function rememberOpener(opener) {
   const row = opener.closest("tr[data-key]");
   const message = opener.closest("tbody[data-message]");
@@ -27,7 +27,7 @@ document.addEventListener("submit", ({ target: form, submitter, defaultPrevented
   rememberOpener(submitter);
 });
 
-// On the same page: to what was pressed, or to what stands in its place by now.
+// On the same page: to the pressed element, or to the one in its place by now.
 export function focusAfter(opener) {
   const row = opener.closest("tr[data-key]");
   const places = [

@@ -1,6 +1,6 @@
 // A graph's figures as rows: in the table each is an aggregate of an interval, in the file each is a point.
 // figures: {times, step_s, columns, band, weights, labels} of a range or of the live seconds.
-// What is measured (a depth) has a minimum, mean and maximum; what is counted (messages published) a sum and a rate.
+// A gauge (a depth) has a minimum, mean and maximum; a counter (messages published) a sum and a rate.
 import { isoWords, momentWords, zoneWords } from "./zones.js";
 
 const ROWS_MAX = 100;
@@ -9,14 +9,14 @@ const POINTS_OF_A_ROW = [1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 720
 
 export const COUNTED = "counted", MEASURED = "measured", DURATION = "duration";
 
-// What each kind's rows have of a column: the words in the head, and the figure of an interval.
+// A column of each kind: the words in the head, and the figure of an interval.
 const PARTS = {
   [COUNTED]: [["messages", ({ sum }) => Math.round(sum)], ["messages/s", ({ sum, seconds }) => sum / seconds]],
   [MEASURED]: [["minimum", ({ low }) => low], ["mean", ({ sum, seconds }) => sum / seconds], ["maximum", ({ high }) => high]],
   [DURATION]: [["minimum", ({ low }) => low], ["maximum", ({ high }) => high]],
 };
 
-// {head, words, rows}: rows of [second, …values], the newest first, without those of which nothing is known.
+// {head, words, rows}: rows of [second, …values], the newest first, without rows that have no value.
 export function tableOf(figures, names, kind) {
   const { times, step_s: step, labels } = figures;
   const size = step === 1 ? LIVE_ROW_S : step * (POINTS_OF_A_ROW.find((count) => times.length / count <= ROWS_MAX) ?? 1440);
@@ -37,7 +37,7 @@ export function tableOf(figures, names, kind) {
   };
 }
 
-// The file's rows, the head first, the oldest point after it; nothing known is an empty cell.
+// The file's rows, the head first, the oldest point after it; no value is an empty cell.
 export function fileRows(figures, names, kind) {
   const { times, step_s: step, columns, band, labels } = figures;
   const unit = { [COUNTED]: "messages/s", [MEASURED]: "messages", [DURATION]: "ms" }[kind];
@@ -58,7 +58,7 @@ export function fileRows(figures, names, kind) {
   ];
 }
 
-// Of points [first, end): least, most, sum (value × seconds) and the seconds that are known; null where none is.
+// Of points [first, end): least, most, sum (value × seconds) and the seconds with a value; null without any.
 function aggregate({ step_s: step, columns, band, weights }, name, first, end) {
   const found = { low: Infinity, high: -Infinity, sum: 0, seconds: 0 };
   for (let index = first; index < end; index += 1) {

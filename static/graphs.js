@@ -7,7 +7,7 @@ import { bandTrace, countAxis, duration, highestOf, pastAxes, rate, steadyRates,
 import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
 import { timeAxis } from "./time_axis.js";
 
-const WORD_SHARE = 0.1; // of a graph's width: what the word at a pause takes
+const WORD_SHARE = 0.1; // of a graph's width: the space of the word at a pause
 const START_SECONDS = 120; // the shortest time a graph spans
 const PAST_LEGEND_MS = 5_000; // peaks are looked for among thousands of points
 const graphs = new Map(); // name → Graph
@@ -91,11 +91,11 @@ class Graph {
     this.figure = figure;
     this.isVisible = false;
     this.isDrawn = false;
-    this.drawn = ""; // what the last drawing showed
+    this.drawn = ""; // the key of the last drawing
     this.hidden = new Set();
     this.revision = 0;
     this.isPastOnly = place.hidden; // the server keeps no live seconds of it
-    // What the newest update's legend says: column → [label, value].
+    // The legend of the newest update: column → [label, value].
     this.lines = Object.fromEntries(
       [...place.querySelectorAll(".legend button")].map((line) => [
         line.dataset.column,
@@ -168,7 +168,7 @@ class Graph {
     this.plot.setAttribute("aria-label", `${title}, ${when} ${summary}`);
   }
 
-  // A range's legend: what is now, where the range reaches it, and the peak. Null while it need not change.
+  // A range's legend: the current value, where the range reaches it, and the peak. Null while it need not change.
   pastLines(range, live) {
     const now = performance.now();
     if (now - this.legendShown < PAST_LEGEND_MS) return null;
@@ -176,15 +176,15 @@ class Graph {
     return Object.fromEntries(
       (range.graphs[this.name] ?? []).map((column) => {
         const values = this.drawnOf(range, column);
-        const known = values.some((value) => value !== null);
-        const peak = known ? `peak ${this.worded(highestOf(values, range.band[column]))}` : "nothing recorded";
+        const hasValues = values.some((value) => value !== null);
+        const peak = hasValues ? `peak ${this.worded(highestOf(values, range.band[column]))}` : "nothing recorded";
         const value = range.grows && (live[column]?.[1] ?? (this.isDuration && this.newestOf(range, values)));
-        return [column, [range.labels[column], value && known ? `${value} · ${peak}` : peak]];
+        return [column, [range.labels[column], value && hasValues ? `${value} · ${peak}` : peak]];
       }),
     );
   }
 
-  // Of what is recorded by the minute and not live: the newest value, and of when it is.
+  // Of figures recorded by the minute and not live: the newest value, and its time.
   newestOf(range, values) {
     const index = values.findLastIndex((one) => one !== null);
     return index < 0 ? "" : `${this.worded(values[index])} at ${rowTime(range.times[index], range)}`;
@@ -228,7 +228,7 @@ class Graph {
       this.isDrawn = true;
       this.plot.replaceChildren();
       plotly.newPlot(this.plot, data, layout, this.config);
-      // The label says what there is to see; without it every tick would be read.
+      // The label describes the graph; without it a screen reader would read every tick.
       for (const drawing of this.plot.querySelectorAll(".main-svg")) drawing.setAttribute("aria-hidden", "true");
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
     }
@@ -283,7 +283,7 @@ class Graph {
     }
     const series = liveSeconds();
     layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
-    // A server that has just started shows what it knows, not an empty quarter of an hour.
+    // A server that has just started shows its first seconds, not an empty quarter of an hour.
     const first = series.newest - SECONDS + 1 + Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
     const earliest = series.newest - SECONDS + 1;
     layout.annotations = series.paused.map(([begin]) => pauseWord(Math.max(begin, earliest), first, series.newest));
@@ -314,7 +314,7 @@ class Graph {
     this.drawAfresh();
   }
 
-  // Also what has not changed since the last drawing.
+  // Also graphs that have not changed since the last drawing.
   drawAfresh() {
     this.drawn = "";
     this.draw();
@@ -325,7 +325,7 @@ class Graph {
     return this.isRate ? COUNTED : MEASURED;
   }
 
-  // What is drawn, as rows have it; null before it has come.
+  // The drawn data as rows; null before it is loaded.
   get figures() {
     const series = liveSeconds();
     if (past() || !series?.newest) return past();
@@ -373,7 +373,7 @@ const CONFIG = {
   showTips: false,
   displayModeBar: "hover",
   responsive: true,
-  // The range that a graph was first drawn with is by then another's: a reset asks for the whole instead.
+  // plotly.js resets to the range of the first drawing, which is out of date: show the whole range instead.
   doubleClick: "autosize",
   modeBarButtons: [["zoom2d", "pan2d", "autoScale2d", "toImage"]],
 };
@@ -408,7 +408,7 @@ function dressed(figure) {
   return made;
 }
 
-// What plotly.js draws with: a token's colour in the theme that is shown. A token's own text has one for each theme.
+// The colours of plotly.js: a token's colour in the theme that is shown. A token's own text has one for each theme.
 function colour(token) {
   probe ??= document.body.appendChild(Object.assign(document.createElement("span"), { hidden: true }));
   probe.style.color = token;

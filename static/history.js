@@ -1,15 +1,15 @@
-// Ranges of the past: the picker above the graphs, what the server keeps of a range, and how it goes on live.
+// Ranges of the past: the picker above the graphs, the data of a range, and its live seconds.
 // The range stands in the URL, in UTC; people read and choose times in the zone that the page shows. `step=1s` beside it: a zoom into
 // the live seconds, drawn from those as long as the page keeps them, and from the history afterwards.
 import { withList } from "./lists.js";
-import { keptSeconds, liveSeconds, SECONDS } from "./live_seconds.js";
+import { liveSeconds, SECONDS, secondsOf } from "./live_seconds.js";
 import { fieldOf, momentWords, secondOfField, spanWords, zoneWords } from "./zones.js";
 
 const PRESET_S = { "15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000 };
 const LIVE = "15m";
 const ZOOM_MIN_S = 300;
 const ZOOM_SECONDS_MIN_S = 60; // the server's shortest range
-const MISSED_MAX_S = 5; // seconds without an update, after which the server is asked what it knows of them
+const MISSED_MAX_S = 5; // seconds without an update, after which the page fetches them
 const REFETCH_MIN_S = 60; // recorded windows take the place of live seconds
 const REFETCH_MAX_S = 300;
 const LAG_MAX_S = 1_200; // recorded windows end some minutes ago; after more than this the rollup does not run
@@ -23,7 +23,7 @@ let fetching = null;
 let problem = ""; // why the newest fetch brought nothing
 let fetchedAt = 0;
 let revision = 0;
-const filled = new Map(); // field of the form → what it was filled with, and the second that this was
+const filled = new Map(); // field of the form → its filled-in text, and the second of that text
 
 // The range that is drawn, null while the live quarter of an hour is.
 export function past() {
@@ -184,24 +184,24 @@ function choose(range) {
   changed();
 }
 
-// A zoom into the live seconds: what the page keeps of them is drawn as a range, while new ones go on coming.
+// A zoom into the live seconds: the page's own seconds are drawn as a range, and new ones are added.
 async function showSeconds() {
   const mine = revision;
   await secondsCome;
   if (mine !== revision) return;
-  const kept = keptSeconds(...chosen.seconds);
-  if (!kept) return load();
-  answer = { ...kept, revision: mine, drawing: performance.now() };
+  const cached = secondsOf(...chosen.seconds);
+  if (!cached) return load();
+  answer = { ...cached, revision: mine, drawing: performance.now() };
   busy(false);
   reword();
   changed();
 }
 
 async function load() {
-  const asked = new AbortController();
+  const controller = new AbortController();
   const mine = revision;
   fetching?.abort();
-  fetching = asked;
+  fetching = controller;
   fetchedAt = performance.now();
   if (answer?.revision !== mine) busy(true);
   problem = "";
@@ -209,7 +209,7 @@ async function load() {
     const query = new URLSearchParams(chosen.query ?? { range: chosen.preset });
     const { draw } = JSON.parse(document.body.dataset.subscribe);
     if (draw) query.set("draw", draw);
-    const got = await fetch(`${place.dataset.url}?${query}`, { headers: { Accept: "application/json" }, signal: asked.signal });
+    const got = await fetch(`${place.dataset.url}?${query}`, { headers: { Accept: "application/json" }, signal: controller.signal });
     const body = await got.json();
     if (mine !== revision) return;
     if (got.ok) {
@@ -221,9 +221,9 @@ async function load() {
     if (error.name === "AbortError" || mine !== revision) return;
     problem = "The history could not be loaded: the server does not answer.";
   }
-  if (fetching === asked) fetching = null;
+  if (fetching === controller) fetching = null;
   busy(false);
-  // A refetch that failed leaves what was there; a range that never came is empty.
+  // After a failed refetch the old data stays; a range without any data is empty.
   if (problem && answer?.revision !== mine) answer = blank(mine);
   reword();
   changed();
@@ -238,7 +238,7 @@ function blank(mine) {
   };
 }
 
-// Adds a live second to the newest point. A point is the mean of the seconds it covers: weights say how many each point does.
+// Adds a live second to the newest point. A point is the mean of the seconds it covers: weights has their number.
 export function addToPast(second, points, isPaused) {
   if (!answer?.grows) return;
   const gap = second - (answer.newest ?? second);
@@ -287,13 +287,13 @@ export function addToPast(second, points, isPaused) {
 function reword() {
   words(answer?.times.length ? describe() : "");
   if (problem) notice(problem, true);
-  else if (answer) tell();
+  else if (answer) showNotice();
 }
 
-function tell() {
+function showNotice() {
   const { notice: kind, recorded_from: since, recorded_until: until, from, to, grows } = answer;
   if (kind === "never") {
-    notice("History is written by the pipeline, which has not run yet: only the last 15 minutes are known.");
+    notice("History is written by the pipeline, which has not run yet: only the last 15 minutes have data.");
   } else if (kind === "nothing") {
     notice(`Nothing was recorded in this range${since > from ? `: history begins at ${momentWords(since)}` : ""}.`);
   } else if (since > from + answer.step_s) {

@@ -61,7 +61,7 @@ export function countAxis(layout, top, isRate) {
   else layout.yaxis.dtick = 1;
 }
 
-// What an axis without figures would leave open: whether nothing was, or nothing is known. Lines keep below a pause's word.
+// A word on an axis without figures: nothing happened, or there is no data. Lines keep below a pause's word.
 export function wordsFor(layout, top, isKnown) {
   if (top > 0) {
     if (layout.annotations.length) layout.yaxis.range[1] *= 1.12;

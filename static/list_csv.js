@@ -1,5 +1,5 @@
 // Each list can be downloaded: the rows of this page and of all that follow, as the page's filter and the user's role
-// have them. The pages come from the server, so times are UTC, as the heads say. A page may have other lists beside the
+// have them. The pages come from the server, so times are UTC, as in the heads. A page may have other lists beside the
 // one with pages: those are this page's alone.
 import { saveCsv } from "./csv.js";
 
@@ -47,7 +47,7 @@ async function download(table, button) {
 }
 
 // The head and the rows of the list at `place` among the page's lists, of this page and those behind it.
-async function rowsOf(place, shown, tell) {
+async function rowsOf(place, shown, report) {
   let href = linkTo(shown, "first") ?? location.href;
   let head = null;
   const rows = [];
@@ -62,8 +62,7 @@ async function rowsOf(place, shown, tell) {
     head ??= columns.map(([cell]) => textOf(cell).replace(/ [↓↑↕].*$/, ""));
     for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
       if (row.cells.length === table.tHead.rows[0].cells.length) rows.push(columns.map(([, index]) => valueOf(row.cells[index])));
-    }
-    tell(rows.length);
+    }    report(rows.length);
     href = linkTo(table, "next");
   }
   return [head ?? [], ...rows];
@@ -80,7 +79,7 @@ function textOf(cell) {
   return cell.textContent.replace(/\s+/g, " ").trim();
 }
 
-// 1,204 is a number in a column of numbers, and text in one of reasons or keys; a dash says that there is none.
+// 1,204 is a number in a column of numbers, and text in one of reasons or keys; a dash means no value.
 function valueOf(cell) {
   const text = textOf(cell);
   if (cell.matches("[data-verbatim]")) return text;

@@ -1,14 +1,14 @@
-// The list of a page and the range of its graphs share the URL: a link of the one keeps what the other has there. Without
+// The list of a page and the range of its graphs share the URL: a link of the one keeps the fields of the other. Without
 // scripts a list's links lead to the live range.
 const OF_LIST = ["q", "show", "sort", "number", "draw"];
 const OF_GRAPHS = ["range", "from", "to", "step", "as"];
 
-// A range's link, with what the list has in the URL.
+// A range's link, with the list's fields of the URL.
 export function withList(href) {
-  return kept(href, OF_LIST);
+  return withFields(href, OF_LIST);
 }
 
-function kept(href, names) {
+function withFields(href, names) {
   const url = new URL(href, location.href);
   for (const [name, value] of new URLSearchParams(location.search)) {
     if (names.includes(name) && !url.searchParams.has(name)) url.searchParams.append(name, value);
@@ -19,13 +19,13 @@ function kept(href, names) {
 for (const kind of ["mousedown", "click"]) {
   document.addEventListener(kind, ({ target }) => {
     const link = target.closest("[data-list-link]");
-    if (link) link.setAttribute("href", kept(link.href, OF_GRAPHS));
+    if (link) link.setAttribute("href", withFields(link.href, OF_GRAPHS));
   });
 }
 
 document.addEventListener("formdata", ({ target, formData }) => {
   if (!target.matches("[data-list-form]")) return;
-  // What is empty need not be in the URL.
+  // Empty fields are left out of the URL.
   for (const name of ["q", "draw"]) {
     const values = formData.getAll(name).filter(Boolean);
     formData.delete(name);

@@ -23,7 +23,7 @@ let graphsLoading = null;
 let retryMs = RETRY_FIRST_MS;
 let retryTimer = 0;
 let ended = ""; // why the page does not connect again
-let isDeleted = false; // what it shows is gone; its figures are the last ones
+let isDeleted = false; // its topic or channel is gone; its figures are the last ones
 let receivedAt = 0; // by performance.now()
 let shownSince = performance.now(); // hidden pages get no updates
 const renderedAt = Number(freshness?.dataset.takenAt ?? 0); // when the page's own figures were taken, by the server's clock
@@ -73,7 +73,7 @@ function connect() {
     opened.send(`{"ack":${update.seq}}`);
     retryMs = RETRY_FIRST_MS;
     // The page was rendered from the moment itself, an update may come from a second or more before: it would take back
-    // what an act has just done. Held back on a new page only: a server's clock may be set back.
+    // the result of an act just done. Held back on a new page only: a server's clock may be set back.
     if (update.t < renderedAt && performance.now() < HELD_BACK_MS) return;
     if (isGone(update) !== isDeleted) {
       isDeleted = !isDeleted;
@@ -99,7 +99,7 @@ function connect() {
       sayOnPage("Your session is over: figures are not updated.", logInPath(), "Log in again");
     }
     if (event.code === CLOSED_FORBIDDEN) {
-      // The user has another role by now: the page reloads with its buttons, or with what it lacks.
+      // The user has another role by now: the page reloads with the buttons of that role.
       ended = "not allowed";
       location.reload();
     }

@@ -9,7 +9,7 @@ let fetching = null;
 let pending = []; // seconds that came while the columns were on their way
 let changed = () => {};
 
-// The seconds kept now, null before they are fetched.
+// The seconds in memory, null before they are fetched.
 export function liveSeconds() {
   return series;
 }
@@ -37,7 +37,7 @@ function append(second, points, isPaused) {
   if (series.newest === null) series.newest = second - 1;
   if (second <= series.newest) return;
   const missed = Math.min(second - series.newest - 1, SECONDS);
-  // This page was too slow for some updates; the server knows whether those seconds are really unknown.
+  // This page was too slow for some updates; the server may have those seconds.
   if (missed) setTimeout(fetchSeconds, REFETCH_AFTER_MS);
   for (const [name, values] of Object.entries(series.columns)) {
     for (let index = 0; index < missed; index += 1) values.push(null);
@@ -61,9 +61,9 @@ function fetchSeconds() {
 
 async function fetchColumns() {
   try {
-    const asked = JSON.parse(document.body.dataset.subscribe);
-    const names = [asked.topic, asked.channel].filter(Boolean).map((name) => `${encodeURIComponent(name)}/`);
-    const query = asked.draw ? `?${new URLSearchParams({ draw: asked.draw })}` : "";
+    const subscription = JSON.parse(document.body.dataset.subscribe);
+    const names = [subscription.topic, subscription.channel].filter(Boolean).map((name) => `${encodeURIComponent(name)}/`);
+    const query = subscription.draw ? `?${new URLSearchParams({ draw: subscription.draw })}` : "";
     const answer = await fetch(pathOf(`api/series/${names.join("")}${query}`), { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
     const fetched = await answer.json();
@@ -79,8 +79,8 @@ async function fetchColumns() {
   }
 }
 
-// The seconds of [firstS, endS) as a range of the past is drawn; null where they are no longer kept, or not known.
-export function keptSeconds(firstS, endS) {
+// The seconds of [firstS, endS) as a range of the past is drawn; null where they are too old, or missing.
+export function secondsOf(firstS, endS) {
   const oldest = series?.newest ? series.newest - SECONDS + 1 : Infinity;
   if (firstS < oldest) return null;
   const end = Math.min(endS, series.newest + 1);
@@ -106,7 +106,7 @@ export function keptSeconds(firstS, endS) {
 
 let timesNewest = null;
 let times = [];
-// All seconds kept.
+// All seconds in memory.
 export function timesOfSeconds() {
   if (timesNewest !== series.newest) {
     timesNewest = series.newest;
@@ -115,7 +115,7 @@ export function timesOfSeconds() {
   return times;
 }
 
-// The index of a column's first known value; SECONDS where none is.
+// The index of a column's first value; SECONDS without any.
 export function firstKnown(column) {
   const index = series.columns[column].findIndex((value) => value !== null);
   return index < 0 ? SECONDS : index;

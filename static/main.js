@@ -1,4 +1,4 @@
-// What every page runs after its first paint.
+// Runs on every page after its first paint.
 import "./clock.js";
 import "./keys.js";
 import "./dialogs.js";

@@ -8,7 +8,7 @@ document.addEventListener("click", async (event) => {
     await put(text);
     button.textContent = "Copied";
   } catch (problem) {
-    button.textContent = problem instanceof Refused ? problem.message : "The browser did not allow it";
+    button.textContent = problem instanceof Refused ? problem.message : "The browser refused the clipboard";
   }
   setTimeout(() => (button.textContent = label), 4_000);
 });
@@ -29,11 +29,11 @@ async function selectedLines(form, button) {
   const fields = new URLSearchParams(new FormData(form));
   if (!fields.has("id")) throw new Refused("Select messages first");
   const answer = await fetch(button.dataset.copySelected, { method: "POST", body: fields, credentials: "same-origin" });
-  if (!answer.ok || answer.redirected) throw new Refused("The server refused it");
+  if (!answer.ok || answer.redirected) throw new Refused("The server refused the bodies");
   return answer.text();
 }
 
-// The clipboard is asked for at once, while the click counts; the text may come later.
+// Request the clipboard at once, while the click counts; the text may come later.
 async function put(text) {
   if (!window.ClipboardItem) return navigator.clipboard.writeText(await text);
   let problem = null;

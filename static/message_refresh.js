@@ -1,4 +1,4 @@
-// A list of messages says how old it is. Refresh fetches it anew in its place: what is selected or unfolded stays so.
+// A list of messages shows its age. Refresh fetches it anew in its place: selected and unfolded rows stay so.
 // It does not refresh by itself: each look at bodies is audited, and rows must not move under a pointer.
 const OLD_AFTER_S = 30;
 let readAt = performance.now();
@@ -56,7 +56,7 @@ async function refresh(link, then) {
   document.querySelector("a[data-refresh]")?.focus({ preventScroll: true });
 }
 
-// Select and unfold in the new rows what is so in the old ones; what came and went, as a sentence.
+// Select and unfold the new rows as the old ones are; return a sentence about new and gone messages.
 function keep(table, fresh) {
   const rows = new Map([...table.tBodies].map((body) => [body.dataset.message, body]));
   let came = 0;

@@ -7,7 +7,7 @@ async function again() {
   try {
     const answer = await fetch(place.dataset.search, { headers: { "X-Fragment": "1" }, credentials: "same-origin" });
     const text = await answer.text();
-    // The search is forgotten, or the session has ended: the page itself says so.
+    // The search is gone, or the session has ended: the page itself shows that.
     if (!answer.ok || answer.redirected) return location.reload();
     // A fragment is our own server's, and the Content-Security-Policy runs nothing inline.
     if (place.innerHTML !== text) place.innerHTML = text;

@@ -106,6 +106,6 @@ function move(by) {
   at = to;
   at.dataset.at = "";
   at.scrollIntoView({ block: "nearest" });
-  // Enter unfolds what has the focus; where no body may be seen, it opens the message's own page.
+  // Enter unfolds the focused message; where no body may be seen, it opens the message's own page.
   at.querySelector(at.querySelector("details.unfold") ? "details.unfold > summary" : "td.name a").focus({ preventScroll: true });
 }

@@ -10,7 +10,7 @@ const shown = new WeakMap(); // element → the HTML that was put into it last
 let saidAt = performance.now();
 let saidCause = null;
 
-// Whether what the page shows is gone by now. The page reloads then, but not behind an open dialog.
+// Whether the page's topic or channel is gone by now. The page reloads then, but not behind an open dialog.
 export function isGone(update) {
   return Boolean(update.flags.gone) && !showsGone();
 }
@@ -37,7 +37,7 @@ export function applyUpdate(update) {
   }
   for (const [name, isOn] of Object.entries(update.flags)) {
     for (const element of root.querySelectorAll(`[data-when="${name}"]`)) {
-      // What comes and goes each second would move the acts beside it from under the pointer.
+      // An element that comes and goes each second would move the acts beside it from under the pointer.
       if (isOn || !element.hasAttribute("data-stays")) element.hidden = !isOn;
     }
   }
@@ -77,7 +77,7 @@ function setTone(element, prefix, tone) {
   if (wanted) element.classList.add(wanted);
 }
 
-// The server escapes what goes into it (screens/cells.py).
+// The server escapes its content (screens/cells.py).
 function setHtml(element, html) {
   if (!element || shown.get(element) === html) return;
   shown.set(element, html);
@@ -87,7 +87,7 @@ function setHtml(element, html) {
   match(element, wanted.content);
 }
 
-// Elements that do not change are kept, so that a focus, a pointer or the opener of a dialog does not lose them.
+// Elements that do not change stay, so that a focus, a pointer or the opener of a dialog does not lose them.
 function match(place, wanted) {
   const nodes = [...wanted.childNodes];
   nodes.forEach((node, index) => {

@@ -7,7 +7,7 @@ if (button && navigator.clipboard) {
       await navigator.clipboard.writeText(document.querySelector("#secret").value);
       button.textContent = "Copied";
     } catch {
-      button.textContent = "The browser did not allow it";
+      button.textContent = "The browser refused the clipboard";
     }
   });
 }

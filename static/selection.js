@@ -24,7 +24,7 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const fields = new FormData(form);
   const names = fields.getAll("on");
-  // What the page shows is among all that match.
+  // The rows on the page are among all that match.
   fields.delete("on");
   if (!fields.has("all")) fields.set("on", names.join("\n"));
   const link = `${submitter.formAction}?${new URLSearchParams(fields)}`;
@@ -36,7 +36,7 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// The results have been read: what was selected is done, or is asked again from there.
+// After the results the selection is empty; failed rows can be tried again from the results.
 document.addEventListener(
   "close",
   ({ target }) => {

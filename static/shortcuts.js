@@ -1,9 +1,9 @@
-// Whether keys that need no other key do something (WCAG 2.1.4). The choice is kept in the browser, as the theme's is.
+// Whether keys that need no other key do something (WCAG 2.1.4). The choice is stored in the browser, as the theme's is.
 const KEY = "penstock-shortcuts";
 let areOff = stored() === "off";
 show();
 
-// All listeners for single keys ask first.
+// All listeners for single keys check this first.
 export function shortcutsAreOn() {
   return !areOff;
 }
@@ -37,7 +37,7 @@ function stored() {
   }
 }
 
-// What names a key on the page is hidden with it.
+// Texts that name a key on the page are hidden with it.
 function show() {
   document.documentElement.toggleAttribute("data-no-shortcuts", areOff);
   for (const place of document.querySelectorAll(".places a[data-key]")) {

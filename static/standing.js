@@ -1,6 +1,6 @@
-// Whether what an open question shows still stands, and what a page without a live socket does: another operator may have
-// deleted or changed it, and the session may be over. What is gone is said in the question, and its button is disabled;
-// what changed is said, and confirming it brings the question anew. Of a page it is said, and it can be reloaded.
+// Whether the state of an open question, or of a page without a live socket, is current: another operator may have
+// deleted or changed it, and the session may be over. If it is gone, the question shows that, and its button is disabled.
+// If it changed, the question shows the change, and confirming it brings the question anew; a page has a link to reload.
 import { isServerGone } from "./connection.js";
 import { logInPath } from "./paths.js";
 
@@ -17,14 +17,14 @@ export function askAll() {
   if (document.hidden || connection?.textContent) return;
   for (const form of document.querySelectorAll('dialog[open] form[method="post"], .question form[method="post"]')) {
     const mark = form.querySelector('input[name="shown"]');
-    if (mark) ask(form, form.action, mark.value);
+    if (mark) check(form, form.action, mark.value);
   }
   const { shown } = document.body.dataset;
-  if (shown && !document.querySelector("dialog[open]")) ask(document.body, location.href, shown);
+  if (shown && !document.querySelector("dialog[open]")) check(document.body, location.href, shown);
 }
 
-// place: the form or the page. What it was told of a page, or that the session is over, is said once.
-async function ask(place, address, shown) {
+// place: the form or the page. A change of a page, or the end of the session, is shown once.
+async function check(place, address, shown) {
   if (place.dataset.asking || place.getAttribute("aria-busy")) return;
   place.dataset.asking = "1";
   let isSaid = false;
@@ -34,14 +34,14 @@ async function ask(place, address, shown) {
     const answer = await fetch(url, { headers: { "X-Fragment": "1" }, credentials: "same-origin", redirect: "error" });
     const text = await answer.text();
     const found = answer.headers.get("X-Standing");
-    // Of an act that is confirmed meanwhile, its own answer says what became of it.
+    // An act that is confirmed meanwhile has its own answer.
     if (!place.isConnected || place.getAttribute("aria-busy")) return;
     if (answer.status === NOT_LOGGED_IN) isSaid = sayOver(place);
     else if (found && place === document.body) isSaid = sayOnPage(text, location.href, "Reload the page");
     else if (found === "several") saySeveral(place, JSON.parse(text));
     else if (found) say(place, text, found === "gone");
   } catch {
-    isServerGone(); // the page says so, then
+    isServerGone(); // then the page shows that
   } finally {
     if (!isSaid) delete place.dataset.asking;
   }
@@ -49,7 +49,7 @@ async function ask(place, address, shown) {
 
 function sayOver(place) {
   if (place === document.body) return sayOnPage("Your session is over.", logInPath(), "Log in again");
-  // Where the form was sent, the answer says it.
+  // Where the form was sent, its answer shows that.
   if (!place.querySelector(".errorlist")) {
     say(place, "Your session is over. ", false);
     place.querySelector(".standing").append(linkOf(logInPath(), "Log in, and go on with this form"));
@@ -73,7 +73,7 @@ function linkOf(href, label) {
   return link;
 }
 
-// Of a question about several. acts: what was done since it was asked, to anything: ORDERS or ORDERS/BILLING → a sentence.
+// Of a question about several. acts: ORDERS or ORDERS/BILLING → a sentence on the last act there since it was shown.
 function saySeveral(form, acts) {
   const names = form.elements.on.value.split("\n").map((line) => line.trim().split(" ")[0]);
   const done = new Map(Object.entries(acts));
@@ -84,15 +84,15 @@ function saySeveral(form, acts) {
   if (!found.length) return;
   const sentences = found.slice(-SAID_MAX).map(([, sentence]) => sentence);
   const more = found.length - sentences.length;
-  say(form, ["Changed after this was shown.", ...sentences, ...(more ? [`${more} more acts.`] : []), "What changed will be left as it is."].join(" "), false);
+  say(form, ["Changed after this was shown.", ...sentences, ...(more ? [`${more} more acts.`] : []), "Changed ones will be left as they are."].join(" "), false);
 }
 
 function say(form, text, isGone) {
-  const known = form.querySelector(".standing");
-  const line = known ?? document.createElement("p");
+  const existing = form.querySelector(".standing");
+  const line = existing ?? document.createElement("p");
   if (line.textContent !== text) line.textContent = text;
   for (const button of form.querySelectorAll('button[type="submit"]')) button.disabled = isGone;
-  if (known) return;
+  if (existing) return;
   line.className = "errorlist standing";
   line.setAttribute("role", "alert");
   form.querySelector("h1, h2").after(line);

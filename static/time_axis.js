@@ -68,7 +68,7 @@ function tickOf(second, lines) {
   return { second, text: lines.join("<br>"), longest: Math.max(...lines.map((line) => line.length)) };
 }
 
-let words = {}; // second → what is read on hover; the points of the last draw are among them
+let words = {}; // second → the text on hover; the points of the last draw are among them
 let wordsSign = "";
 function hoverWords(times, step) {
   const sign = [step, isUtc(), offsetsIn(times[0] ?? 0, times.at(-1) ?? 0)].join();

@@ -1,15 +1,15 @@
 // Fields for date and time. The server fills them in UTC and takes UTC; people see and type the zone of the page. A time
-// that its clock skips is refused; of one that it shows twice the first is taken, and both are said under the field.
+// that its clock skips is refused; of one that it shows twice the first is taken, and the field's note shows it.
 import { fieldOf, offsetWords, secondsOfWall, zoneWords } from "./zones.js";
 
 const meant = new WeakMap(); // field → its text and the second that this is, undefined for none
 
-// Shows what a field means in the zone of the page.
+// Shows the time of a field in the zone of the page.
 export function showField(field) {
   if (field.closest("[data-ranges]")) return; // static/history.js
   const isNew = !meant.has(field);
   if (isNew) field.addEventListener("input", () => read(field));
-  // A browser that comes back to a page fills in what was typed there.
+  // A browser that comes back to a page fills in the typed text.
   if (isNew && field.value !== field.defaultValue) return read(field);
   const second = isNew ? wallOf(field) : meant.get(field)[1];
   if (second !== undefined) field.value = textOf(second);
@@ -33,7 +33,7 @@ function read(field) {
   say(field);
 }
 
-// What the field shows, as if it were UTC.
+// The text of the field, as if it were UTC.
 function wallOf(field) {
   return field.value ? Date.parse(`${field.value}Z`) / 1000 : undefined;
 }

@@ -1,5 +1,5 @@
-// Times in the zone that the page shows: UTC where <html data-clock="utc"> says so, else the browser's own.
-// Seconds are Unix seconds; a wall second is what the zone's clock shows, counted as if the clock were UTC.
+// Times in the zone that the page shows: UTC where <html data-clock="utc"> is set, else the browser's own.
+// Seconds are Unix seconds; a wall second is the time on the zone's clock, counted as if the clock were UTC.
 const DAY_S = 86_400;
 const OFFSET_SAMPLE_S = 14 * DAY_S; // shorter than any daylight saving time
 const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
@@ -98,7 +98,7 @@ export function spanWords(first, end, withSeconds = false) {
   return `${momentWords(first, withSeconds)} – ${isOneDay ? clockWords(end, withSeconds) : momentWords(end, withSeconds)}`;
 }
 
-// A date whose UTC is what the zone's clock shows.
+// A date whose UTC fields are those of the zone's clock.
 function wall(second) {
   return new Date((second + offsetS(second)) * 1000);
 }
