@@ -14,10 +14,10 @@ from pathlib import Path
 
 from admin_console.vocabulary.private_files import (
     close_to_others,
+    file_defect,
     make_private_directory,
     read_private_file,
     set_aside,
-    what_is_wrong,
     write_private_file,
 )
 
@@ -48,7 +48,7 @@ def make_data_directory(path: Path) -> None:
         make_private_directory(path)
         readable = os.access(path, os.R_OK | os.W_OK | os.X_OK)
     except FileExistsError as exc:
-        raise OSError(_complaint(path, _what_is_there(path))) from exc
+        raise OSError(_complaint(path, _not_a_directory(path))) from exc
     except OSError as exc:
         act = "written" if path.is_dir() else "made"
         raise OSError(_complaint(path, f"it can't be {act}: {exc.strerror} ({exc.filename})")) from exc
@@ -100,7 +100,7 @@ def check_data_directory(path: Path) -> None:
     if not os.path.lexists(path):
         raise OSError(_complaint(path, "it does not exist. `penstock serve` makes it"))
     if not path.is_dir():
-        raise OSError(_complaint(path, _what_is_there(path)))
+        raise OSError(_complaint(path, _not_a_directory(path)))
     if not os.access(path, os.R_OK | os.X_OK):
         raise OSError(_complaint(path, f"the account {account_name(os.geteuid())} may not read it"))
 
@@ -109,7 +109,7 @@ def _complaint(path: Path, reason: str) -> str:
     return f"the data directory {path} can't be used: {reason}. --data-path or {DATA_PATH_VARIABLE} names another one."
 
 
-def _what_is_there(path: Path) -> str:
+def _not_a_directory(path: Path) -> str:
     """For a path that should be a directory."""
     if path.is_symlink() and not path.exists():
         return f"it is a symbolic link to {os.readlink(path)}, which does not exist"
@@ -188,7 +188,7 @@ def read_or_make_secret_key(directory: Path) -> SecretKey:
 
 def _damage_of(path: Path) -> str:
     """The fault of the file, for a sentence; "" when it is a key or not there. Raises OSError."""
-    if kind := what_is_wrong(path):
+    if kind := file_defect(path):
         return kind
     try:
         text = read_private_file(path, _SECRET_KEY_BYTES_MAX).decode("ascii", "replace").strip()

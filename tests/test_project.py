@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.management.known_variables import KNOWN
+from admin_console.management.known_variables import VARIABLES
 from tests.support.references.all_references import REFERENCES
 from tests.support.references.generated import Reference
 from tests.support.storage_kinds import BOTH, ONCE, ONLY
@@ -155,7 +155,7 @@ def test_every_variable_that_the_server_knows_stands_in_a_table() -> None:
     shown = set[str]()
     for reference in REFERENCES:
         shown.update(re.findall(r"`(PENSTOCK_\w+)`", "\n".join(reference.make())))
-    assert shown == KNOWN
+    assert shown == VARIABLES
 
 
 @pytest.mark.parametrize("text", ["", "<!-- generated: x -->\n", "<!-- end: x -->\n<!-- generated: x -->\n"])

@@ -55,5 +55,5 @@ class User(AbstractBaseUser):
         return self.username
 
     def has_role(self, least: Role) -> bool:
-        """Whether the user may do what `least` may; false for one that is disabled."""
+        """Whether the user has the rights of the role `least`; false for one that is disabled."""
         return self.is_active and Role(self.role).includes(least)

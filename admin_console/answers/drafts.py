@@ -2,8 +2,8 @@
 
 form ─ POST ─► 401: the log-in, which carries the fields ─ POST ─► the new session ─ GET ─► the question, filled in
 
-The fields travel in the forms themselves: that works without scripts, takes what a form takes, and leaves nothing in
-the browser. The form of a dialog goes the same way once "Log in" is pressed there. The session has them between two
+The fields travel in the forms themselves: that works without scripts, has the size limit of forms, and leaves nothing
+in the browser. The form of a dialog goes the same way once "Log in" is pressed there. The session has them between two
 requests. A form names its user, signed (`typed_by`): another user gets nothing of it, and no stranger has it rendered.
 A form without that field, such as a password's, is never carried.
 """
@@ -21,11 +21,11 @@ from admin_console.answers.next_page import next_page
 
 OWNER = "typed_by"
 # A dialog's form with this field is to be shown again, not done.
-ASK_ALONE = "ask_alone"
+SHOW_AGAIN = "ask_alone"
 _CARRIED = "draft."
 _KEY = "draft"
 # The user types the name of the topic or channel to delete again.
-_NOT_TYPED = frozenset({"csrfmiddlewaretoken", ASK_ALONE, "typed_name"})
+_NOT_TYPED = frozenset({"csrfmiddlewaretoken", SHOW_AGAIN, "typed_name"})
 # A list's rows have boxes of the name "id" and buttons of the name "only": a row's own button is about that row alone.
 _SELECTED, _ONLY = "id", "only"
 # From the log-in to the question that it leads to. A later question is another one.
@@ -60,7 +60,7 @@ def draft_of(request: HttpRequest) -> Draft | None:
     prefix = _CARRIED if f"{_CARRIED}{OWNER}" in posted else ""
     match = request.resolver_match
     if not prefix and not hasattr(match and match.func, "view_class"):
-        return None  # the pages of acts are classes, and they alone ask again
+        return None  # the pages of acts are classes, and they alone show a question again
     try:
         owner = _signer().unsign(posted.get(f"{prefix}{OWNER}", ""))
     except signing.BadSignature:
@@ -97,7 +97,7 @@ def take(request: HttpRequest) -> None:
     """Before an act's page: put the draft's fields into `request.POST` of a GET, so that the page shows its question
     and does nothing."""
     if request.method == "POST":
-        if ASK_ALONE in request.POST:
+        if SHOW_AGAIN in request.POST:
             request.method = "GET"
         return
     if _KEY not in request.session:

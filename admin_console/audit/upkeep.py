@@ -38,7 +38,7 @@ HEAD_EVERY_MS = 60_000
 MEASURE_EVERY_MS = 60_000
 CHECK_ANEW_EVERY_MS = REMOVE_EVERY_MS = 24 * 3_600_000
 # Rows go until this share of the limit is left, so that they go in pieces and not one by one.
-SHARE_KEPT = 0.9
+SHARE_LEFT = 0.9
 _FIRST_ID = -(2**63)
 
 
@@ -180,12 +180,12 @@ class AuditUpkeep:
         oldest_ms = oldest[0] if oldest is not None and isinstance(oldest[0], int) else 0
         self.size = ListSize(used, page_count * page_bytes, self._bytes_max, oldest_ms)
         # Once too large, rows go until there is some room.
-        share = SHARE_KEPT if self._is_too_large else 1.0
+        share = SHARE_LEFT if self._is_too_large else 1.0
         self._is_too_large = 0 < self._bytes_max * share < used
 
     def _remove_for_size(self, at_ms: int) -> None:
         assert self.size is not None, "a list that is too large was measured"
-        removed = remove_rows_for_size(self.size.bytes, int(self._bytes_max * SHARE_KEPT), at_ms)
+        removed = remove_rows_for_size(self.size.bytes, int(self._bytes_max * SHARE_LEFT), at_ms)
         if removed:
             logger.info(
                 "audit rows removed for their size count=%d bytes=%d limit=%d",

@@ -54,7 +54,7 @@ class _LinkedRows:
 
 
 class ChainCheck:
-    """Takes all rows of a list, one after the other, and reports what is wrong with them."""
+    """Takes all rows of a list, one after the other, and reports faults in them."""
 
     def __init__(self, head: Head | None = None) -> None:
         self._head = head

@@ -15,7 +15,7 @@ from django.utils.functional import cached_property
 from admin_console.database.condition import CONDITION
 from admin_console.database.errors import NotAFileError
 from admin_console.database.journals import JOURNALS
-from admin_console.vocabulary.private_files import what_is_wrong
+from admin_console.vocabulary.private_files import file_defect
 
 
 class DatabaseWrapper(sqlite.DatabaseWrapper):
@@ -28,7 +28,7 @@ class DatabaseWrapper(sqlite.DatabaseWrapper):
         if not name.startswith("file:"):
             # SQLite would follow a link, and write where it points to.
             for ending in ("", *JOURNALS):
-                if kind := what_is_wrong(Path(name + ending)):
+                if kind := file_defect(Path(name + ending)):
                     raise NotAFileError(f"{name}{ending} is {kind}")
         opened = super().get_new_connection(conn_params)
         self._opened_file = self._file_now()

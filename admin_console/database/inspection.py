@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from admin_console.database.errors import Trouble, trouble_of
-from admin_console.vocabulary.private_files import what_is_wrong
+from admin_console.vocabulary.private_files import file_defect
 
 # Checking every page of a large audit list takes longer; damage there is found when it is read.
 CHECK_S_MAX = 2.0
@@ -36,7 +36,7 @@ def damage_of(path: Path, *, check_s_max: float = CHECK_S_MAX, is_thorough: bool
     our tables must be there, and a check that takes too long counts as damage.
     Raises sqlite3.Error when the disk refuses to open it.
     """
-    if kind := what_is_wrong(path):
+    if kind := file_defect(path):
         return kind
     if not path.exists():
         return ""
@@ -65,7 +65,7 @@ def damage_of(path: Path, *, check_s_max: float = CHECK_S_MAX, is_thorough: bool
 
 def applied_migrations(path: Path) -> set[tuple[str, str]]:
     """App and name of each migration that the file has seen; none when that can't be read. Changes nothing."""
-    if what_is_wrong(path) or not path.exists() or what_is_wrong(path.with_name(f"{path.name}-wal")):
+    if file_defect(path) or not path.exists() or file_defect(path.with_name(f"{path.name}-wal")):
         return set()
     name = f"file:{quote(str(path))}?mode=ro" if has_journal(path) else read_only_name(path)
     try:

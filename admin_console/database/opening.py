@@ -25,7 +25,7 @@ from django.db.migrations.loader import MigrationLoader
 from admin_console.database.condition import DatabaseCondition, Storage
 from admin_console.database.errors import Trouble, sqlite_error_of, trouble_of
 from admin_console.database.inspection import applied_migrations, damage_of, has_journal, read_only_name
-from admin_console.database.journals import JOURNALS, remove_with_journals, set_aside_what_is_no_journal
+from admin_console.database.journals import JOURNALS, remove_with_journals, set_aside_false_journals
 from admin_console.vocabulary.private_files import set_aside
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class ConsoleDatabase:
 
     def _open_on_disk(self) -> None:
         """Raises OSError or an error of the database when the disk refuses it; nothing new is left behind then."""
-        self._set_links_aside()
+        self._rename_links()
         if damage := damage_of(self._path):
             self._set_aside(damage)
         try:
@@ -173,8 +173,8 @@ class ConsoleDatabase:
         self._print("Add users with: penstock user add NAME --role ROLE")
         self._condition.add_incident("The console's database was damaged and is replaced.", text)
 
-    def _set_links_aside(self) -> None:
-        for text in set_aside_what_is_no_journal(self._path):
+    def _rename_links(self) -> None:
+        for text in set_aside_false_journals(self._path):
             logger.error("%s", text)
             self._print(text)
             self._condition.add_incident("A journal of the console's database was no file.", text)
@@ -219,7 +219,7 @@ class ConsoleDatabase:
 
     def _look_at_damage(self) -> None:
         try:
-            self._set_links_aside()
+            self._rename_links()
             damage = damage_of(self._path, check_s_max=THOROUGH_CHECK_S_MAX, is_thorough=True)
             if not damage and self._condition.storage is Storage.DISK and os.path.lexists(self._path):
                 logger.warning("%s: an error reported damage; a check of all its pages finds none", self._path)

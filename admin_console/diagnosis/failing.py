@@ -24,7 +24,7 @@ def find(vitals: Vitals) -> Finding | None:
         return None
     finished, requeued = vitals.finished_min, vitals.requeued_min
     if finished is None or requeued is None or requeued < REQUEUES_MIN:
-        return None  # without figures of what was finished a share would be invented
+        return None  # without counts of finished messages the share is unknown
     handled = finished + failures.requeued + failures.timed_out
     if failures.requeued < SHARE_WARNING * handled:
         return None

@@ -42,17 +42,17 @@ class Finding:
     """level: DANGER, WARNING, HELD, or CALM for findings that explain and need no act. client_key, client_name: the
     consumer that the finding is about, message_id: the message; 0 and "" for none.
 
-    say: makes the sentences, when a page first shows one of them. Each second thousands of channels may have findings,
+    make_sentences: called when a page first shows one of them. Each second thousands of channels may have findings,
     and pages show a few. It depends only on figures of the finding's own second, so that it may run later.
     """
 
-    __slots__ = ("_said", "_say", "client_key", "client_name", "kind", "level", "message_id")
+    __slots__ = ("_make_sentences", "_sentences", "client_key", "client_name", "kind", "level", "message_id")
 
     def __init__(
         self,
         kind: FindingKind,
         level: int,
-        say: Callable[[], Sentences],
+        make_sentences: Callable[[], Sentences],
         *,
         client_key: int = 0,
         client_name: str = "",
@@ -63,22 +63,22 @@ class Finding:
         self.client_key = client_key
         self.client_name = client_name
         self.message_id = message_id
-        self._say: Callable[[], Sentences] | None = say
-        self._said: Sentences | None = None
+        self._make_sentences: Callable[[], Sentences] | None = make_sentences
+        self._sentences: Sentences | None = None
 
     def settle(self) -> Sentences:
         """Make the sentences, once, and let the figures go. Any thread: two threads at once make the same sentences."""
-        say = self._say
-        if say is not None:
-            self._said = say()
-            self._say = None
-        assert self._said is not None, "the sentences are there before their maker goes"
-        return self._said
+        make_sentences = self._make_sentences
+        if make_sentences is not None:
+            self._sentences = make_sentences()
+            self._make_sentences = None
+        assert self._sentences is not None, "the sentences are there before their maker goes"
+        return self._sentences
 
     @property
     def is_settled(self) -> bool:
         """Whether its sentences were made."""
-        return self._say is None
+        return self._make_sentences is None
 
     @property
     def chip(self) -> str:

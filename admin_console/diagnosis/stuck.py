@@ -14,7 +14,7 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if stats.paused or not stats.depth or not stats.in_flight_count or not vitals.has_consumers_ready:
         return None
-    if (vitals.oldest_s or 0) < OLD_S or vitals.finished_min or vitals.known_s < 55 or vitals.handled_min:
+    if (vitals.oldest_s or 0) < OLD_S or vitals.finished_min or vitals.minute_s < 55 or vitals.handled_min:
         return None
     return Finding(STUCK, DANGER if vitals.is_growing else WARNING, lambda: _sentences(vitals))
 

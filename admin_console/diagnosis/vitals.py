@@ -102,12 +102,12 @@ class Vitals:
         return self._finished[0] if self._finished else None
 
     @property
-    def known_s(self) -> float:
+    def minute_s(self) -> float:
         """The time that the counts over the last minute cover, at most 60."""
         return self._finished[1] if self._finished else 0.0
 
     @_ReadOnce
-    def flow_known_s(self) -> float:
+    def flow_s(self) -> float:
         """The time that rates and growth cover."""
         change = figures.ARRIVED.change(self._rings, self._second)
         return change[1] if change else 0.0

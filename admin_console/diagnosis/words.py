@@ -60,12 +60,12 @@ def _growth(vitals: Vitals) -> str:
 
 
 def _flow_span(vitals: Vitals) -> str:
-    return f"{vitals.flow_known_s:.0f} s"
+    return f"{vitals.flow_s:.0f} s"
 
 
 def span(vitals: Vitals) -> str:
     """The time that the counts over the last minute cover: "in the last minute", "in the last 12 s"."""
-    return "in the last minute" if vitals.known_s >= 55 else f"in the last {vitals.known_s:.0f} s"
+    return "in the last minute" if vitals.minute_s >= 55 else f"in the last {vitals.minute_s:.0f} s"
 
 
 def sentence(text: str) -> str:

@@ -184,9 +184,9 @@ def _restored(done: Done) -> str:
     held = outcome.depth, outcome.in_flight, outcome.deferred, outcome.quarantined
     back = message_counts(*held) or "no messages"
     now = outcome.name or done.name
-    what = now if now.split("/")[0] == done.topic else f"{done.topic} as {now}"
+    restored = now if now.split("/")[0] == done.topic else f"{done.topic} as {now}"
     swapped = " The topic of that name went to the trash." if outcome.trash else ""
-    return f"Restored {what} from the trash: {back} came back.{swapped}"
+    return f"Restored {restored} from the trash: {back} came back.{swapped}"
 
 
 def _of_trash(done: Done) -> str:

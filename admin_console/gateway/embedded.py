@@ -14,7 +14,7 @@ from admin_console.gateway.changed import changed, code_of, deletion, line_of, o
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
-    NOBODY,
+    NO_AUTHOR,
     UNKNOWN,
     ActOrder,
     ActResult,
@@ -204,7 +204,7 @@ class EmbeddedGateway:
             self._calls.end(note, result.message if result is not None and is_done else "")
         return result
 
-    def act(self, action: str, topic: str, channel: str = "", asker: Asker = NOBODY, **details: Any) -> ActResult:
+    def act(self, action: str, topic: str, channel: str = "", asker: Asker = NO_AUTHOR, **details: Any) -> ActResult:
         return self.acts([ActOrder(action, topic, channel, asker, details)])[0]
 
     def acts(self, orders: Sequence[ActOrder]) -> list[ActResult]:

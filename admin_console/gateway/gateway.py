@@ -44,7 +44,7 @@ __all__ = [
     "KEY_BYTES_MAX",
     "MAX_ATTEMPTS_MOST",
     "NAME_LENGTH_MAX",
-    "NOBODY",
+    "NO_AUTHOR",
     "RATE_DEFAULT",
     "RATE_MAX",
     "ActOrder",
@@ -157,7 +157,7 @@ class Asker:
     part: str = ""
 
 
-NOBODY = Asker()
+NO_AUTHOR = Asker()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class Gateway(Protocol):
         """A preview of rewinding a channel to `target`. Raises as `messages`."""
         ...
 
-    def act(self, action: str, topic: str, channel: str = "", asker: Asker = NOBODY, **details: Any) -> ActResult:
+    def act(self, action: str, topic: str, channel: str = "", asker: Asker = NO_AUTHOR, **details: Any) -> ActResult:
         """Do one act and wait until it is durable. Failures come as an ActResult, never as an exception."""
         ...
 

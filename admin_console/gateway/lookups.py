@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 PAGE_WAIT_S = 0.5
 FRESH_S = 2.0
 # One nsqlookupd has so long for all its answers.
-ASK_S = 5.0
+ANSWER_S_MAX = 5.0
 ANSWER_BYTES_MAX = 8 << 20
 _THREADS = 4
 
@@ -60,8 +60,8 @@ class LookupdReport:
 @dataclass(slots=True)
 class _Entry:
     report: LookupdReport | None = None
-    asked_s: float = 0.0  # monotonic, when its newest report came
-    asking: "Future[None] | None" = None
+    read_s: float = 0.0  # monotonic, when its newest report came
+    reading: "Future[None] | None" = None
 
 
 class LookupReports:
@@ -78,37 +78,37 @@ class LookupReports:
             self._entries = {address: self._entries.get(address) or _Entry() for address in addresses}
             entries = list(self._entries.items())
             for address, entry in entries:
-                if entry.asking is None and time.monotonic() - entry.asked_s > FRESH_S:
+                if entry.reading is None and time.monotonic() - entry.read_s > FRESH_S:
                     if self._threads is None:
                         self._threads = ThreadPoolExecutor(_THREADS, "penstock-lookup-reports")
-                    entry.asking = self._threads.submit(self._ask, address, entry)
-            asking = [entry.asking for _, entry in entries if entry.asking is not None]
-        wait(asking, PAGE_WAIT_S)
+                    entry.reading = self._threads.submit(self._read, address, entry)
+            reading = [entry.reading for _, entry in entries if entry.reading is not None]
+        wait(reading, PAGE_WAIT_S)
         return [entry.report for _, entry in entries]
 
     def expire(self) -> None:
         """Read all anew for the next page: an act changed something there."""
         with self._lock:
             for entry in self._entries.values():
-                entry.asked_s = -FRESH_S
+                entry.read_s = -FRESH_S
 
-    def _ask(self, address: str, entry: _Entry) -> None:
+    def _read(self, address: str, entry: _Entry) -> None:
         try:
-            report = ask(address)
+            report = read_report(address)
         except Exception as exc:
             if not isinstance(exc, OSError | http.client.HTTPException | ValueError):
                 logger.warning("nsqlookupd at %s gave an answer that can't be read", address, exc_info=exc)
             report = replace(entry.report or LookupdReport(address), error=str(exc) or type(exc).__name__)
         with self._lock:
-            entry.report, entry.asked_s, entry.asking = report, time.monotonic(), None
+            entry.report, entry.read_s, entry.reading = report, time.monotonic(), None
 
 
-def ask(address: str) -> LookupdReport:
+def read_report(address: str) -> LookupdReport:
     """Read the HTTP API of the nsqlookupd at HOST:PORT.
 
     Raises OSError, HTTPException or ValueError; for an answer of another form also KeyError, TypeError, AttributeError.
     """
-    deadline_s = time.monotonic() + ASK_S
+    deadline_s = time.monotonic() + ANSWER_S_MAX
     names: list[str] = _get(address, "/topics", deadline_s)["topics"]
     nodes: list[dict[str, Any]] = _get(address, "/nodes", deadline_s)["producers"]
     debug: dict[str, list[dict[str, Any]]] = _get(address, "/debug", deadline_s)
@@ -148,9 +148,9 @@ def tombstone(addresses: Sequence[str], topic: str, node: str) -> ActResult:
     """Have the nsqlookupds at these HTTP addresses hide `node` from consumers that look up the topic. Waits ASK_S at
     most."""
     path = f"/topic/tombstone?{urlencode({'topic': topic, 'node': node})}"
-    deadline_s = time.monotonic() + ASK_S
+    deadline_s = time.monotonic() + ANSWER_S_MAX
 
-    def ask_one(address: str) -> str:
+    def tombstone_at(address: str) -> str:
         try:
             _request("POST", address, path, deadline_s)
         except (OSError, http.client.HTTPException, ValueError) as exc:
@@ -158,7 +158,7 @@ def tombstone(addresses: Sequence[str], topic: str, node: str) -> ActResult:
         return ""
 
     with ThreadPoolExecutor(max(1, len(addresses)), "penstock-tombstones") as threads:
-        failures = [failure for failure in threads.map(ask_one, addresses) if failure]
+        failures = [failure for failure in threads.map(tombstone_at, addresses) if failure]
     _reports.expire()
     done = len(addresses) - len(failures)
     sentence = f"Tombstoned {node} as a producer of {topic} at {counted(done, 'nsqlookupd')}."
@@ -180,7 +180,7 @@ def _request(method: str, address: str, path: str, deadline_s: float) -> bytes:
     parts = urlsplit(f"//{address}")
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
-        raise TimeoutError(f"no answer in {ASK_S:g} s")
+        raise TimeoutError(f"no answer in {ANSWER_S_MAX:g} s")
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=left_s)
     try:
         connection.request(method, path)
@@ -191,7 +191,7 @@ def _request(method: str, address: str, path: str, deadline_s: float) -> bytes:
             if len(data) > ANSWER_BYTES_MAX:
                 raise ValueError(f"{path} has more than {ANSWER_BYTES_MAX} bytes")
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"no answer in {ASK_S:g} s")
+                raise TimeoutError(f"no answer in {ANSWER_S_MAX:g} s")
     finally:
         connection.close()
     if answer.status != 200:

@@ -233,7 +233,7 @@ class Pipeline:
         """Whether a request about this replay waits for the worker, at this moment."""
         return job_requests.has_request_about(self._lake_path, replay_id)
 
-    def ask(self, kind: str, name: str, **details: Any) -> ActResult:
+    def request_job(self, kind: str, name: str, **details: Any) -> ActResult:
         """Write a request for the worker, durably; `name` is that of the job or replay."""
         already = self._already(kind, name)
         key = "id" if kind in (job_requests.PLAN_REPLAY, job_requests.RUN_REPLAY, job_requests.CANCEL_REPLAY) else "job"

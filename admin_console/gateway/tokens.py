@@ -119,8 +119,8 @@ def create_token(
         )
     except PenstockError as exc:
         return _refused(exc), ""
-    what = f"{', '.join(token.permissions)} on {', '.join(token.topics)}"
-    return ActResult(DONE, f"Created the token {token.name}: {what}."), secret
+    rights = f"{', '.join(token.permissions)} on {', '.join(token.topics)}"
+    return ActResult(DONE, f"Created the token {token.name}: {rights}."), secret
 
 
 def revoke_token(directory: Path, token_id: str, *, by: str) -> ActResult:

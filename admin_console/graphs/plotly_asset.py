@@ -15,7 +15,7 @@ from pathlib import Path
 from django.conf import settings
 from django.templatetags.static import static
 
-from admin_console.vocabulary.private_files import what_is_wrong, write_private_file
+from admin_console.vocabulary.private_files import file_defect, write_private_file
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ def prepare(data_path: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     plain, packed = folder / name, folder / f"{name}.gz"
     if (
-        what_is_wrong(plain)
-        or what_is_wrong(packed)
+        file_defect(plain)
+        or file_defect(packed)
         or not (packed.exists() and plain.exists() and plain.stat().st_size == len(content))
     ):
         _write(packed, gzip.compress(content, compresslevel=6, mtime=0))

@@ -34,7 +34,7 @@ class Choice:
 class Picker:
     """The content of the picker.
 
-    range: what is drawn. If the URL's range is invalid, it is the live one, and `complaint` says why.
+    range: the drawn range. If the URL's range is invalid, it is the live one, and `complaint` has the reason.
     first, end: of a span, as the form's fields have them (UTC). table_href: the range as a table, for browsers
     without scripts. kept: the fields of the page's list in the URL, which stay there.
     """
@@ -61,8 +61,8 @@ def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Pi
     except RangeError as exc:
         chosen, complaint = live_range(now_s), f"The range is not valid: {exc} The last 15 minutes are shown."
     is_span = not chosen.preset
-    said = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
-    said = said if is_span else {"range": chosen.preset}
+    range_fields = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
+    range_fields = range_fields if is_span else {"range": chosen.preset}
     names = [name for name in (page_request.topic, page_request.channel) if name]
     kept = page_request.list_query.fields
     return Picker(
@@ -82,8 +82,8 @@ def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Pi
         end=_field(chosen.end_s),
         words=f"{worded(chosen.first_s)} to {worded(chosen.end_s)}",
         api_url=url_of(f"{page_request.page}_history", *names),
-        query=urlencode(said),
-        table_href="?" + urlencode(kept | said | {"as": "table"}),
+        query=urlencode(range_fields),
+        table_href="?" + urlencode(kept | range_fields | {"as": "table"}),
         kept=tuple(kept.items()),
         wants_table=query.get("as") == "table" and not complaint,
         complaint=complaint,

@@ -79,7 +79,7 @@ class HistoryStore:
         return list(zip(map(str, rows["topic"]), map(str, rows["channel"]), strict=True)) if rows else []
 
     def _read(
-        self, what: str, where: str, parts: Sequence[Part], columns: str, behind: str = "", **values: str | int
+        self, selection: str, where: str, parts: Sequence[Part], columns: str, behind: str = "", **values: str | int
     ) -> Rows | None:
         for is_last_try in (False, True):
             values_by_name: dict[str, object] = dict(values)
@@ -87,7 +87,7 @@ class HistoryStore:
             if not reads:
                 return None
             try:
-                query = f"SELECT {what} FROM ({' UNION ALL '.join(reads)}) {behind}"  # noqa: S608 - names of our own
+                query = f"SELECT {selection} FROM ({' UNION ALL '.join(reads)}) {behind}"  # noqa: S608 - names of our own
                 rows = self._run(query, values_by_name)
             except (duckdb.Error, UnicodeDecodeError) as exc:
                 # A file that a newer commit has replaced may be gone between the two.

@@ -166,7 +166,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self.send(text_data=update.decode())
             except Disconnected:
                 # A browser that leaves sends a close frame. Until its connection has gone, which `disconnect` reports,
-                # Daphne refuses what is sent to a closed socket.
+                # Daphne refuses messages to a closed socket.
                 self._is_over = True
 
     async def checked(self, user: SocketUser | None) -> None:

@@ -52,7 +52,7 @@ class OpenSockets:
             self._task = None
 
     async def _check_repeatedly(self) -> None:
-        known_at_s = time.monotonic()
+        read_at_s = time.monotonic()
         task = asyncio.current_task()
         while self._by_session and self._task is task:
             await asyncio.sleep(self.check_every_s)
@@ -63,11 +63,11 @@ class OpenSockets:
                 # The checks go on after any failure.
                 is_of_database = isinstance(exc, DatabaseError)
                 logger.warning("the users of the open sockets can't be read: %s", exc, exc_info=not is_of_database)
-                if time.monotonic() - known_at_s > UNKNOWN_S_MAX:
+                if time.monotonic() - read_at_s > UNKNOWN_S_MAX:
                     for _, socket in self._held():
                         await self._call(socket.unknown())
                 continue
-            known_at_s = time.monotonic()
+            read_at_s = time.monotonic()
             for session_key, socket in self._held():
                 # A socket that opened meanwhile was checked as it opened, and is not in `users`.
                 if session_key in checked_keys:

@@ -13,7 +13,7 @@ from queue_engine.vocabulary.options.options import Options
 
 PREFIX = "PENSTOCK_"
 
-KNOWN = frozenset(
+VARIABLES = frozenset(
     [
         *(environment_name_of(spec.name) for spec in dataclasses.fields(Options)),
         *(option.variable for option in (*CONSOLE_OPTIONS, *SWITCHES)),
@@ -29,10 +29,10 @@ _OF_KUBERNETES = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_
 def complaints_about_variables(environment: Mapping[str, str]) -> list[str]:
     """A sentence for each variable with our prefix that Penstock does not read; [] without any."""
     complaints = []
-    unknown = (name for name in environment if name.startswith(PREFIX) and name not in KNOWN)
+    unknown = (name for name in environment if name.startswith(PREFIX) and name not in VARIABLES)
     for name in sorted(name for name in unknown if not _OF_KUBERNETES.fullmatch(name)):
         near = difflib.get_close_matches(
-            name.removeprefix(PREFIX), [name_of_ours.removeprefix(PREFIX) for name_of_ours in KNOWN], 1
+            name.removeprefix(PREFIX), [variable.removeprefix(PREFIX) for variable in VARIABLES], 1
         )
         meant = f"did you mean {PREFIX}{near[0]}?" if near else "nothing reads it."
         complaints.append(f"the environment variable {name} is unknown: {meant}")

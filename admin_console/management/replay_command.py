@@ -177,7 +177,7 @@ class ReplayCommand:
         """Leave the request, audited. Raises PipelineError when it can't be written."""
         words = f"{replay_id}: {request_words(request)}" if request is not None else replay_id
         with audited(account_name(os.getuid()), action, words, topic=request.topic if request else "") as sentences:
-            result = self._pipeline.ask(action, replay_id, **details)
+            result = self._pipeline.request_job(action, replay_id, **details)
             if result.verdict != DONE:
                 raise PipelineError(result.message.removesuffix("."))
             sentences.append(result.message)

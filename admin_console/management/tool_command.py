@@ -220,11 +220,11 @@ def _number(text: str) -> float:
     return number
 
 
-def _name(what: str) -> Callable[[str], str]:
+def _name(noun: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if not is_valid_name(text):
             raise ValueError(
-                f"{text[:80]!r} is not a {what}'s name: 1 to {NAME_LENGTH_MAX} of . a-z A-Z 0-9 _ -, and #ephemeral "
+                f"{text[:80]!r} is not a {noun}'s name: 1 to {NAME_LENGTH_MAX} of . a-z A-Z 0-9 _ -, and #ephemeral "
                 "behind them"
             )
         return text

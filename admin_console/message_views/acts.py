@@ -68,10 +68,10 @@ class MessageAct(ActPage):
         one = SINGLE_ACTS[self.action]
         snapshot = self.snapshot
         wanted = self.wanted()
-        what = counted(len(wanted), "message") if wanted else "messages"
+        messages_text = counted(len(wanted), "message") if wanted else "messages"
         reason = snapshot.why_not(self.action)
         return self.pose(
-            self._title(one.verb.removesuffix(" now"), f"{what} of {self.name}"),
+            self._title(one.verb.removesuffix(" now"), f"{messages_text} of {self.name}"),
             [f"Not possible: {reason}."] if reason else one.consequences,
             [
                 Field(
@@ -88,8 +88,8 @@ class MessageAct(ActPage):
             is_dangerous=one.asks,
         )
 
-    def _title(self, verb: str, what: str) -> str:
-        return f"{verb} {what}"
+    def _title(self, verb: str, messages_text: str) -> str:
+        return f"{verb} {messages_text}"
 
     def more_fields(self) -> list[Field]:
         return []
@@ -181,8 +181,8 @@ class PublishAgain(MessageAct):
             return self.ask_again()
         return super().post(request, **kwargs)
 
-    def _title(self, verb: str, what: str) -> str:
-        return f"Publish {what} again"
+    def _title(self, verb: str, messages_text: str) -> str:
+        return f"Publish {messages_text} again"
 
     def more_fields(self) -> list[Field]:
         return [

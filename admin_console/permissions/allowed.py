@@ -63,7 +63,7 @@ class WhyNot:
 
     @property
     def _role(self) -> str:
-        return self._user.role if self._user else "nobody"
+        return self._user.role if self._user else "none"
 
 
 class CheckedRequest(HttpRequest):

@@ -17,7 +17,7 @@ from admin_console.permissions.table import ALL_ACTS, LEAST_ROLES
 
 
 class EnforcePermissions:
-    """Sends strangers to the log-in, refuses what a role does not cover, and audits refused acts."""
+    """Sends strangers to the log-in, refuses requests that a role does not cover, and audits refused acts."""
 
     sync_capable = True
     async_capable = False

@@ -2,7 +2,7 @@
 
 Cards, rows, legends, banners and findings read a figure here and nowhere else, so two statements about one thing agree:
 
-    flow    what comes, what is finished, how the depth changes: messages/s over the last FLOW_S seconds. All three have
+    flow    arrivals, finished messages, change of the depth: messages/s over the last FLOW_S seconds. All three have
     one window, so that the growth is arrivals less finished messages.
     counts  requeues, timeouts and finished messages of the last minute
 

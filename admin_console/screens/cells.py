@@ -200,8 +200,8 @@ class ProgressCell(BaseCell):
 
 @dataclass(frozen=True, slots=True)
 class ActionCell(BaseCell):
-    """An act as a button: a link to its question, opened as a dialog where scripts run. Without `href` it is shown
-    disabled, with `reason` as its tooltip. when: the flag of the screen that shows it, "" for always; is_on: that flag now;
+    """An act as a button: a link to its question, opened as a dialog where scripts run. Without `href` it is disabled,
+    with `reason` as its tooltip. when: the flag of the screen that shows it, "" for always; is_on: that flag now;
     stays: once shown, it stays."""
 
     text: str = ""

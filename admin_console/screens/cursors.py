@@ -67,8 +67,8 @@ def lost_archive(topic: "TopicStats", pipeline: "PipelineView | None") -> "Archi
 
 
 def lost_archive_banner(archived: "ArchivedTopic", role: Role) -> Banner:
-    what = "files of its archive are missing" if archived.is_partial else "the table of its archive is lost"
-    return Banner("danger", f"Not archived: {what}.", archived.error, acts=(begin_again_cell(archived, role),))
+    problem = "files of its archive are missing" if archived.is_partial else "the table of its archive is lost"
+    return Banner("danger", f"Not archived: {problem}.", archived.error, acts=(begin_again_cell(archived, role),))
 
 
 def begin_again_cell(archived: "ArchivedTopic", role: Role) -> ActionCell:

@@ -45,7 +45,7 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
     finding = gravest.finding
     # A half sentence has no room for the time of its figures: only those of now.
     now = [other.finding for other in others if other.seen_s >= diagnosis.looked_s]
-    also = [other.also for other in now if other.also and not _is_said(other, diagnosis)]
+    also = [other.also for other in now if other.also and not _is_in_banner(other, diagnosis)]
     if broker is not None:
         also.append(broker.also)
     return Banner(
@@ -58,7 +58,7 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
     )
 
 
-def _is_said(other: Finding, diagnosis: Diagnosis) -> bool:
+def _is_in_banner(other: Finding, diagnosis: Diagnosis) -> bool:
     """Whether the banner's own sentence already has the information of `other`: the age of the oldest message."""
     return other.kind is OLD_MESSAGES and words.depth(diagnosis.vitals) in diagnosis.states[0].finding.text
 

@@ -58,7 +58,7 @@ def job_chips(state: "JobState | None", view: "PipelineView") -> tuple[Chip, ...
 
 
 def progress_cell(label: str, state: "JobState | None", behind: int | None = None) -> ProgressCell:
-    """The bar of a job, counted in its unit. behind: the rest of its work now, where it is known: the job's own
+    """The bar of a job, counted in its unit. behind: the rest of its work now, if it is available: the job's own
     total is of its last report."""
     if state is None or not state.total:
         return ProgressCell(label, 0, 0, units.UNKNOWN)

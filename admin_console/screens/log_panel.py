@@ -70,7 +70,7 @@ def _rows(log: "LogStats") -> list[tuple[str, tuple[Cell, Cell]]]:
         for index, sentence in enumerate(log.recovery.sentences()):
             tone = "danger" if index and sentence.startswith("Damage") else ""
             rows.append((f"recovery{index}", Cell("Last start" if index == 0 else ""), Cell(sentence, tone=tone)))
-    return [(key, (what, value)) for key, what, value in rows]
+    return [(key, (label, value)) for key, label, value in rows]
 
 
 def _state(log: "LogStats") -> Cell:

@@ -82,10 +82,10 @@ def _banner(replay: "ReplayView", view: "PipelineView", role: Role) -> Banner | 
     return Banner("", "Being planned.", f"{_planner(view)} Planning publishes nothing.")
 
 
-def _failure(what: str, job: "JobState", view: "PipelineView") -> Banner:
+def _failure(label: str, job: "JobState", view: "PipelineView") -> Banner:
     """That planning or running it failed, and whether that is tried again by itself."""
     when = again(job) if view.holder is not None else "tried again once a worker runs"
-    return Banner("warning", f"The replay {what}{f'; it is {when}' if job.next_try_ms else ''}.", job.error)
+    return Banner("warning", f"The replay {label}{f'; it is {when}' if job.next_try_ms else ''}.", job.error)
 
 
 def _planner(view: "PipelineView") -> str:
@@ -167,7 +167,7 @@ def _fact_table(replay: "ReplayView", role: Role) -> Table:
             ("Expression", _of_contents(request.expression, role) or "none: every message"),
             ("Rate limit", _limit(replay)),
         ]
-    rows = [(what, (Cell(what, tone="muted"), Cell(value))) for what, value in facts]
+    rows = [(label, (Cell(label, tone="muted"), Cell(value))) for label, value in facts]
     return Table.build("facts", "Request", _FACT_COLUMNS, rows, Empty("", "The request can't be read."))
 
 

@@ -31,7 +31,7 @@ from admin_console.gateway.gateway import (
     TopicStats,
     get_gateway,
 )
-from admin_console.views.question import SHOWN, Field, Question, ask, reason_field
+from admin_console.views.question import SHOWN, Field, Question, reason_field, show_question
 from admin_console.views.standing import CHANGED, GONE, STILL, standing
 
 logger = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ class ActPage(View):
     def ask_again(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
         """The question with the state of this moment."""
         shown = self.gateway.mark(self.topic, self.channel)
-        return ask(
+        return show_question(
             self.request,
             self.question(),
             complaints=tuple(complaints),
@@ -217,7 +217,7 @@ class ActPage(View):
             # The user decided on the state that the first question showed.
             shown = self.shown() or self.gateway.mark(self.topic, self.channel)
             next_url = next_page(self.request)
-            return ask(request, self.question(), complaints=exc.sentences, next_url=next_url, shown=shown)
+            return show_question(request, self.question(), complaints=exc.sentences, next_url=next_url, shown=shown)
         return self._answer(self.perform(details))
 
     def intent(self, details: dict[str, Any]) -> AuditRow:

@@ -38,7 +38,7 @@ from admin_console.screens import channel_list, topics
 from admin_console.views import risky_acts
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError, perform_together
 from admin_console.views.bulk_kinds import KINDS
-from admin_console.views.question import SHOWN, Question, ask, reason_field, typed_name_field
+from admin_console.views.question import SHOWN, Question, reason_field, show_question, typed_name_field
 
 # At 160 bytes a name, with its count, they are a tenth of the largest form; the engine remembers twice as many acts
 # (queue_engine/engine/acts/recent_acts.py), so that none of them outlives the mark of their question.
@@ -136,7 +136,7 @@ class BulkAct(View):
     def _ask(self, targets: Sequence[Target], complaints: tuple[str, ...] = ()) -> HttpResponse:
         # The user decided on the state that the first question showed.
         shown = self.request.POST.get(SHOWN, "")[:100] or self.gateway.mark("")
-        return ask(self.request, self._question(targets), complaints=complaints, shown=shown)
+        return show_question(self.request, self._question(targets), complaints=complaints, shown=shown)
 
     def _standing(self) -> HttpResponse:
         """For an open dialog: the acts on anything since its question, 204 without any. The dialog has the
@@ -221,7 +221,7 @@ class BulkAct(View):
             rows=rows,
             selected="\n".join(target.name + text for target, text in zip(targets, expected, strict=True)),
             fields=[
-                *(self._shared_fields(targets) if self.kind.asks_like_one else ()),
+                *(self._shared_fields(targets) if self.kind.has_own_fields else ()),
                 *([typed_name_field(count)] if self.kind.is_dangerous else ()),
                 reason_field(self.request.POST.get("reason", "")),
             ],
@@ -340,7 +340,7 @@ class BulkAct(View):
             except (ComplaintError, NotThereError) as exc:
                 rows[target.name] = RowResult(target, page, ActResult(FAILED, str(exc)))
                 continue
-            # How many messages of it the question told of: the engine counts again.
+            # The number of messages that the question counted: the engine counts again.
             expected = {} if target.expected is None else {"expected": target.expected}
             wanted.append((target, page, {**details, **expected}))
         results = perform_together([(page, details) for _, page, details in wanted])

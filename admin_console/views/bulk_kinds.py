@@ -8,7 +8,8 @@ from admin_console.views.act_page import ActPage
 
 @dataclass(frozen=True, slots=True)
 class BulkActKind:
-    """An act that can be done on a selection. verb and past: of the sentences. consequence: what happens to all.
+    """An act that can be done on a selection. verb and past: of the sentences. consequence: of all selected ones, a
+    sentence.
 
     asks_like_one: the act's own fields, such as how long a pause lasts, are filled in once for all.
     """
@@ -17,7 +18,7 @@ class BulkActKind:
     verb: str
     past: str
     consequence: str
-    asks_like_one: bool = False
+    has_own_fields: bool = False
     is_dangerous: bool = False
 
 

@@ -70,7 +70,7 @@ class _PipelineAct(ActPage):
         return self.name
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return self.done_beside(lambda: self.pipeline.ask(self.action, self.name, **details))
+        return self.done_beside(lambda: self.pipeline.request_job(self.action, self.name, **details))
 
     def when(self) -> str:
         """A sentence: when the worker does it."""
@@ -126,8 +126,8 @@ class StartJob(_JobAct):
     routes = {"start_job": "pipeline/jobs/<slug:job>/~start/"}
 
     def question(self) -> Question:
-        what = JOB_SENTENCES.get(self.job)
-        return self.job_question("Start", [f"It {what}." if what else "It continues where it stopped."])
+        job_sentence = JOB_SENTENCES.get(self.job)
+        return self.job_question("Start", [f"It {job_sentence}." if job_sentence else "It continues where it stopped."])
 
 
 class PlanReplay(_PipelineAct):

@@ -63,7 +63,7 @@ class Question:
     rows: list[str] = field(default_factory=list)
 
 
-def ask(
+def show_question(
     request: HttpRequest,
     question: Question,
     *,

@@ -1,4 +1,4 @@
-"""Whether what an open page or dialog shows still stands: static/standing.js reads its URL with `?still=1&shown=`."""
+"""Whether the state on an open page or dialog is current: static/standing.js reads its URL with `?still=1&shown=`."""
 
 from collections.abc import Callable
 from contextlib import suppress

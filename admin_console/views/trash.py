@@ -34,10 +34,10 @@ _ACT_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class TrashLine:
-    """One entry as the page shows it. what: the act in a word; left: until it is deleted for good."""
+    """One entry as the page shows it. act_word: the act in a word; left: until it is deleted for good."""
 
     entry: TrashStats
-    what: str
+    act_word: str
     at: str
     left: str
     until: str

@@ -48,7 +48,7 @@ def read_private_file(path: Path, size_max: int) -> bytes:
         return file.read(size_max)
 
 
-def what_is_wrong(path: Path) -> str:
+def file_defect(path: Path) -> str:
     """Why `path` can't be one of our files, for a sentence ("a symbolic link"); "" for a file and for nothing there."""
     try:
         mode = path.lstat().st_mode

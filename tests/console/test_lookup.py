@@ -94,7 +94,7 @@ def test_a_producer_without_pings_is_inactive(tmp_path: Path) -> None:
             wait_for("its registration", lambda: "topic:orders:" in lookup.get("/debug"))
 
             def producers() -> list[tuple[str, bool]]:
-                (topic,) = lookups.ask(lookup.http_address).topics
+                (topic,) = lookups.read_report(lookup.http_address).topics
                 return [(one.node, one.is_inactive) for one in topic.producers]
 
             wait_for("its silence", lambda: producers() == [(f"127.0.0.1:{runner.http_address[1]}", True)])

@@ -294,7 +294,7 @@ def test_what_an_operator_requests_starts_the_worker_at_once(lake: Path, monkeyp
     process = WorkerProcess(lake.parent, "http://127.0.0.1:1", token="", find_work=look)
     process.start()
     wait_for("the first look", lambda: looks == [False])
-    answer = Pipeline(lake, process).ask("start_job", "archive")
+    answer = Pipeline(lake, process).request_job("start_job", "archive")
     wait_for("a look long before the next one was due", lambda: looks == [False, True])
     process.stop()
     assert answer.message == "Requested: start archive. The worker is starting, and does it then."

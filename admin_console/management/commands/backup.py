@@ -26,7 +26,7 @@ from queue_engine.vocabulary.version import VERSION
 
 ANSWER_TIMEOUT_S = 120.0  # the server writes its disk queues' memory to the disk before it answers
 RENEWED_EVERY_S = 10.0
-TOLD_EVERY_S = 1.0
+PRINT_EVERY_S = 1.0
 
 
 class Command(PlainCommand):
@@ -61,7 +61,7 @@ class _Backup:
         self._request: Path | None = None
         self._bytes = 0
         self._total = 0
-        self._told_at = time.monotonic()
+        self._printed_at = time.monotonic()
         self._renewed_at = time.monotonic()
 
     def run(self) -> None:
@@ -138,8 +138,8 @@ class _Backup:
     def _advanced(self, count: int) -> None:
         self._bytes += count
         self._renew()
-        if time.monotonic() - self._told_at >= TOLD_EVERY_S:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._printed_at >= PRINT_EVERY_S:
+            self._printed_at = time.monotonic()
             self._print(f"{byte_count(self._bytes)} of {byte_count(self._total)}")
 
     def _renew(self) -> None:

@@ -129,9 +129,9 @@ class Serving:
             # audit-head names a row of the damaged database; the new one begins a chain of its own.
             companion=head_file.path_of(settings.DATA_PATH),
         )
-        self._is_told_to_stop = False
+        self._is_stopping = False
         self._manager = ServiceManager(os.environ)
-        self._stop_report = StopReport(self._how_far, self._tell_of_stop)
+        self._stop_report = StopReport(self._how_far, self._report_stop)
         self._doing = "the start is finished first"
         self._engine_died = False
         self._console_ended = False
@@ -160,7 +160,7 @@ class Serving:
             raise CommandError("The demo speaks no TLS: run it without --tls-required and --tls-client-auth-policy.")
         if settings.CONSOLE.speaks_tls and not self._options.has_tls:
             raise CommandError("--console-tls needs a certificate: give --tls-cert and --tls-key.")
-        self._refuse_what_is_open()
+        self._refuse_unintended_openness()
         is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
         with _as_command_error():
             self._runner.bind()
@@ -169,10 +169,10 @@ class Serving:
         # A fault of the report is a fault of the server's, and no sentence for the user.
         with StartReport(self._manager, self._runner.cpu_s, self._runner.start_progress.sentence), _as_command_error():
             self._runner.start()
-        self._tell_of_upgrade(is_new)
+        self._print_upgrade_notes(is_new)
         self._doing = "the console finishes the requests it has begun"
         try:
-            if not self._is_told_to_stop:
+            if not self._is_stopping:
                 self._prepare_demo()
                 self._runner.start_progress.at("the console opens its database")
                 with StartReport(self._manager, _cpu_s_of_this_thread(), self._runner.start_progress.sentence):
@@ -186,7 +186,7 @@ class Serving:
             self._runner.probes.close()
             for one in console_sockets:  # open where the console was not begun
                 one.close()
-            self._tell_of_stop(self._how_far())
+            self._report_stop(self._how_far())
             set_gateway(None)
             set_cluster(None)
             self._cluster.stop()
@@ -209,7 +209,7 @@ class Serving:
         _leave_even_if_a_thread_stays(status)
         return status
 
-    def _refuse_what_is_open(self) -> None:
+    def _refuse_unintended_openness(self) -> None:
         """Raises CommandError where strangers could do more than the options allow explicitly."""
         try:
             has_tokens = TokenFile(settings.DATA_PATH).read() is not None
@@ -222,7 +222,7 @@ class Serving:
         if warning := openness.warning(self._options, has_tokens=has_tokens):
             logger.warning("opened on purpose: %s", warning)
 
-    def _tell_of_upgrade(self, is_new: bool) -> None:
+    def _print_upgrade_notes(self, is_new: bool) -> None:
         """Print the upgrade notes, once for a data directory of an older version."""
         names = [upgrade_notes.HTTP_TOKEN] if self._options.http_token else []
         if 0 < settings.CONSOLE.audit_bytes_max < _bytes_of(settings.DATABASES["default"]["NAME"]):
@@ -284,7 +284,7 @@ class Serving:
             tls=self._options if settings.CONSOLE.speaks_tls else None,
         )
         self._report.server = server
-        if self._is_told_to_stop or self._engine_died:
+        if self._is_stopping or self._engine_died:
             return
         reactor.callWhenRunning(self._attach_hub)
         PACE.switch_on(self._runner.cpu_s)
@@ -363,11 +363,11 @@ class Serving:
         progress = self._runner.stop_progress
         return self._doing if progress is None else progress.sentence()
 
-    def _tell_of_stop(self, how_far: str) -> None:
+    def _report_stop(self, how_far: str) -> None:
         self._manager.stopping(how_far, stop_limit_s(self._options.stop_timeout_ms))
 
     def _on_signal(self, number: int, _: Any) -> None:
-        self._is_told_to_stop = True
+        self._is_stopping = True
         if not self._stop_report.note(number):
             return
         if self._reactor is not None:
@@ -377,7 +377,7 @@ class Serving:
         self._stop_console()
 
     def _on_hangup(self, number: int, frame: Any) -> None:
-        if self._is_told_to_stop:
+        if self._is_stopping:
             self._on_signal(number, frame)
             return
         self._runner.read_secrets_again()

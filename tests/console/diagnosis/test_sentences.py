@@ -79,4 +79,4 @@ def test_words_made_late_are_those_of_the_second_of_their_finding() -> None:
 
 def figures_of(vitals: Vitals) -> tuple[float | None, ...]:
     counts = (vitals.timeouts_min, vitals.requeued_min, vitals.finished_min)
-    return (vitals.growth_s, vitals.inflow_s, vitals.outflow_s, vitals.ended_recently, vitals.known_s, *counts)
+    return (vitals.growth_s, vitals.inflow_s, vitals.outflow_s, vitals.ended_recently, vitals.minute_s, *counts)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from admin_console.management import commands
-from admin_console.management.known_variables import KNOWN, complaints_about_variables
+from admin_console.management.known_variables import VARIABLES, complaints_about_variables
 from admin_console.management.program import ABOUT_NO_DATA, COMMANDS, run
 from admin_console.paths import (
     _owner_of_new_files,
@@ -145,7 +145,7 @@ def test_each_variable_that_the_code_names_is_known() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named.update(re.findall(r"PENSTOCK_[A-Z_]*[A-Z]", node.value))
     assert named >= {"PENSTOCK_ADMIN_USER", "PENSTOCK_SPARK_MASTER", "PENSTOCK_DATA_PATH"}
-    assert named <= KNOWN
+    assert named <= VARIABLES
 
 
 @pytest.mark.slow(reason="starts processes")
