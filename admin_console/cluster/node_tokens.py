@@ -33,7 +33,7 @@ class NodeTokens:
         tokens. Raises ValueError with a sentence."""
         if not path:
             return NodeTokens
-        file = MadeOfFiles([path], partial(NodeTokens.read, path), what="the tokens for nodes")
+        file = MadeOfFiles([path], partial(NodeTokens.read, path), subject="the tokens for nodes")
         return file.current
 
     @classmethod

@@ -32,7 +32,7 @@ class ConsoleCertificate:
             check_readable(options)
             return _Served(_context(options), read_validity(options.tls_cert))
 
-        self._files = MadeOfFiles((options.tls_cert, options.tls_key), make, what="the console's certificate")
+        self._files = MadeOfFiles((options.tls_cert, options.tls_key), make, subject="the console's certificate")
         # The engine warns of the same file.
         self.watch = CertificateWatch(self._files, ("console",), SystemClock(), warns=False)
 

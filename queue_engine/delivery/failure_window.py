@@ -9,8 +9,8 @@ The minute begins inside the oldest bucket, which counts for the share of it tha
 those of sixty seconds, as the rates beside them, and not of 55 to 60. A look notes the failures since the look before
 it: a bucket has the failures up to its last look, not up to its end.
 
-So REQ and timeouts cost nothing more than their counts, and a channel without failures stores nothing. What an operator
-requeues is no consumer's failure, and is not in here.
+So REQ and timeouts cost nothing more than their counts, and a channel without failures stores nothing. Requeues by an
+operator are no consumer's failure and do not count here.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ RECENT_BUCKETS = 3
 UNNAMED_ATTEMPTS = 2
 
 REQUEUED, TIMED_OUT = 0, 1
-NOBODY = 0  # no connection has this key
+NO_CONSUMER = 0  # no connection has this key
 
 
 class FailureWindow:
@@ -74,7 +74,7 @@ class FailureWindow:
             # Timeouts of consumers that have left count for no consumer.
             lost = timeout_count - self._timeouts
             if lost > 0:
-                self._add(NOBODY, number, 0, lost)
+                self._add(NO_CONSUMER, number, 0, lost)
         self._forget(number)
         if not self._buckets:
             return None
@@ -167,7 +167,7 @@ class FailureWindow:
         )
 
     def _most(self, counts: dict[int, int]) -> ConsumerFailures | None:
-        by_consumer = {key: count for key, count in counts.items() if key != NOBODY}
+        by_consumer = {key: count for key, count in counts.items() if key != NO_CONSUMER}
         if not by_consumer:
             return None
         key = max(by_consumer, key=lambda one: (by_consumer[one], -one))
@@ -177,7 +177,7 @@ class FailureWindow:
 
 def _share_of_oldest(now_ns: int, interval_ns: int) -> float:
     """The share of the oldest bucket that came within the minute. interval_ns: from the last look to this one, by which
-    the bucket's own last look is known; where it is none of a steady row, the bucket's end stands for that."""
+    the time of the bucket's own last look follows; in an unsteady row the bucket's end stands for it."""
     behind_ns = MINUTE_NS - BUCKET_NS + now_ns % BUCKET_NS  # from the bucket's end to now
     if 0 < interval_ns <= BUCKET_NS:
         behind_ns = (behind_ns // interval_ns + 1) * interval_ns

@@ -179,12 +179,12 @@ class LogGuard:
         """The topics in the log that `state` does not know. Raises StorageError."""
         if not self.has_segments:
             return []
-        known = {topic.number for topic in state.log_topics} | set(state.deleted)
+        numbers = {topic.number for topic in state.log_topics} | set(state.deleted)
         segments = self._segments()
         try:
             checkpoint = None if reads_all else self._checkpoint()
             return unlisted_topics(
-                segments, checkpoint, lambda number: number in known or number < state.unlisted_below
+                segments, checkpoint, lambda number: number in numbers or number < state.unlisted_below
             )
         finally:
             segments.close()

@@ -90,12 +90,12 @@ def is_ours(data: bytes) -> bool:
 
 @dataclass(slots=True)
 class NsqdRun:
-    """nsqd's changes of topics and channels while it ran: names, a channel as TOPIC/CHANNEL. kept: not in nsqd's
+    """nsqd's changes of topics and channels while it ran: names, a channel as TOPIC/CHANNEL. retained: not in nsqd's
     file, but here, since their data files are there. foreign: topics of the log of which nsqd has one, too."""
 
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    retained: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
     def sentences(self) -> list[str]:
@@ -104,7 +104,7 @@ class NsqdRun:
         for names, change in (
             (self.added, "nsqd made"),
             (self.removed, "nsqd deleted"),
-            (self.kept, "not in nsqd.dat, and still here, since their data files are there:"),
+            (self.retained, "not in nsqd.dat, and still here, since their data files are there:"),
         ):
             if names:
                 lines.append(f"{change} {', '.join(names)}")
@@ -152,10 +152,12 @@ def take_over(state: Topology, theirs: Topology, *, given: Topology | None, queu
     run = NsqdRun()
     taking = _TakeOver(state, given is not None, queues, run)
     ours = {topic.name: topic for topic in state.topics.values() if topic.trash is None}
-    known = {topic.name: topic for topic in given.topics.values() if is_nsqds(topic)} if given is not None else {}
+    given_by_name = (
+        {topic.name: topic for topic in given.topics.values() if is_nsqds(topic)} if given is not None else {}
+    )
     for their_topic in theirs.topics.values():
         name = their_topic.name
-        topic, before = ours.pop(name, None), known.get(name)
+        topic, before = ours.pop(name, None), given_by_name.get(name)
         if topic is not None and topic.storage == LOG_KIND:
             if any(map(queues.have_messages, queues_of(their_topic))):
                 run.foreign.append(name)
@@ -172,11 +174,11 @@ def take_over(state: Topology, theirs: Topology, *, given: Topology | None, queu
         taking.pause(topic, their_topic, before)
         taking.channels(topic, their_topic, before)
     for topic in ours.values():
-        before = known.get(topic.name)
+        before = given_by_name.get(topic.name)
         if not is_nsqds(topic) or before is None or before.number != topic.number:
             continue
         if any(map(queues.exist, queues_of(topic))):
-            run.kept.append(topic.name)
+            run.retained.append(topic.name)
         else:
             del state.topics[topic.number]
             run.removed.append(topic.name)
@@ -185,10 +187,10 @@ def take_over(state: Topology, theirs: Topology, *, given: Topology | None, queu
 
 @dataclass(frozen=True, slots=True)
 class _TakeOver:
-    """is_known: whether the state that nsqd began with is known."""
+    """has_given: whether the given state (the one that nsqd began with) is there."""
 
     state: Topology
-    is_known: bool
+    has_given: bool
     queues: QueueFiles
     run: NsqdRun
 
@@ -199,15 +201,15 @@ class _TakeOver:
         before: TopicEntry | ChannelEntry | None,
     ) -> None:
         was_paused = before is not None and before.paused
-        if theirs.paused != ours.paused and (theirs.paused != was_paused or not self.is_known):
+        if theirs.paused != ours.paused and (theirs.paused != was_paused or not self.has_given):
             ours.paused, ours.pause = theirs.paused, None
 
     def channels(self, topic: TopicEntry, their_topic: TopicEntry, before: TopicEntry | None) -> None:
         """before: the topic as it was given to nsqd, if it was."""
         ours = {channel.name: channel for channel in topic.channels.values() if channel.trash is None}
-        known = {channel.name: channel for channel in before.channels.values()} if before is not None else {}
+        given_by_name = {channel.name: channel for channel in before.channels.values()} if before is not None else {}
         for theirs in their_topic.channels.values():
-            channel, was = ours.pop(theirs.name, None), known.get(theirs.name)
+            channel, was = ours.pop(theirs.name, None), given_by_name.get(theirs.name)
             if channel is None:
                 is_as_given = was is not None and was.paused == theirs.paused
                 if is_as_given and not self.queues.have_messages(f"{topic.name}:{theirs.name}"):
@@ -217,11 +219,11 @@ class _TakeOver:
                 self.run.added.append(f"{topic.name}/{channel.name}")
             self.pause(channel, theirs, was if was is not None and was.number == channel.number else None)
         for channel in ours.values():
-            was = known.get(channel.name)
+            was = given_by_name.get(channel.name)
             if was is None or was.number != channel.number:
                 continue
             if self.queues.exist(f"{topic.name}:{channel.name}"):
-                self.run.kept.append(f"{topic.name}/{channel.name}")
+                self.run.retained.append(f"{topic.name}/{channel.name}")
             else:
                 del topic.channels[channel.number]
                 self.run.removed.append(f"{topic.name}/{channel.name}")

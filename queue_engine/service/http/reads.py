@@ -72,7 +72,7 @@ class ReadRoutes:
                 return log_answers.key_response(found), DONE
             channel = query.get("channel", "")
             if channel and target is not None:
-                raise log_queries.QueryError("a channel shows what comes next: no offset, time_ms or from with it")
+                raise log_queries.QueryError("a channel shows its next messages: no offset, time_ms or from with it")
             if channel:
                 page = self._engine.log.peek_channel(topic, channel, count_max)
             else:

@@ -55,7 +55,7 @@ class AuthServers:
         self._connect_s = connect_timeout_ms / 1000
         self._request_s = request_timeout_ms / 1000
         self._tls = (
-            MadeOfFiles([root_ca_file], partial(_trusting, root_ca_file), what="the authorities of auth servers")
+            MadeOfFiles([root_ca_file], partial(_trusting, root_ca_file), subject="the authorities of auth servers")
             if root_ca_file
             else None
         )

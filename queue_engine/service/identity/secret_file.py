@@ -17,7 +17,7 @@ def secret_file(flag: str, path: str) -> MadeOfFiles[bytes]:
 
     Raises PenstockError, naming option and file, where the file has no secret.
     """
-    return MadeOfFiles([path], partial(_read, path, f"{flag} {path}"), what=f"the secret of {flag}")
+    return MadeOfFiles([path], partial(_read, path, f"{flag} {path}"), subject=f"the secret of {flag}")
 
 
 def _read(path: str, name: str) -> bytes:

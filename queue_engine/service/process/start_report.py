@@ -44,7 +44,7 @@ class StartReport:
     def _run(self) -> None:
         began_s, seen_s = time.monotonic(), 0.0
         while not self._ended.wait(self._interval_s):
-            # The time makes each line another one: the log leaves out what repeats.
+            # The time makes each line another one: the log leaves out repeated lines.
             sentence = f"{self._where()} ({time.monotonic() - began_s:.0f} s)"
             logger.info("starting: %s", sentence)
             used_s = self._cpu_s()

@@ -55,14 +55,14 @@ class StopReport:
             except queue.Empty:
                 how_far = self._how_far()
                 self._tell(how_far)
-                # The time makes each line another one: the log leaves out what repeats.
+                # The time makes each line another one: the log leaves out repeated lines.
                 logger.info("stopping: %s (%.0f s)", how_far, time.monotonic() - began_s)
                 continue
             if number is None:
                 return
             logger.warning(
                 "%s: the stop is under way and ends when everything is on disk: %s (%.1f s). Only SIGKILL ends it "
-                "before that, and loses what is not written",
+                "before that, and loses unwritten messages",
                 signal.Signals(number).name,
                 self._how_far(),
                 time.monotonic() - began_s,

@@ -27,13 +27,13 @@ class MadeOfFiles(Generic[T]):
         paths: Sequence[str],
         make: Callable[[], T],
         *,
-        what: str,
+        subject: str,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """what: names it in the log. now_ns: monotonic."""
+        """subject: its name in the log. now_ns: monotonic."""
         self._paths = [path for path in paths if path]
         self._make = make
-        self._what = what
+        self._subject = subject
         self._now_ns = now_ns
         self._stamps = self._look()
         self._looked_ns = now_ns()
@@ -67,11 +67,11 @@ class MadeOfFiles(Generic[T]):
             self._made = self._make()
         except Exception as exc:
             # A certificate may be there before its key: the next change is looked at again.
-            logger.warning("%s stays as it was, since the new files can't be used: %s", self._what, exc)
-            self.complaint = f"{self._what} stays as it was: {exc}"
+            logger.warning("%s stays as it was, since the new files can't be used: %s", self._subject, exc)
+            self.complaint = f"{self._subject} stays as it was: {exc}"
         else:
             self.complaint = ""
-            logger.info("%s was %s, for new connections: %s", self._what, how, ", ".join(self._paths))
+            logger.info("%s was %s, for new connections: %s", self._subject, how, ", ".join(self._paths))
 
     def _look(self) -> list[_Stamp | None]:
         return [_stamp_of(path) for path in self._paths]

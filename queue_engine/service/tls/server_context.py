@@ -38,7 +38,7 @@ def server_contexts(options: Options) -> MadeOfFiles[ServedCertificate] | None:
     def make() -> ServedCertificate:
         return ServedCertificate(server_context(options), read_validity(options.tls_cert))
 
-    return MadeOfFiles(paths, make, what="the certificate of TLS")
+    return MadeOfFiles(paths, make, subject="the certificate of TLS")
 
 
 def check_readable(options: Options) -> None:

@@ -29,7 +29,7 @@ def test_a_replaced_file_is_read_within_the_interval(tmp_path: Path, clock: Manu
         made.append(path.read_text())
         return made[-1]
 
-    one = MadeOfFiles([str(path), ""], make, what="it", now_ns=clock.monotonic_ns)
+    one = MadeOfFiles([str(path), ""], make, subject="it", now_ns=clock.monotonic_ns)
     assert one.current() == "old"
     replace(path, "newer")
     assert one.current() == "old"
@@ -52,7 +52,7 @@ def test_files_that_can_t_be_used_leave_what_there_was_until_they_can(
             raise ValueError("the key does not belong to it")
         return key.read_text()
 
-    one = MadeOfFiles([str(certificate), str(key)], make, what="the certificate", now_ns=clock.monotonic_ns)
+    one = MadeOfFiles([str(certificate), str(key)], make, subject="the certificate", now_ns=clock.monotonic_ns)
     replace(certificate, "newer")
     for _ in range(3):
         clock.advance(ns=LOOK_INTERVAL_NS)
@@ -76,7 +76,7 @@ def test_files_whose_rights_are_mended_are_read_again(tmp_path: Path, clock: Man
             raise PermissionError("permission denied")
         return path.read_text()
 
-    one = MadeOfFiles([str(path)], make, what="it", now_ns=clock.monotonic_ns)
+    one = MadeOfFiles([str(path)], make, subject="it", now_ns=clock.monotonic_ns)
     replace(path, "newer")
     path.chmod(0)
     clock.advance(ns=LOOK_INTERVAL_NS)
@@ -91,7 +91,7 @@ def test_files_that_can_t_be_used_at_the_start_are_the_caller_s(tmp_path: Path) 
         raise ValueError("no certificate")
 
     with pytest.raises(ValueError, match="no certificate"):
-        MadeOfFiles([str(tmp_path / "nowhere")], make, what="it")
+        MadeOfFiles([str(tmp_path / "nowhere")], make, subject="it")
 
 
 @pytest.mark.parametrize("put_there", [os.mkfifo, os.mkdir])
@@ -100,7 +100,7 @@ def test_what_is_no_regular_file_holds_nothing_up(
 ) -> None:
     path = tmp_path / "certificate"
     path.write_text("old")
-    one = MadeOfFiles([str(path)], path.read_text, what="it", now_ns=clock.monotonic_ns)
+    one = MadeOfFiles([str(path)], path.read_text, subject="it", now_ns=clock.monotonic_ns)
     path.unlink()
     put_there(path)
     clock.advance(ns=LOOK_INTERVAL_NS)

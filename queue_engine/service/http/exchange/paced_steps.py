@@ -11,7 +11,7 @@ while messages move.
 
 So one read of thousands of channels is made at once, and a client that reads without pause waits, instead of the queue.
 A pause also leaves the interpreter to the threads that sync. While the engine has nothing to do, a pause would serve
-nobody: the first message that comes waits for two slices, and from there on the slices pause.
+no client: the first message waits for two slices, and from there on the slices pause.
 """
 
 import asyncio
