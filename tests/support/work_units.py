@@ -41,6 +41,15 @@ LONG_UNITS: tuple[str, ...] = (
     "tests/faults/test_log_crash_states.py",
     "tests/clients/test_pynsq.py",
     "tests/clients/test_gnsq.py",
+    "tests/client/test_demo.py",
+    "tests/clients/test_sub_path.py",
+    "tests/console/audit/test_upkeep.py",
+    "tests/console/management/test_guarded_connections.py",
+    "tests/console/test_database.py",
+    "tests/faults/test_store_faults.py",
+    "tests/clients/test_stop.py",
+    "tests/clients/test_discovery.py",
+    "tests/tools/test_to_file.py",
 )
 _PLACES = {unit: place for place, unit in enumerate(LONG_UNITS)}
 
