@@ -49,7 +49,7 @@ class DisconnectedError(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientIdentity:
     """A client's name and its settings, as IDENTIFY sends them, and its secret for AUTH."""
 
     client_id: str = ""
@@ -72,7 +72,7 @@ class Connection:
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: Identity, address: str
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: ClientIdentity, address: str
     ) -> None:
         self.identity = identity
         self.agreed: dict[str, Any] = {}
@@ -89,7 +89,7 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, identity: Identity | None = None, *, timeout_s: float = OPEN_TIMEOUT_S
+        cls, host: str, port: int, identity: ClientIdentity | None = None, *, timeout_s: float = OPEN_TIMEOUT_S
     ) -> "Connection":
         """Connect, identify, and change to TLS and send the secret where that is due.
 
@@ -100,7 +100,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(host, port)
-                connection = cls(reader, writer, identity or Identity(), address)
+                connection = cls(reader, writer, identity or ClientIdentity(), address)
                 writer.write(MAGIC)
                 await connection._identify()
                 if connection.identity.tls is not None:

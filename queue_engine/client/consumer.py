@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 
-from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError, checked_name
+from queue_engine.client.connection import ClientIdentity, Connection, DisconnectedError, RefusedError, checked_name
 from queue_engine.vocabulary.message import ID_BYTES, unpack_attempts, unpack_timestamp
 
 # Offsets in a message frame's data, which begins behind size and type.
@@ -45,7 +45,14 @@ class Consumer:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, topic: str, channel: str, identity: Identity | None = None, *, ready_count: int = 1
+        cls,
+        host: str,
+        port: int,
+        topic: str,
+        channel: str,
+        identity: ClientIdentity | None = None,
+        *,
+        ready_count: int = 1,
     ) -> "Consumer":
         """Connect and subscribe; the server creates a topic or channel that does not exist.
 

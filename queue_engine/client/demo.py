@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queue_engine.client.backlog_limit import BacklogLimit
-from queue_engine.client.connection import DisconnectedError, Identity, RefusedError
+from queue_engine.client.connection import ClientIdentity, DisconnectedError, RefusedError
 from queue_engine.client.consumer import Consumer, Message
 from queue_engine.client.producer import Producer
 from queue_engine.vocabulary import log_lines
@@ -97,7 +97,7 @@ class Demo:
 
     async def run(self) -> None:
         """Run all clients until cancelled."""
-        roles: list[tuple[str, Callable[[Identity], Awaitable[None]]]] = [
+        roles: list[tuple[str, Callable[[ClientIdentity], Awaitable[None]]]] = [
             ("usgs-feed", self._feed_wave),
             ("aftershock-feed", self._feed_bursts),
             ("dashboard-1", lambda who: self._finish_all(who, QUAKES, "dashboard")),
@@ -118,12 +118,12 @@ class Demo:
 
     # Producers.
 
-    async def _feed_wave(self, who: Identity) -> None:
+    async def _feed_wave(self, who: ClientIdentity) -> None:
         """The steady part, which rises and falls."""
         async with await Producer.open(self.tcp_host, self.tcp_port, who) as producer:
             await self._feed(producer, _wave_rate, math.inf)
 
-    async def _feed_bursts(self, who: Identity) -> None:
+    async def _feed_bursts(self, who: ClientIdentity) -> None:
         """Many at once after a pause, like aftershocks."""
         async with await Producer.open(self.tcp_host, self.tcp_port, who) as producer:
             await asyncio.sleep(FIRST_BURST_S)
@@ -152,15 +152,15 @@ class Demo:
 
     # Consumers.
 
-    async def _open(self, who: Identity, topic: str, channel: str, ready_count: int) -> Consumer:
+    async def _open(self, who: ClientIdentity, topic: str, channel: str, ready_count: int) -> Consumer:
         return await Consumer.open(self.tcp_host, self.tcp_port, topic, channel, who, ready_count=ready_count)
 
-    async def _finish_all(self, who: Identity, topic: str, channel: str) -> None:
+    async def _finish_all(self, who: ClientIdentity, topic: str, channel: str) -> None:
         async with await self._open(who, topic, channel, 200) as consumer:
             while True:
                 consumer.finish(await consumer.receive())
 
-    async def _finish_slowly(self, who: Identity, topic: str, channel: str, rate: float) -> None:
+    async def _finish_slowly(self, who: ClientIdentity, topic: str, channel: str, rate: float) -> None:
         pace = Pace(rate)
         # Few, so that messages wait in the channel, where other consumers can take them.
         async with await self._open(who, topic, channel, max(5, int(rate / 4))) as consumer:
@@ -169,7 +169,7 @@ class Demo:
                 await pace.wait()
                 consumer.finish(message)
 
-    async def _geocode(self, who: Identity) -> None:
+    async def _geocode(self, who: ClientIdentity) -> None:
         """Leave some unfinished, so that they time out and come again; each at most twice."""
         async with await self._open(who, QUAKES, "geocoder", 150) as consumer:
             while True:
@@ -177,7 +177,7 @@ class Demo:
                 if message.attempts > 2 or _random.random() >= GEOCODER_FORGETS:
                     consumer.finish(message)
 
-    async def _filter_strong(self, who: Identity) -> None:
+    async def _filter_strong(self, who: ClientIdentity) -> None:
         async with (
             await Producer.open(self.tcp_host, self.tcp_port, who) as producer,
             await self._open(who, QUAKES, "strong-filter", 200) as consumer,
@@ -188,7 +188,7 @@ class Demo:
                     await producer.publish(STRONG, message.body)
                 consumer.finish(message)
 
-    async def _notify(self, who: Identity) -> None:
+    async def _notify(self, who: ClientIdentity) -> None:
         async with (
             await Producer.open(self.tcp_host, self.tcp_port, who) as producer,
             await self._open(who, STRONG, "notifier", 50) as consumer,
@@ -206,7 +206,7 @@ class Demo:
                         )
                 consumer.finish(message)
 
-    async def _archive(self, who: Identity) -> None:
+    async def _archive(self, who: ClientIdentity) -> None:
         """Subscribe once, which creates the channel; then consume its backlog at intervals."""
         await (await self._open(who, STRONG, "archive", 0)).close()
         while True:
@@ -222,10 +222,10 @@ class Demo:
                             break
 
 
-async def _keep_up(name: str, role: Callable[[Identity], Awaitable[None]]) -> None:
+async def _keep_up(name: str, role: Callable[[ClientIdentity], Awaitable[None]]) -> None:
     """Run a client for ever: it reconnects after its topic was deleted or the server restarted."""
     service = name.rstrip("-0123456789")
-    who = Identity(
+    who = ClientIdentity(
         client_id=name,
         hostname=f"{name}.example",
         user_agent=f"{service}/1.0 penstock-client/{VERSION}",

@@ -59,7 +59,7 @@ class LookedUpNodes:
         self._failing: dict[str, str] = {}  # URL → the error that was logged
 
     async def nodes(self, topic: str) -> frozenset[Node]:
-        answers = await asyncio.gather(*(self._ask(url, topic) for url in self._urls))
+        answers = await asyncio.gather(*(self._query(url, topic) for url in self._urls))
         return frozenset().union(*answers)
 
     async def topics(self) -> list[str]:
@@ -77,7 +77,7 @@ class LookedUpNodes:
             raise UnreachableError("no nsqlookupd answers: " + "; ".join(errors))
         return sorted(found)
 
-    async def _ask(self, url: str, topic: str) -> frozenset[Node]:
+    async def _query(self, url: str, topic: str) -> frozenset[Node]:
         key = (url, topic)
         try:
             document = await self._http.get(f"{url}/lookup", {"topic": topic})

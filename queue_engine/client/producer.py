@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from types import TracebackType
 
-from queue_engine.client.connection import Connection, Identity, checked_name, sized
+from queue_engine.client.connection import ClientIdentity, Connection, checked_name, sized
 
 _pack_count = struct.Struct(">i").pack
 
@@ -21,7 +21,7 @@ class Producer:
         self.connection = connection
 
     @classmethod
-    async def open(cls, host: str, port: int, identity: Identity | None = None) -> "Producer":
+    async def open(cls, host: str, port: int, identity: ClientIdentity | None = None) -> "Producer":
         """Connect. Raises DisconnectedError or RefusedError."""
         return cls(await Connection.open(host, port, identity))
 

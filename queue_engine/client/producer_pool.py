@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from queue_engine.client.connection import DisconnectedError, Identity, RefusedError
+from queue_engine.client.connection import ClientIdentity, DisconnectedError, RefusedError
 from queue_engine.client.nodes import Node
 from queue_engine.client.producer import Producer
 from queue_engine.vocabulary.errors import PenstockError
@@ -35,7 +35,7 @@ class _Server:
 class ProducerPool:
     """Publishes in turn to the servers that work. Belongs to one event loop; end it with `close`."""
 
-    def __init__(self, nodes: Sequence[Node], identity: Identity) -> None:
+    def __init__(self, nodes: Sequence[Node], identity: ClientIdentity) -> None:
         self._identity = identity
         self._servers = [_Server(node) for node in nodes]
         self._next = 0

@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
-from queue_engine.client.connection import DisconnectedError, Identity, RefusedError
+from queue_engine.client.connection import ClientIdentity, DisconnectedError, RefusedError
 from queue_engine.client.consumer import Consumer, Message
 from queue_engine.client.nodes import Node, NodeSource
 
@@ -78,7 +78,7 @@ class Subscription:
         topic: str,
         channel: str,
         source: NodeSource,
-        identity: Identity,
+        identity: ClientIdentity,
         max_in_flight: int,
         *,
         poll_s: float = POLL_S,

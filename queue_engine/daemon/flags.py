@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from queue_engine.daemon.go_flags.command_line import FlagSet
-from queue_engine.daemon.go_flags.flag import Flag, Kind
+from queue_engine.daemon.go_flags.flag import Flag, FlagType
 from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options
@@ -37,68 +37,68 @@ class NsqdFlag:
     `Flag`."""
 
     name: str
-    kind: Kind
+    kind: FlagType
     note: str = ""
     config_name: str = ""
 
 
 _ANY_ZONE = "all consumers of a channel share its messages, whatever their zone is"
 FLAGS_OF_NSQD = (
-    NsqdFlag("auth-http-address", Kind.TEXTS, config_name="auth_http_addresses"),
-    NsqdFlag("auth-http-request-method", Kind.TEXT),
-    NsqdFlag("broadcast-address", Kind.TEXT),
-    NsqdFlag("broadcast-http-port", Kind.INT),
-    NsqdFlag("broadcast-tcp-port", Kind.INT),
-    NsqdFlag("data-path", Kind.TEXT),
-    NsqdFlag("deflate", Kind.BOOL),
-    NsqdFlag("e2e-processing-latency-percentile", Kind.FLOATS, config_name="e2e_processing_latency_percentiles"),
-    NsqdFlag("e2e-processing-latency-window-time", Kind.DURATION),
-    NsqdFlag("enable-experiment", Kind.TEXTS, _ANY_ZONE, config_name="experiments"),
-    NsqdFlag("http-address", Kind.TEXT),
-    NsqdFlag("http-client-connect-timeout", Kind.DURATION),
-    NsqdFlag("http-client-request-timeout", Kind.DURATION),
-    NsqdFlag("https-address", Kind.TEXT),
-    NsqdFlag("log-level", Kind.TEXT),
-    NsqdFlag(LOG_PREFIX, Kind.TEXT),
-    NsqdFlag("lookupd-tcp-address", Kind.TEXTS, config_name="nsqlookupd_tcp_addresses"),
-    NsqdFlag("max-body-size", Kind.INT),
-    NsqdFlag("max-bytes-per-file", Kind.INT),
-    NsqdFlag("max-channel-consumers", Kind.INT),
-    NsqdFlag("max-deflate-level", Kind.INT),
-    NsqdFlag("max-heartbeat-interval", Kind.DURATION),
-    NsqdFlag("max-msg-size", Kind.INT),
-    NsqdFlag("max-msg-timeout", Kind.DURATION),
-    NsqdFlag("max-output-buffer-size", Kind.INT),
-    NsqdFlag("max-output-buffer-timeout", Kind.DURATION),
-    NsqdFlag("max-rdy-count", Kind.INT),
-    NsqdFlag("max-req-timeout", Kind.DURATION),
-    NsqdFlag("mem-queue-size", Kind.INT),
-    NsqdFlag("min-output-buffer-timeout", Kind.DURATION),
-    NsqdFlag("msg-timeout", Kind.DURATION),
-    NsqdFlag("node-id", Kind.INT, config_name="id"),
-    NsqdFlag("output-buffer-timeout", Kind.DURATION),
-    NsqdFlag("queue-scan-selection-count", Kind.INT),
-    NsqdFlag("queue-scan-worker-pool-max", Kind.INT, "one thread checks all deadlines, earliest first"),
-    NsqdFlag("snappy", Kind.BOOL),
-    NsqdFlag("statsd-address", Kind.TEXT),
-    NsqdFlag("statsd-exclude-ephemeral", Kind.BOOL),
-    NsqdFlag("statsd-interval", Kind.DURATION),
-    NsqdFlag("statsd-mem-stats", Kind.BOOL),
-    NsqdFlag("statsd-prefix", Kind.TEXT),
-    NsqdFlag("statsd-udp-packet-size", Kind.INT),
-    NsqdFlag("sync-every", Kind.INT),
-    NsqdFlag("sync-timeout", Kind.DURATION),
-    NsqdFlag("tcp-address", Kind.TEXT),
-    NsqdFlag("tls-cert", Kind.TEXT),
-    NsqdFlag("tls-client-auth-policy", Kind.TEXT),
-    NsqdFlag("tls-key", Kind.TEXT),
-    NsqdFlag("tls-min-version", Kind.TEXT),
-    NsqdFlag("tls-required", Kind.SWITCH),
-    NsqdFlag("tls-root-ca-file", Kind.TEXT),
-    NsqdFlag("topology-region", Kind.TEXT, _ANY_ZONE),
-    NsqdFlag("topology-zone", Kind.TEXT, _ANY_ZONE),
-    NsqdFlag("verbose", Kind.BOOL, "as in nsqd: use --log-level"),
-    NsqdFlag("worker-id", Kind.BOOL, "as in nsqd: use --node-id"),
+    NsqdFlag("auth-http-address", FlagType.TEXTS, config_name="auth_http_addresses"),
+    NsqdFlag("auth-http-request-method", FlagType.TEXT),
+    NsqdFlag("broadcast-address", FlagType.TEXT),
+    NsqdFlag("broadcast-http-port", FlagType.INT),
+    NsqdFlag("broadcast-tcp-port", FlagType.INT),
+    NsqdFlag("data-path", FlagType.TEXT),
+    NsqdFlag("deflate", FlagType.BOOL),
+    NsqdFlag("e2e-processing-latency-percentile", FlagType.FLOATS, config_name="e2e_processing_latency_percentiles"),
+    NsqdFlag("e2e-processing-latency-window-time", FlagType.DURATION),
+    NsqdFlag("enable-experiment", FlagType.TEXTS, _ANY_ZONE, config_name="experiments"),
+    NsqdFlag("http-address", FlagType.TEXT),
+    NsqdFlag("http-client-connect-timeout", FlagType.DURATION),
+    NsqdFlag("http-client-request-timeout", FlagType.DURATION),
+    NsqdFlag("https-address", FlagType.TEXT),
+    NsqdFlag("log-level", FlagType.TEXT),
+    NsqdFlag(LOG_PREFIX, FlagType.TEXT),
+    NsqdFlag("lookupd-tcp-address", FlagType.TEXTS, config_name="nsqlookupd_tcp_addresses"),
+    NsqdFlag("max-body-size", FlagType.INT),
+    NsqdFlag("max-bytes-per-file", FlagType.INT),
+    NsqdFlag("max-channel-consumers", FlagType.INT),
+    NsqdFlag("max-deflate-level", FlagType.INT),
+    NsqdFlag("max-heartbeat-interval", FlagType.DURATION),
+    NsqdFlag("max-msg-size", FlagType.INT),
+    NsqdFlag("max-msg-timeout", FlagType.DURATION),
+    NsqdFlag("max-output-buffer-size", FlagType.INT),
+    NsqdFlag("max-output-buffer-timeout", FlagType.DURATION),
+    NsqdFlag("max-rdy-count", FlagType.INT),
+    NsqdFlag("max-req-timeout", FlagType.DURATION),
+    NsqdFlag("mem-queue-size", FlagType.INT),
+    NsqdFlag("min-output-buffer-timeout", FlagType.DURATION),
+    NsqdFlag("msg-timeout", FlagType.DURATION),
+    NsqdFlag("node-id", FlagType.INT, config_name="id"),
+    NsqdFlag("output-buffer-timeout", FlagType.DURATION),
+    NsqdFlag("queue-scan-selection-count", FlagType.INT),
+    NsqdFlag("queue-scan-worker-pool-max", FlagType.INT, "one thread checks all deadlines, earliest first"),
+    NsqdFlag("snappy", FlagType.BOOL),
+    NsqdFlag("statsd-address", FlagType.TEXT),
+    NsqdFlag("statsd-exclude-ephemeral", FlagType.BOOL),
+    NsqdFlag("statsd-interval", FlagType.DURATION),
+    NsqdFlag("statsd-mem-stats", FlagType.BOOL),
+    NsqdFlag("statsd-prefix", FlagType.TEXT),
+    NsqdFlag("statsd-udp-packet-size", FlagType.INT),
+    NsqdFlag("sync-every", FlagType.INT),
+    NsqdFlag("sync-timeout", FlagType.DURATION),
+    NsqdFlag("tcp-address", FlagType.TEXT),
+    NsqdFlag("tls-cert", FlagType.TEXT),
+    NsqdFlag("tls-client-auth-policy", FlagType.TEXT),
+    NsqdFlag("tls-key", FlagType.TEXT),
+    NsqdFlag("tls-min-version", FlagType.TEXT),
+    NsqdFlag("tls-required", FlagType.SWITCH),
+    NsqdFlag("tls-root-ca-file", FlagType.TEXT),
+    NsqdFlag("topology-region", FlagType.TEXT, _ANY_ZONE),
+    NsqdFlag("topology-zone", FlagType.TEXT, _ANY_ZONE),
+    NsqdFlag("verbose", FlagType.BOOL, "as in nsqd: use --log-level"),
+    NsqdFlag("worker-id", FlagType.BOOL, "as in nsqd: use --node-id"),
 )
 
 
@@ -110,7 +110,7 @@ def field_of(flag_name: str) -> str | None:
 def flag_set() -> FlagSet:
     """All flags of the daemon."""
     options = {flag_of(spec.name).removeprefix("--"): spec for spec in fields(Options) if spec.name not in _NOT_USED}
-    flags = [Flag(LOG_PREFIX, Kind.TEXT, "text before each line of the log", LOG_PREFIX_DEFAULT)]
+    flags = [Flag(LOG_PREFIX, FlagType.TEXT, "text before each line of the log", LOG_PREFIX_DEFAULT)]
     for nsqd in FLAGS_OF_NSQD:
         if nsqd.name == LOG_PREFIX:
             continue
@@ -123,14 +123,14 @@ def flag_set() -> FlagSet:
     return FlagSet("nsqd", flags)
 
 
-def _kind(spec: Any) -> Kind:
+def _kind(spec: Any) -> FlagType:
     if spec.name.endswith("_ms"):
-        return Kind.DURATION
+        return FlagType.DURATION
     if isinstance(spec.default, bool):
-        return Kind.BOOL
+        return FlagType.BOOL
     if isinstance(spec.default, int):
-        return Kind.INT
-    return Kind.TEXT if isinstance(spec.default, str) else Kind.TEXTS
+        return FlagType.INT
+    return FlagType.TEXT if isinstance(spec.default, str) else FlagType.TEXTS
 
 
 def _default(spec: Any) -> str:

@@ -44,7 +44,7 @@ class Serving:
         self._ends = threading.Event()
         self._woken, self._wake = socket.socketpair()
         self._engine_died = False
-        self._stop_report = StopReport(self._how_far, self._tell_of_stop)
+        self._stop_report = StopReport(self._stop_progress, self._print_stop)
 
     def run(self) -> int:
         """Serve until a signal; returns the exit status."""
@@ -84,7 +84,7 @@ class Serving:
         except (PenstockError, OSError) as exc:
             logger.critical("failed to instantiate nsqd - %s", exc)
             return NOT_STARTED
-        self._tell_of_listeners(self._runner)
+        self._print_listeners(self._runner)
         quiet_collector()
         self._wait_for_end()
         return self._stop(self._runner)
@@ -95,14 +95,14 @@ class Serving:
             select.select([self._woken], [], [])
             self._woken.recv(4096)
 
-    def _tell_of_listeners(self, runner: EngineRunner) -> None:
+    def _print_listeners(self, runner: EngineRunner) -> None:
         addresses = runner.listeners.named()
         for name, address in addresses.items():
             logger.info("%s: listening on %s", name, address)
         self._manager.ready("Listening: " + ", ".join(f"{name} {address}" for name, address in addresses.items()))
 
     def _stop(self, runner: EngineRunner) -> int:
-        self._tell_of_stop(self._how_far())
+        self._print_stop(self._stop_progress())
         try:
             runner.stop()
         except Exception as exc:
@@ -117,12 +117,12 @@ class Serving:
         logger.info("NSQ: bye")
         return 0
 
-    def _how_far(self) -> str:
+    def _stop_progress(self) -> str:
         progress = None if self._runner is None else self._runner.stop_progress
         return "clients are being disconnected" if progress is None else progress.sentence()
 
-    def _tell_of_stop(self, how_far: str) -> None:
-        self._manager.stopping(how_far, stop_limit_s(self._options.engine.stop_timeout_ms))
+    def _print_stop(self, progress: str) -> None:
+        self._manager.stopping(progress, stop_limit_s(self._options.engine.stop_timeout_ms))
 
     def _on_signal(self, number: int, _: Any) -> None:
         self._stop_report.note(number)

@@ -316,7 +316,7 @@ def _run_archive(context: JobContext, _: str, once: bool) -> None:
             lost = archiver.archives.lost_topics()
             # An operator has made the cursor anew.
             archiver.resting.forget({one.topic for one in cursors if one.topic in lost and not one.lake})
-            topics |= archiver.to_look_at(cursors, is_once=once)
+            topics |= archiver.due_topics(cursors, is_once=once)
         if archiver and (topics or tidied or archiver.resting.topics):
             rows = archiver.run(topics) if once else archiver.run_round(topics, {one.topic for one in cursors})
         if once and not rows:

@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from queue_engine.daemon.go_flags.command_line import FlagSet, Given
-from queue_engine.daemon.go_flags.flag import Flag, Kind
+from queue_engine.daemon.go_flags.flag import Flag, FlagType
 from queue_engine.daemon.nsqd_lines import NsqdLines
 from queue_engine.lookup.options import LookupOptions
 from queue_engine.service.process.streams import open_missing_descriptors
@@ -39,7 +39,11 @@ def flag_set() -> FlagSet:
     for spec in fields(LookupOptions):
         default: Any = spec.default
         is_duration = spec.name.endswith("_ms")
-        kind = Kind.DURATION if is_duration else {bool: Kind.BOOL, int: Kind.INT}.get(type(default), Kind.TEXT)
+        kind = (
+            FlagType.DURATION
+            if is_duration
+            else {bool: FlagType.BOOL, int: FlagType.INT}.get(type(default), FlagType.TEXT)
+        )
         shown = format_duration(default) if is_duration else "" if default is False else str(default)
         flags.append(Flag(flag_of(spec.name)[2:], kind, spec.metadata["help"], shown))
     return FlagSet(PROGRAM, flags)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from queue_engine.client.connection import DisconnectedError, Identity, RefusedError
+from queue_engine.client.connection import ClientIdentity, DisconnectedError, RefusedError
 from queue_engine.client.consumer import Consumer
 from queue_engine.client.producer import Producer
 from tests.support.processes.running_engine import RunningEngine
@@ -117,7 +117,7 @@ async def test_the_ready_count_bounds_what_is_out(engine: RunningEngine, produce
 
 
 async def test_a_client_is_shown_as_it_calls_itself(engine: RunningEngine, consume: Consume) -> None:
-    await consume(identity=Identity("billing-1", "billing-1.example", "billing/1.0"))
+    await consume(identity=ClientIdentity("billing-1", "billing-1.example", "billing/1.0"))
     (client,) = engine.channel_stats("t", "c")["clients"]
     assert (client["client_id"], client["hostname"], client["user_agent"]) == (
         "billing-1",
@@ -128,7 +128,7 @@ async def test_a_client_is_shown_as_it_calls_itself(engine: RunningEngine, consu
 
 @pytest.mark.slow(reason="waits for real heartbeats")
 async def test_heartbeats_are_answered_as_long_as_nothing_else_happens(engine: RunningEngine, consume: Consume) -> None:
-    consumer = await consume(identity=Identity(heartbeat_interval_ms=2_000))
+    consumer = await consume(identity=ClientIdentity(heartbeat_interval_ms=2_000))
     await asyncio.sleep(5.0)  # the server closes who is silent for two intervals: more than a machine's pause
     assert not consumer.connection.is_closed
     assert len(engine.channel_stats("t", "c")["clients"]) == 1
@@ -191,7 +191,7 @@ async def test_nothing_to_publish_is_the_callers_mistake(producer: Producer) -> 
 
 async def test_identify_that_asks_too_much_is_refused(engine: RunningEngine) -> None:
     with pytest.raises(RefusedError, match="msg timeout \\(5\\) is invalid"):
-        await Producer.open("127.0.0.1", engine.tcp_port, Identity(msg_timeout_ms=5))
+        await Producer.open("127.0.0.1", engine.tcp_port, ClientIdentity(msg_timeout_ms=5))
 
 
 async def test_a_deleted_channel_ends_its_consumer(engine: RunningEngine, consume: Consume) -> None:

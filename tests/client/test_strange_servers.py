@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from queue_engine.client.connection import Connection, DisconnectedError, Identity
+from queue_engine.client.connection import ClientIdentity, Connection, DisconnectedError
 from queue_engine.client.consumer import Consumer
 from queue_engine.client.producer import Producer
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-PROMPT = Identity(heartbeat_interval_ms=10)
+PROMPT = ClientIdentity(heartbeat_interval_ms=10)
 
 
 def frame(kind: int, data: bytes) -> bytes:

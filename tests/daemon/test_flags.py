@@ -11,7 +11,7 @@ import pytest
 
 from queue_engine.daemon.daemon_options import DaemonOptions
 from queue_engine.daemon.flags import FLAGS_OF_NSQD, LOG_PREFIX, field_of, flag_set
-from queue_engine.daemon.go_flags.flag import Kind
+from queue_engine.daemon.go_flags.flag import FlagType
 from queue_engine.daemon.nsqd_lines import NsqdLines
 from queue_engine.vocabulary.errors import OptionsError
 
@@ -57,7 +57,13 @@ def test_the_help_lists_nothing_of_the_pipeline_that_the_daemon_has_not() -> Non
 
 
 def test_a_flag_acts_or_a_sentence_says_that_it_does_not() -> None:
-    value = {Kind.DURATION: "30s", Kind.INT: "3", Kind.FLOATS: "0.99", Kind.BOOL: "true", Kind.SWITCH: "true"}
+    value = {
+        FlagType.DURATION: "30s",
+        FlagType.INT: "3",
+        FlagType.FLOATS: "0.99",
+        FlagType.BOOL: "true",
+        FlagType.SWITCH: "true",
+    }
     for flag in FLAGS_OF_NSQD:
         options = read(f"--{flag.name}={value.get(flag.kind, 'text')}")
         told = [one for one in options.notes if one.startswith(f"--{flag.name} has no effect: ")]

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queue_engine.daemon.go_flags.command_line import FlagSet
-from queue_engine.daemon.go_flags.flag import Flag, Kind
+from queue_engine.daemon.go_flags.flag import Flag, FlagType
 from queue_engine.vocabulary.errors import FlagError
 
 WORDS = [
@@ -28,13 +28,13 @@ WORDS = [
 FLAGS = FlagSet(
     "nsqd",
     [
-        Flag("tcp-address", Kind.TEXT, "where to listen", "0.0.0.0:4150"),
-        Flag("mem-queue-size", Kind.INT, "messages in memory", "10000"),
-        Flag("msg-timeout", Kind.DURATION, "how long", "1m0s"),
-        Flag("snappy", Kind.BOOL, "compression", "true"),
-        Flag("tls-required", Kind.SWITCH, "true, false or tcp-https"),
-        Flag("lookupd-tcp-address", Kind.TEXTS, "where", config_name="nsqlookupd_tcp_addresses"),
-        Flag("e2e-percentile", Kind.FLOATS, "which", config_name="e2e_percentiles"),
+        Flag("tcp-address", FlagType.TEXT, "where to listen", "0.0.0.0:4150"),
+        Flag("mem-queue-size", FlagType.INT, "messages in memory", "10000"),
+        Flag("msg-timeout", FlagType.DURATION, "how long", "1m0s"),
+        Flag("snappy", FlagType.BOOL, "compression", "true"),
+        Flag("tls-required", FlagType.SWITCH, "true, false or tcp-https"),
+        Flag("lookupd-tcp-address", FlagType.TEXTS, "where", config_name="nsqlookupd_tcp_addresses"),
+        Flag("e2e-percentile", FlagType.FLOATS, "which", config_name="e2e_percentiles"),
     ],
 )
 

@@ -172,4 +172,4 @@ def test_a_destination_that_fails_with_everything_costs_no_message() -> None:
     ],
 )
 def test_what_two_destinations_say_together(one: Failure, other: Failure, both: Failure) -> None:
-    assert one.and_then(other) is other.and_then(one) is both
+    assert one.combined_with(other) is other.combined_with(one) is both

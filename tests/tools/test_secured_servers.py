@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError
+from queue_engine.client.connection import ClientIdentity, Connection, DisconnectedError, RefusedError
 from queue_engine.client.nodes import Node
 from queue_engine.client.secret_hosts import SecretHosts
 from queue_engine.client.tools.connecting import Connecting, tls_context
@@ -77,7 +77,7 @@ async def test_without_the_secret_nothing_goes(secured: tuple[RunningEngine, Con
 async def test_a_server_without_tls_gets_no_message(start_engine: StartEngine, certificates: Certificates) -> None:
     node = node_of(start_engine())
     with pytest.raises(DisconnectedError, match="offers no TLS, and without it nothing is sent"):
-        await Connection.open(node.host, node.port, Identity(tls=certificates.client_context()))
+        await Connection.open(node.host, node.port, ClientIdentity(tls=certificates.client_context()))
 
 
 async def test_a_stranger_s_certificate_is_refused(secured: tuple[RunningEngine, Connecting]) -> None:
@@ -86,7 +86,7 @@ async def test_a_stranger_s_certificate_is_refused(secured: tuple[RunningEngine,
     with pytest.raises(
         DisconnectedError, match=r"no TLS with .*: its certificate is refused: unable to get local issuer"
     ):
-        await Connection.open(node.host, node.port, Identity(tls=ssl.create_default_context()))
+        await Connection.open(node.host, node.port, ClientIdentity(tls=ssl.create_default_context()))
 
 
 @asynccontextmanager

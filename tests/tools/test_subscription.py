@@ -10,7 +10,7 @@ import pytest
 
 from queue_engine.client import producer_pool
 from queue_engine.client import subscription as subscription_module
-from queue_engine.client.connection import Connection, DisconnectedError, Identity, RefusedError
+from queue_engine.client.connection import ClientIdentity, Connection, DisconnectedError, RefusedError
 from queue_engine.client.nodes import NamedNodes, Node
 from queue_engine.client.producer import Producer
 from queue_engine.client.producer_pool import NoServerError, ProducerPool
@@ -23,7 +23,7 @@ StartEngine = Callable[..., RunningEngine]
 
 
 def subscription_to(*engines: RunningEngine, in_flight: int = 10) -> Subscription:
-    return Subscription("t", "c", NamedNodes([node_of(engine) for engine in engines]), Identity(), in_flight)
+    return Subscription("t", "c", NamedNodes([node_of(engine) for engine in engines]), ClientIdentity(), in_flight)
 
 
 async def publish(engine: RunningEngine, *bodies: bytes) -> None:
@@ -95,7 +95,7 @@ async def test_a_server_that_comes_back_is_consumed_from_again(
             port = goes.tcp_port
             await publish(goes, b"before")
             nodes = NamedNodes([node_of(stays), Node("127.0.0.1", port)])
-            subscription = await stack.enter_async_context(Subscription("t", "c", nodes, Identity(), 10))
+            subscription = await stack.enter_async_context(Subscription("t", "c", nodes, ClientIdentity(), 10))
             (first,) = await received(subscription, 1)
             first.finish()
             await wait_for_async("the FIN", lambda: goes.channel_stats("t", "c")["in_flight_count"] == 0)
@@ -134,12 +134,12 @@ async def test_after_a_stop_the_rest_comes_and_then_nothing(engine: RunningEngin
 
 async def test_a_pool_publishes_to_the_servers_that_work(start_engine: StartEngine) -> None:
     works, dead = start_engine(), Node("127.0.0.1", 1)
-    pool = ProducerPool([dead, node_of(works)], Identity())
+    pool = ProducerPool([dead, node_of(works)], ClientIdentity())
     for number in range(10):
         assert await pool.publish("t", b"%d" % number) == node_of(works)
     await pool.close()
     assert works.topic_stats("t")["message_count"] == 10
-    alone = ProducerPool([dead], Identity())
+    alone = ProducerPool([dead], ClientIdentity())
     with pytest.raises(NoServerError, match=r"127.0.0.1:1: can't connect to 127.0.0.1:1"):
         await alone.publish("t", b"x")
 
@@ -147,13 +147,15 @@ async def test_a_pool_publishes_to_the_servers_that_work(start_engine: StartEngi
 async def test_a_pool_tries_every_server_for_each_message(start_engine: StartEngine) -> None:
     """Also when others publish while a server fails: each would otherwise take the next one's turn."""
     works, dead = start_engine(), Node("127.0.0.1", 1)
-    pool = ProducerPool([dead, node_of(works)], Identity())
+    pool = ProducerPool([dead, node_of(works)], ClientIdentity())
     assert set(await asyncio.gather(*(pool.publish("t", b"%d" % number) for number in range(8)))) == {node_of(works)}
     await pool.close()
 
 
 async def test_a_message_that_no_server_could_take_is_refused_at_once(start_engine: StartEngine) -> None:
-    pool = ProducerPool([node_of(start_engine(max_msg_size=10)), node_of(start_engine(max_msg_size=10))], Identity())
+    pool = ProducerPool(
+        [node_of(start_engine(max_msg_size=10)), node_of(start_engine(max_msg_size=10))], ClientIdentity()
+    )
     with pytest.raises(RefusedError, match="E_BAD_MESSAGE"):
         await pool.publish("t", b"x" * 11)
     assert str(await pool.publish("t", b"fits")).startswith("127.0.0.1:")
@@ -170,7 +172,7 @@ async def test_a_pool_says_whether_a_server_was_lost_with_the_message(monkeypatc
         writer.transport.abort()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        pool = ProducerPool([Node("127.0.0.1", server.sockets[0].getsockname()[1])], Identity())
+        pool = ProducerPool([Node("127.0.0.1", server.sockets[0].getsockname()[1])], ClientIdentity())
         with pytest.raises(NoServerError) as lost:
             await pool.publish("t", b"x")
         with pytest.raises(NoServerError) as resting:
@@ -204,7 +206,9 @@ async def test_what_waited_until_its_server_gave_it_up_is_left_out() -> None:
 
     async with (
         await asyncio.start_server(serve, "127.0.0.1", 0) as server,
-        Subscription("t", "c", NamedNodes([Node(*server.sockets[0].getsockname())]), Identity(), 10) as subscription,
+        Subscription(
+            "t", "c", NamedNodes([Node(*server.sockets[0].getsockname())]), ClientIdentity(), 10
+        ) as subscription,
     ):
         arrived = subscription._arrived._queue  # type: ignore[attr-defined]
         await wait_for_async("all to be given up", lambda: len(arrived) == 3 and arrived[-1].is_expired)

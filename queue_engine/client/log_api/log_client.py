@@ -66,7 +66,7 @@ class LogClient:
         return replace(state, ranges=self._ranges(state, state.ranges), ranges_end=state.synced_offset)
 
     def _topic(self, query: dict[str, Any]) -> TopicState:
-        return read_topic_state(self._ask("GET", "/log/topic", query)[1])
+        return read_topic_state(self._request("GET", "/log/topic", query)[1])
 
     def _ranges(self, state: TopicState, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
         """The ranges of an answer and of those that follow it, up to its synced offset."""
@@ -85,7 +85,7 @@ class LogClient:
     def records(self, topic: str, offset: int, *, max_bytes: int = RECORDS_BYTES_MAX) -> RecordsPage:
         """Synced records from the one that holds `offset` on. Raises NotALogTopicError and OffsetBeyondEndError."""
         query = {"topic": topic, "offset": offset, "max_bytes": min(max_bytes, RECORDS_BYTES_MAX)}
-        answer, data = self._ask("GET", "/log/records", query)
+        answer, data = self._request("GET", "/log/records", query)
         return read_records_page(answer.headers, data)
 
     # Leases.
@@ -94,21 +94,21 @@ class LogClient:
         """Keep a topic's messages from `offset` on; the answer names the complete segments (at most so many) with them.
         Raises NotALogTopicError, OffsetBeyondEndError and OffsetGoneError."""
         query = {"topic": topic, "offset": offset, "ttl_ms": ttl_ms, "segments": segments}
-        return read_leased_files(self._ask("POST", "/log/lease", query)[1])
+        return read_leased_files(self._request("POST", "/log/lease", query)[1])
 
     def renew(self, leases: Iterable[str], *, ttl_ms: int) -> None:
         """Renew leases, one at least, for `ttl_ms` from now on: all of them or none. Raises LeaseLostError."""
-        self._ask("POST", "/log/renew", {"ttl_ms": ttl_ms}, encode_lease_names(leases))
+        self._request("POST", "/log/renew", {"ttl_ms": ttl_ms}, encode_lease_names(leases))
 
     def release(self, lease: str) -> None:
         """Raises LeaseLostError when the lease does not exist."""
-        self._ask("POST", "/log/release", {"lease": lease})
+        self._request("POST", "/log/release", {"lease": lease})
 
     # Writing.
 
     def create_topic(self, topic: str) -> None:
         """Create a topic of the log, or do nothing when there is one. Raises NotALogTopicError."""
-        self._ask("POST", "/topic/create", {"topic": topic, "storage": "log"})
+        self._request("POST", "/topic/create", {"topic": topic, "storage": "log"})
 
     def write(
         self,
@@ -131,13 +131,13 @@ class LogClient:
             query["replayed"] = "true"
         if number is not None:
             query["number"] = number
-        return read_written_batch(self._ask("POST", "/log/write", query, encode_batch(bodies, keys))[1])
+        return read_written_batch(self._request("POST", "/log/write", query, encode_batch(bodies, keys))[1])
 
     # Channels and pipeline cursors.
 
     def channels(self, topic: str) -> tuple[str, ...]:
         """The names of a topic's channels, sorted."""
-        stats = orjson.loads(self._ask("GET", "/stats", {"format": "json", "topic": topic})[1])
+        stats = orjson.loads(self._request("GET", "/stats", {"format": "json", "topic": topic})[1])
         topics = stats["topics"] or ()  # null where there is no such topic
         return tuple(sorted(channel["channel_name"] for one in topics for channel in one["channels"]))
 
@@ -145,13 +145,13 @@ class LogClient:
         """lake: the identity of the lake where the messages are stored, "" for none. Raises TopicReplacedError,
         OtherLakeError and OffsetBeyondEndError."""
         query = {"topic": topic, "cursor": cursor, "number": number, "offset": offset}
-        self._ask("POST", "/cursor/move", query | ({"lake": lake} if lake else {}))
+        self._request("POST", "/cursor/move", query | ({"lake": lake} if lake else {}))
 
     def cursor_begin_anew(self, topic: str, cursor: str, *, offset: int) -> None:
         """Create a cursor at an offset that the log has; one that exists begins there again, of no lake. Raises
         NotALogTopicError and OffsetBeyondEndError; EngineRefusedError where the engine is too old for that."""
         query = {"topic": topic, "cursor": cursor, "start_offset": offset, "anew": "true"}
-        found = orjson.loads(self._ask("POST", "/cursor/create", query)[1])
+        found = orjson.loads(self._request("POST", "/cursor/create", query)[1])
         if not found["created"]:
             raise EngineRefusedError(
                 f"{self.url} did not begin the cursor {topic}/{cursor} again at offset {offset}, and left it at "
@@ -162,18 +162,18 @@ class LogClient:
             )
 
     def cursor_list(self) -> tuple[CursorStats, ...]:
-        return read_cursor_list(self._ask("GET", "/cursor/list", {})[1])
+        return read_cursor_list(self._request("GET", "/cursor/list", {})[1])
 
     def server(self) -> str:
         """The identity of the engine's data directory."""
-        found = read_server(self._ask("GET", "/cursor/list", {})[1])
+        found = read_server(self._request("GET", "/cursor/list", {})[1])
         if not found:
             raise EngineRefusedError(f"{self.url} does not name its data directory: it is too old", 200, "")
         return found
 
     # One request.
 
-    def _ask(
+    def _request(
         self, method: str, path: str, query: dict[str, Any], body: bytes | None = None
     ) -> tuple[http.client.HTTPResponse, bytes]:
         target = f"{path}?{urlencode(query)}"

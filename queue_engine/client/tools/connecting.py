@@ -6,7 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from queue_engine.client.connection import Identity
+from queue_engine.client.connection import ClientIdentity
 from queue_engine.client.http_json import HttpJson
 from queue_engine.client.nodes import LookedUpNodes, NamedNodes, Node, NodeSource
 from queue_engine.client.secret_hosts import SecretHosts
@@ -30,11 +30,11 @@ class Connecting:
     timeout_s: float = 5.0
     poll_s: float = 30.0  # how often nsqlookupds are read
 
-    def identity(self, tool: str, *, is_named: bool = False) -> Identity:
+    def identity(self, tool: str, *, is_named: bool = False) -> ClientIdentity:
         """How a tool names itself to servers. is_named: to those of the command line, and not to those that nsqlookupds
         name."""
         host = os.uname().nodename
-        return Identity(
+        return ClientIdentity(
             client_id=host.split(".")[0],
             hostname=host,
             user_agent=f"penstock-{tool}/{VERSION}",

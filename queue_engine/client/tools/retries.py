@@ -42,7 +42,7 @@ class Failure(Enum):
     UNCLEAR = "unclear"
     DOWN = "down"
 
-    def and_then(self, other: "Failure") -> "Failure":
+    def combined_with(self, other: "Failure") -> "Failure":
         """The kind of the failures of two destinations together."""
         both = {self, other}
         return Failure.DOWN if Failure.DOWN in both else Failure.UNCLEAR if Failure.UNCLEAR in both else Failure.REFUSED

@@ -126,7 +126,7 @@ class ToHttp:
                 return
             except _NotTakenError as exc:
                 reasons.append(f"{url} {exc}")
-                failure = failure.and_then(exc.failure)
+                failure = failure.combined_with(exc.failure)
         raise _NotTakenError("; ".join(reasons), failure)
 
     async def _send_to(self, url: str, body: bytes, session: aiohttp.ClientSession) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from queue_engine.daemon.go_flags.flag import Flag, Kind, Value
+from queue_engine.daemon.go_flags.flag import Flag, FlagType, Value
 from queue_engine.daemon.go_flags.values import from_text
 from queue_engine.vocabulary.errors import FlagError
 
-CONFIG = Flag("config", Kind.TEXT, "path to config file")
-VERSION = Flag("version", Kind.BOOL, "print version string")
+CONFIG = Flag("config", FlagType.TEXT, "path to config file")
+VERSION = Flag("version", FlagType.BOOL, "print version string")
 _HELP = ("h", "help")
 
 
@@ -54,7 +54,7 @@ class FlagSet:
         for flag in self._flags.values():
             word = flag.kind.value.rstrip(" …?")
             yield f"  -{flag.name} {word}".rstrip()
-            shown = f'"{flag.default}"' if flag.kind is Kind.TEXT else flag.default
+            shown = f'"{flag.default}"' if flag.kind is FlagType.TEXT else flag.default
             yield f"    \t{flag.help}" + (f" (default {shown})" if flag.default else "")
 
     def _parse(self, arguments: Sequence[str]) -> dict[str, Value] | None:
@@ -101,6 +101,6 @@ def _value(flag: Flag, text: str) -> Value:
     try:
         return from_text(flag.kind, text)
     except ValueError as exc:
-        if flag.kind is Kind.BOOL:
+        if flag.kind is FlagType.BOOL:
             raise FlagError(f'invalid boolean value "{text}" for -{flag.name}: {exc}') from exc
         raise FlagError(f'invalid value "{text}" for flag -{flag.name}: {exc}') from exc

@@ -6,7 +6,7 @@ from enum import Enum
 Value = bool | int | str | tuple[str | float, ...]  # a list has values of one type
 
 
-class Kind(Enum):
+class FlagType(Enum):
     """The type of a flag's value. The value is the word that the usage shows behind its name, as Go's does."""
 
     BOOL = ""
@@ -24,7 +24,7 @@ class Flag:
     none. config_name: its key in a configuration file, where that is not the name with underscores."""
 
     name: str
-    kind: Kind
+    kind: FlagType
     help: str
     default: str = ""
     config_name: str = ""
@@ -36,4 +36,4 @@ class Flag:
 
     @property
     def may_be_bare(self) -> bool:
-        return self.kind in (Kind.BOOL, Kind.SWITCH)
+        return self.kind in (FlagType.BOOL, FlagType.SWITCH)

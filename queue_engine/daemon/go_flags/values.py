@@ -2,7 +2,7 @@
 
 import re
 
-from queue_engine.daemon.go_flags.flag import Kind, Value
+from queue_engine.daemon.go_flags.flag import FlagType, Value
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -12,40 +12,40 @@ _INT_MAX = (1 << 63) - 1
 _FLOAT = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
-def from_text(kind: Kind, text: str) -> Value:
+def from_text(kind: FlagType, text: str) -> Value:
     """The value of one occurrence of a flag; for a list the part that this occurrence adds."""
     match kind:
-        case Kind.BOOL:
+        case FlagType.BOOL:
             return _bool(text)
-        case Kind.INT:
+        case FlagType.INT:
             return _int(text)
-        case Kind.DURATION:
+        case FlagType.DURATION:
             return _duration_ms(text)
-        case Kind.TEXT:
+        case FlagType.TEXT:
             return text
-        case Kind.SWITCH:
+        case FlagType.SWITCH:
             return text.lower()
-        case Kind.TEXTS:
+        case FlagType.TEXTS:
             return tuple(part.strip() for part in text.split(",") if part.strip())
-        case Kind.FLOATS:
+        case FlagType.FLOATS:
             return tuple(_float(part.strip()) for part in text.split(","))
 
 
-def from_toml(kind: Kind, found: object) -> Value:
+def from_toml(kind: FlagType, found: object) -> Value:
     """A whole number is milliseconds where a duration is expected, as nsqd reads it."""
     if isinstance(found, list):
-        if kind is Kind.TEXTS and all(isinstance(part, str) for part in found):
+        if kind is FlagType.TEXTS and all(isinstance(part, str) for part in found):
             return tuple(found)
-        if kind is Kind.FLOATS and all(type(part) in (int, float) for part in found):
+        if kind is FlagType.FLOATS and all(type(part) in (int, float) for part in found):
             return tuple(map(float, found))
     elif isinstance(found, str):
         return from_text(kind, found)
     elif isinstance(found, bool):
-        if kind in (Kind.BOOL, Kind.SWITCH):
-            return found if kind is Kind.BOOL else str(found).lower()
-    elif isinstance(found, int) and kind in (Kind.INT, Kind.DURATION):
+        if kind in (FlagType.BOOL, FlagType.SWITCH):
+            return found if kind is FlagType.BOOL else str(found).lower()
+    elif isinstance(found, int) and kind in (FlagType.INT, FlagType.DURATION):
         return found
-    elif isinstance(found, int | float) and kind is Kind.FLOATS:
+    elif isinstance(found, int | float) and kind is FlagType.FLOATS:
         return (float(found),)
     raise ValueError("invalid value type")
 

@@ -17,7 +17,9 @@ class ImportClient(LogClient):
 
     def topic_stats(self, topic: str) -> dict[str, Any] | None:
         """The topic of /stats; None when there is none."""
-        stats = orjson.loads(self._ask("GET", "/stats", {"format": "json", "topic": topic, "include_mem": "false"})[1])
+        stats = orjson.loads(
+            self._request("GET", "/stats", {"format": "json", "topic": topic, "include_mem": "false"})[1]
+        )
         found: list[dict[str, Any]] = [one for one in stats["topics"] or () if one["topic_name"] == topic]
         return found[0] if found else None
 
@@ -30,16 +32,16 @@ class ImportClient(LogClient):
         return self._topic({"topic": topic}).synced_offset
 
     def create_channel(self, topic: str, channel: str) -> None:
-        self._ask("POST", "/channel/create", {"topic": topic, "channel": channel})
+        self._request("POST", "/channel/create", {"topic": topic, "channel": channel})
 
     def pause(self, topic: str, channel: str, reason: str) -> None:
         """channel: "" for the topic."""
-        self._ask("POST", _place(channel, "pause"), {**_named(topic, channel), "reason": reason})
+        self._request("POST", _place(channel, "pause"), {**_named(topic, channel), "reason": reason})
 
     def unpause(self, topic: str, channel: str) -> None:
         """channel: "" for the topic. One that was deleted meanwhile needs no more."""
         try:
-            self._ask("POST", _place(channel, "unpause"), _named(topic, channel))
+            self._request("POST", _place(channel, "unpause"), _named(topic, channel))
         except TopicMissingError:
             pass
         except EngineRefusedError as exc:
@@ -49,7 +51,7 @@ class ImportClient(LogClient):
     def finish(self, topic: str, channel: str, ids: Sequence[str]) -> None:
         """Finish messages that wait; those that are finished, or gone, stay so. Raises NsqdImportError when one can't
         be finished: its topic was paused meanwhile."""
-        answer = self._ask("POST", "/channel/message/finish", _named(topic, channel), "\n".join(ids).encode())[1]
+        answer = self._request("POST", "/channel/message/finish", _named(topic, channel), "\n".join(ids).encode())[1]
         refused = [one for one in orjson.loads(answer)["results"] if one["code"] not in _NOT_THERE]
         if refused:
             raise NsqdImportError(

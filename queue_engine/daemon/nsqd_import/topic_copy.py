@@ -84,16 +84,16 @@ class TopicCopy:
             return
         with self._source.join() as join:
             had = {channel: self._join(channel, join) for channel in self._by_depth()}
-        with self._noting_a_refusal():
+        with self._recording_refusal():
             self._flush()
         for channel, bits in had.items():
-            with self._noting_a_refusal():
+            with self._recording_refusal():
                 self._finish_others(channel, bits)
         if self._refusal is not None:
             raise self._refusal
 
     @contextlib.contextmanager
-    def _noting_a_refusal(self) -> Iterator[None]:
+    def _recording_refusal(self) -> Iterator[None]:
         try:
             yield
         except EngineUnreachableError:
@@ -116,7 +116,7 @@ class TopicCopy:
                 if place >> 3 >= len(bits):
                     bits.extend(bytes(max(_BITS_BYTES, (place >> 3) + 1 - len(bits))))
                 bits[place >> 3] |= 1 << (place & 7)
-            with self._noting_a_refusal():
+            with self._recording_refusal():
                 for body in (body for (_, is_new), body in zip(joined, bodies, strict=True) if is_new):
                     if self._refusal is None:
                         self._gather(body)

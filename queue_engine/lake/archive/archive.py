@@ -110,7 +110,7 @@ class Archiver:
         archived: all topics with the cursor. The error of a topic that rests is shown with the job. It is raised when
         all of the machine may be at fault: nothing was archived, and the error is none of the project's."""
         before = self.resting.note
-        self.resting.keep(archived)
+        self.resting.retain(archived)
         resting = self.resting.topics
         topics = (set(due) - resting) | self.resting.rested()
         run = self._passes(topics, is_round=True)
@@ -125,7 +125,7 @@ class Archiver:
         run.report(WAITING, is_due=self.resting.note != before)
         return run.rows
 
-    def to_look_at(self, cursors: Collection[CursorStats], *, is_once: bool = False) -> set[str]:
+    def due_topics(self, cursors: Collection[CursorStats], *, is_once: bool = False) -> set[str]:
         """Topics of whose tables it is time to look for missing files: a few, or all with is_once."""
         due = [
             one.topic
@@ -298,16 +298,16 @@ class _Run:
                 f"{topic} is archived to the lake {cursor.lake}, and {self._target.storage.place} is the lake {lake}: "
                 "start the server with the --lake that it had, or stop archiving the topic and begin anew here"
             )
-        had = self._archives.had(cursor, identity)
-        if had is not None:
+        lost_end = self._archives.lost_end(cursor, identity)
+        if lost_end is not None:
             if not cursor.lake and self._archives.gives_up(identity, cursor):
                 # The offset was chosen for something else, such as "from now on". An operator sees the loss first.
                 self._context.engine.cursor_move(topic, ARCHIVE_CURSOR, number=number, offset=cursor.offset, lake=lake)
-                raise self._archives.lost(identity, had)
+                raise self._archives.lost(identity, lost_end)
             if cursor.lake:
-                raise self._archives.lost(identity, had)
+                raise self._archives.lost(identity, lost_end)
             # An operator made the cursor anew.
-            self._archives.begin_again(identity, had, max(cursor.offset, cursor.oldest_offset))
+            self._archives.begin_again(identity, lost_end, max(cursor.offset, cursor.oldest_offset))
         if self._archives.is_look_due(identity, is_anew=not cursor.lake):
             missing = self._archives.missing_files(identity)
             if missing and cursor.lake:

@@ -117,7 +117,7 @@ class Archives:
             self._next[identity] = archive_table(self._tables, identity.topic).transaction(identity.app_id)
         return self._next[identity]
 
-    def had(self, cursor: CursorStats, identity: ArchivedIdentity) -> int | None:
+    def lost_end(self, cursor: CursorStats, identity: ArchivedIdentity) -> int | None:
         """Where the archive had ended, when its table does not reach that place any more; None when it does. Raises
         StoreError, TableError."""
         archived = self.next_offset(identity)
@@ -129,12 +129,12 @@ class Archives:
             return cursor.offset
         return None
 
-    def lost(self, identity: ArchivedIdentity, had: int) -> ArchiveLostError:
-        """The error of an archive that had ended at `had`."""
+    def lost(self, identity: ArchivedIdentity, lost_end: int) -> ArchiveLostError:
+        """The error of an archive that had ended at `lost_end`."""
         topic, archived = identity.topic, self._next.get(identity)
         found = "is gone" if archived is None else f"ends at offset {archived:,}"
         return ArchiveLostError(
-            f"{topic} was archived up to offset {had:,}, and its table {archive_table(self._tables, topic).place} "
+            f"{topic} was archived up to offset {lost_end:,}, and its table {archive_table(self._tables, topic).place} "
             f"{found}: nothing more of it is archived, and the log keeps its messages. Put the table back from a "
             "backup, and the archive goes on; or begin again with the messages of the log, or from now on (New table… "
             f"on the page Pipeline, or penstock pipeline rearchive {topic})"
@@ -150,7 +150,7 @@ class Archives:
     def lost_topics(self) -> set[str]:
         return {topic for topic, one in self.summary.topics.items() if one.is_lost}
 
-    def begin_again(self, identity: ArchivedIdentity, had: int, offset: int) -> int:
+    def begin_again(self, identity: ArchivedIdentity, lost_end: int, offset: int) -> int:
         """Begin at `offset` behind a lost table, or where the table ends if that is further on; earlier offsets that
         are not in the table are a gap. Returns where it begins. Done twice, it is done once. Raises PipelineError."""
         archived = self.next_offset(identity)
@@ -162,12 +162,12 @@ class Archives:
         # Not the time of a repair whose table is lost now: gaps of that time count for nothing.
         unfinished = self._unfinished_repairs(identity)
         at_ms = self._gaps.time_behind_lost(identity.topic, self._clock.time_ns() // NS_PER_MS, unfinished)
-        gaps = lost_gaps(gaps_before, first, had, begin, at_ms)
+        gaps = lost_gaps(gaps_before, first, lost_end, begin, at_ms)
         if error := self.commit([Commit(identity, first, begin, archived is None, gaps=gaps)])[identity]:
             raise error
         self.summary.forget(identity.topic)
         self._sum_up_anew(identity, self._clock.time_ns() // NS_PER_MS)
-        logger.warning("archive begins again topic=%s offset=%d ended_at=%d", identity.topic, begin, had)
+        logger.warning("archive begins again topic=%s offset=%d ended_at=%d", identity.topic, begin, lost_end)
         # Before the cursor belongs to this lake again: from then on a table that ends before the summary's offset is
         # lost.
         self.summary.write(is_last=True)

@@ -257,14 +257,14 @@ def gaps_to(next_offset: int, cursor: CursorStats, begin: int, at_ms: int) -> li
     return gaps
 
 
-def lost_gaps(recorded: Sequence[ArchiveGap], first: int, had: int, begin: int, at_ms: int) -> list[ArchiveGap]:
+def lost_gaps(recorded: Sequence[ArchiveGap], first: int, lost_end: int, begin: int, at_ms: int) -> list[ArchiveGap]:
     """The gaps from `first` to `begin`, of an archive that begins again there after its table was lost.
 
-    recorded: the gaps that it had. had: where it had ended: offsets before it are LOST, later ones OFF."""
+    recorded: the gaps that it had. lost_end: where it had ended: offsets before it are LOST, later ones OFF."""
     gaps: list[ArchiveGap] = []
 
     def fill(until: int) -> None:
-        for end, reason in ((min(had, until), LOST), (until, OFF)):
+        for end, reason in ((min(lost_end, until), LOST), (until, OFF)):
             at = gaps[-1].next_offset if gaps else first
             if at < end:
                 gaps.append(ArchiveGap(at, end, reason, at_ms))

@@ -42,7 +42,7 @@ class RestingTopics:
         for topic in topics:
             self._rests.pop(topic, None)
 
-    def keep(self, topics: Collection[str]) -> None:
+    def retain(self, topics: Collection[str]) -> None:
         """Forget all but these."""
         self.forget(self._rests.keys() - set(topics))
 

@@ -63,7 +63,7 @@ class Housekeeping:
         self._lake_path = Path(context.lake.path)
         self._time: TrustedTime | None = None
         # By topic, the table's version, the hour and the limits at the last look that found nothing to do.
-        self._kept: dict[str, tuple[int, int, ArchiveLimits]] = {}
+        self._last_looks: dict[str, tuple[int, int, ArchiveLimits]] = {}
 
     def run(self) -> HousekeepingRun:
         """Look at every table once, until context.stop is set. Returns the run, which is in the report, too.
@@ -79,23 +79,23 @@ class Housekeeping:
         # Directories of other programs are left alone.
         topics = [one for one in self._tables.storage.directories(ARCHIVE) if is_valid_name(one)]
         run = HousekeepingRun(at_ms=started_ms, tables=len(topics))
-        self._look_at_the_clock(run)
-        if not self._may_keep():
+        self._check_clock(run)
+        if not self._has_lease():
             return run
         for number, topic in enumerate(topics):
             if self._context.stop.is_set():
                 break
             self._context.report(JobState(JOB, RUNNING, started_ms, self._now_ms(), number, len(topics), unit="tables"))
-            if not self._may_keep():
+            if not self._has_lease():
                 break
             before = (run.merged_files, run.dropped_files)
             with _problem_of(topic, run):
-                self._keep(topic, limits.get(topic, self._usual), vacuumed_ms, run)
+                self._maintain(topic, limits.get(topic, self._usual), vacuumed_ms, run)
             if (run.merged_files, run.dropped_files) != before:
                 run.changed += (topic,)
-        if not self._context.stop.is_set() and self._may_keep():
+        if not self._context.stop.is_set() and self._has_lease():
             with _problem_of(GAPS, run):
-                self._keep_gaps(run)
+                self._merge_gaps(run)
         run.took_ms = self._now_ms() - started_ms
         left = {topic: at_ms for topic, at_ms in vacuumed_ms.items() if topic in set(topics)}
         write_report(self._lake_path, report.after(run, left, self._time))
@@ -110,7 +110,7 @@ class Housekeeping:
             logger.warning("report of housekeeping begins anew: %s", exc)
             return HousekeepingReport()
 
-    def _may_keep(self) -> bool:
+    def _has_lease(self) -> bool:
         """Whether this server has the lease, where there is one. It lasts longer with each table."""
         if self._tables.storage.is_local:
             return True
@@ -121,16 +121,16 @@ class Housekeeping:
             logger.info("another server runs housekeeping lake=%s for_s=%d", self._tables.storage.place, wait_s)
         return not wait_s
 
-    def _keep(self, topic: str, limits: ArchiveLimits, vacuumed_ms: dict[str, int], run: HousekeepingRun) -> None:
+    def _maintain(self, topic: str, limits: ArchiveLimits, vacuumed_ms: dict[str, int], run: HousekeepingRun) -> None:
         table = archive_table(self._tables, topic)
         if not table.exists():
             return
         hour = self._now_ms() // HOUR_MS
-        self._look_at_the_clock(run)
-        if self._kept.get(topic) != (table.refresh(), hour, limits):
+        self._check_clock(run)
+        if self._last_looks.get(topic) != (table.refresh(), hour, limits):
             self._drop(table, limits, run)
             if self._merge(table, run) and not self._is_time_held:
-                self._kept[topic] = (table.version, hour, limits)
+                self._last_looks[topic] = (table.version, hour, limits)
         # A time to come is one of a clock that was ahead.
         since_ms = self._now_ms() - vacuumed_ms.get(topic, 0)
         is_due = not 0 <= since_ms < VACUUM_EVERY_MS
@@ -138,7 +138,7 @@ class Housekeeping:
             self._vacuum(table, run)
             vacuumed_ms[topic] = self._now_ms()
 
-    def _look_at_the_clock(self, run: HousekeepingRun) -> None:
+    def _check_clock(self, run: HousekeepingRun) -> None:
         """Before each table: a run may last while the clock leaps."""
         ahead_ms = self._time.look() if self._time is not None else 0
         if ahead_ms:
@@ -148,7 +148,7 @@ class Housekeeping:
     def _is_time_held(self) -> bool:
         return self._time is not None and self._time.leapt_ms > 0
 
-    def _keep_gaps(self, run: HousekeepingRun) -> None:
+    def _merge_gaps(self, run: HousekeepingRun) -> None:
         """The table of the gaps has a file for each step with gaps: many become one, and none is dropped."""
         table = gaps_table(self._tables)
         if not table.exists():

@@ -75,8 +75,8 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
         entry = None  # of an earlier topic of the name
     table = archive_table(tables, topic)
     archived = table.transaction(identity.app_id)
-    had = entry.next_offset if entry is not None else 0 if cursor is None else cursor.offset
-    if archived is None and had == 0:
+    lost_end = entry.next_offset if entry is not None else 0 if cursor is None else cursor.offset
+    if archived is None and lost_end == 0:
         raise PipelineError(
             f"{topic}, number {state.number}, was never archived here: "
             + ("use Archive… on its page" if cursor is None else "its archive is on, and begins at offset 0 by itself")
@@ -91,8 +91,8 @@ def rearchive(engine: LogClient, lake: Lake, tables: LakeTables, topic: str, sta
         sentence = missing_sentence(table, missing, identity, Gaps(tables).read(topic))
         sentences += _repaired(repair, sentence, is_dry=is_dry)
         offsets += [first for first, _ in repair.readable[:1]]
-    if archived is None or archived < had:
-        begin, begun = _begun_again(state, table, archived, had, start_offset, entry, is_dry=is_dry)
+    if archived is None or archived < lost_end:
+        begin, begun = _begun_again(state, table, archived, lost_end, start_offset, entry, is_dry=is_dry)
         sentences += begun
         is_noticed = entry is None or entry.is_table_lost
         if not (is_dry or is_noticed) and begin > max(archived or 0, state.oldest_offset):
@@ -142,7 +142,7 @@ def _begun_again(
     state: TopicState,
     table: LakeTable,
     archived: int | None,
-    had: int,
+    lost_end: int,
     start_offset: int,
     entry: ArchivedTopic | None,
     *,
@@ -155,7 +155,7 @@ def _begun_again(
     found, to = ("is gone", "a new table") if not table.exists() else ("has nothing of this topic", "the table")
     if archived is not None:
         found = f"ends at offset {archived:,}"
-    sentences = [f"The archive of {state.topic} had come to offset {had:,}, and its table {table.place} {found}."]
+    sentences = [f"The archive of {state.topic} had come to offset {lost_end:,}, and its table {table.place} {found}."]
     sentences.append(
         f"{reads} {count:,} messages of the log, from offset {begin:,} up to {state.synced_offset:,}, {writes} each "
         f"once to {to} there, and then the messages published meanwhile."

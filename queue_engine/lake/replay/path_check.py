@@ -36,7 +36,7 @@ class PathCheck:
         for path in self._paths:
             at, kinds = self._end(path)
             if not kinds and self._bodies:
-                raise ExpressionError(f"{self._none_that('is')} JSON, which {path_text(path)} needs")
+                raise ExpressionError(f"{self._none_sentence('is')} JSON, which {path_text(path)} needs")
             if not kinds or at == len(path):
                 continue
             if _ABSENT in kinds:
@@ -64,16 +64,18 @@ class PathCheck:
                 kinds.append(_ABSENT if value is _ABSENT else type(value))
         return furthest, kinds
 
-    def _none_that(self, verb: str) -> str:
+    def _none_sentence(self, verb: str) -> str:
         return f"nothing matches, and none of {_messages(len(self._bodies))} that were looked at {verb}"
 
     def _refuse_kind(self, path: JsonPath, at: int, kinds: Sequence[Any]) -> NoReturn:
         words = " or ".join(sorted({_KINDS.get(kind, "null") for kind in kinds}))
         where = path_text(path[:at]) if at else "the body"
-        sentence = f"{self._none_that('has')} {path_text(path)}: {where} is {words} in all {len(kinds):,} that have it"
-        raise ExpressionError(f"{sentence}{self._instead(path, at, kinds)}")
+        sentence = (
+            f"{self._none_sentence('has')} {path_text(path)}: {where} is {words} in all {len(kinds):,} that have it"
+        )
+        raise ExpressionError(f"{sentence}{self._suggestion(path, at, kinds)}")
 
-    def _instead(self, path: JsonPath, at: int, kinds: Sequence[Any]) -> str:
+    def _suggestion(self, path: JsonPath, at: int, kinds: Sequence[Any]) -> str:
         """The path that exists, as the end of a sentence; "" for none."""
         part, rest = path[at], path[at + 1 :]
         if kinds[0] is not list:
@@ -90,7 +92,7 @@ class PathCheck:
         names = self._common_names(where)
         close = get_close_matches(str(part), names, 1)
         spelled = (*where, *close, *path[at + 1 :])
-        sentence = f"{self._none_that('has')} {path_text(path[: at + 1])}"
+        sentence = f"{self._none_sentence('has')} {path_text(path[: at + 1])}"
         if close and self._end(spelled)[0] == len(spelled):
             raise ExpressionError(f"{sentence}; the path that exists is {path_text(spelled)}")
         have = self._names(where)

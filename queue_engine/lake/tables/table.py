@@ -519,14 +519,14 @@ class LakeTable:
             self._check_commits(delta)
         self._delta = delta
         self.file_count = len(delta.file_uris())
-        self._sync_what_was_read()
+        self._sync_loaded_log()
         return True
 
     def _refresh(self) -> bool:
         if self._delta is None:
             return self._open()
         if self._is_newest(self._delta.version()):
-            self._sync_what_was_read()
+            self._sync_loaded_log()
             return True
         self._note_oldest_needed()
         try:
@@ -538,7 +538,7 @@ class LakeTable:
         self._check(self._delta)
         if not self.storage.is_local:
             self._check_commits(self._delta)
-        self._sync_what_was_read()
+        self._sync_loaded_log()
         return True
 
     def _is_newest(self, version: int) -> bool:
@@ -569,7 +569,7 @@ class LakeTable:
             raise
         self._whole_version = delta.version()
 
-    def _sync_what_was_read(self) -> None:
+    def _sync_loaded_log(self) -> None:
         # A process that was killed may have left a commit that is not durable: the state that the holder reads must
         # last, since cursors move and files are removed by it.
         if self._is_holder:

@@ -13,7 +13,7 @@ from queue_engine.vocabulary.clock import Clock
 
 # The memory of the opened tables, estimated: measured with deltalake 1.6 by
 # `python -m tests.benchmarks.table_commits`.
-KEPT_BYTES_MAX = 256 << 20
+OPEN_BYTES_MAX = 256 << 20
 TABLE_BYTES = 35_000
 FILE_BYTES = 500
 # So many calls of `open` come between two counts.
@@ -23,7 +23,7 @@ COUNTED_EACH = 100
 class LakeTables:
     """The tables of one storage, open as far as memory allows; several threads may use it.
 
-    When they have more than `kept_bytes_max`, some of them are closed, by chance: a round goes through all tables in
+    When they have more than `open_bytes_max`, some of them are closed, by chance: a round goes through all tables in
     one order, so the one that was not used for longest would always be the next. A closed table opens itself again.
 
     is_holder: whether this process holds the lake (lake_lock.py), and so mends tables after a power cut. On a
@@ -37,14 +37,14 @@ class LakeTables:
         is_holder: bool = True,
         clock: Clock | None = None,
         wait: Callable[[float], None] = time.sleep,
-        kept_bytes_max: int = KEPT_BYTES_MAX,
+        open_bytes_max: int = OPEN_BYTES_MAX,
     ) -> None:
-        """wait: sleeps so many seconds. kept_bytes_max: of all opened tables."""
+        """wait: sleeps so many seconds. open_bytes_max: of all opened tables."""
         self.storage = storage
         self._is_holder = is_holder
         self._clock = clock
         self._wait = wait
-        self._kept_bytes_max = kept_bytes_max
+        self._open_bytes_max = open_bytes_max
         self._lock = threading.Lock()
         self._tables: dict[str, LakeTable] = {}
         self._calls = 0
@@ -84,12 +84,12 @@ class LakeTables:
                 self._tables[path] = table
             return table
 
-    def kept_bytes(self) -> int:
+    def open_bytes(self) -> int:
         """The memory of the opened tables, estimated."""
         return sum(_bytes_of(one) for one in self._tables.values())
 
     def _make_room(self) -> None:
-        too_much = self.kept_bytes() - self._kept_bytes_max
+        too_much = self.open_bytes() - self._open_bytes_max
         opened = [one for one in self._tables.values() if one.file_count is not None] if too_much > 0 else []
         random.shuffle(opened)
         for table in opened:

@@ -100,7 +100,7 @@ def test_a_missing_file_stops_its_archive_until_it_is_put_back(
         engine.ends.update(a=40, b=40)
     states: list[JobState] = []
     one = archiver(lake, engine, report=states.append)
-    assert one.to_look_at(engine.cursor_list()) == {"a", "b"}
+    assert one.due_topics(engine.cursor_list()) == {"a", "b"}
     with caplog.at_level(logging.WARNING):
         one.run_round({"a", "b"}, {"a", "b"})
     sentence = (
@@ -143,10 +143,10 @@ def test_tables_are_looked_at_once_an_hour(lake: Lake, engine: FakeEngine, monke
         engine.ends.update(a=end)
         one.run(None)
     assert looked == ["archive/a", "archive/b"]
-    assert one.to_look_at(engine.cursor_list()) == set()
+    assert one.due_topics(engine.cursor_list()) == set()
     remove(lake, 10)
     clock.advance(ms=LOOK_EVERY_NS / NS_PER_MS)
-    assert one.to_look_at(engine.cursor_list()) == {"a", "b"}
+    assert one.due_topics(engine.cursor_list()) == {"a", "b"}
     with pytest.raises(ArchiveFilesMissingError):
         one.run({"a", "b"})
     assert looked == ["archive/a", "archive/b"] * 2
@@ -305,7 +305,7 @@ def test_a_long_repair_goes_step_by_step_and_other_topics_are_archived_in_betwee
     ranges = ranges_written(monkeypatch)
     left: list[tuple[int, int, bool]] = []
     for _ in ENDS:
-        assert one.to_look_at(engine.cursor_list()) == {"a", "b"} if not left else {"a"}
+        assert one.due_topics(engine.cursor_list()) == {"a", "b"} if not left else {"a"}
         one.run_round({"a", "b"}, {"a", "b"})
         known = one.archives.summary.topics["a"]
         left.append((known.rows, len(missing_files(archive_table(lake_tables(lake), "a"))), known.is_lost))

@@ -155,12 +155,12 @@ def test_files_that_are_missing_are_written_again(tmp_path: Path, capsys: pytest
 def test_a_server_that_does_not_know_the_act_is_named(
     engine: EngineProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = LogClient._ask
+    ask = LogClient._request
 
     def as_before(client: LogClient, method: str, path: str, query: dict[str, Any], body: bytes | None = None) -> Any:
         return ask(client, method, path, {name: value for name, value in query.items() if name != "anew"}, body)
 
-    monkeypatch.setattr(LogClient, "_ask", as_before)
+    monkeypatch.setattr(LogClient, "_request", as_before)
     assert run(engine, tmp_path) == 2
     said = capsys.readouterr()
     assert "did not begin the cursor orders/archive again at offset 0, and left it at 20" in said.err

@@ -14,14 +14,14 @@ def test_a_table_is_opened_once(tmp_path: Path) -> None:
 
 def test_tables_beyond_the_limit_are_closed_and_open_again(tmp_path: Path) -> None:
     storage = TableStorage(tmp_path)
-    tables = LakeTables(storage, kept_bytes_max=3 * TABLE_BYTES)
+    tables = LakeTables(storage, open_bytes_max=3 * TABLE_BYTES)
     for first in (0, 10):
         for name in "abcdef":
             file = data_file(storage, first, first + 10, path=name)
             tables.open(name, SCHEMA).commit([file], APP, first + 10, after=first or None)
-        assert tables.kept_bytes() == 6 * (TABLE_BYTES + FILE_BYTES * (first // 10 + 1))
+        assert tables.open_bytes() == 6 * (TABLE_BYTES + FILE_BYTES * (first // 10 + 1))
         for _ in range(COUNTED_EACH):
             tables.open("a", SCHEMA)
-        assert 0 < tables.kept_bytes() <= 3 * TABLE_BYTES
+        assert 0 < tables.open_bytes() <= 3 * TABLE_BYTES
     for name in "abcdef":
         assert offsets_of(tables.open(name, SCHEMA)) == list(range(20))
