@@ -183,7 +183,7 @@ def test_an_import_that_ends_at_any_step_goes_on_and_nothing_comes_twice(
         write_queue(directory, topic, [held[5:]])
         ending = Ending(step)
         with monkeypatch.context() as patched:
-            patched.setattr(ImportClient, "_ask", ending.around(ImportClient._ask))
+            patched.setattr(ImportClient, "_request", ending.around(ImportClient._request))
             patched.setattr(Files, "replace", ending.around(Files.replace))
             patched.setattr(Files, "rename", ending.around(Files.rename))
             try:
@@ -208,7 +208,7 @@ def test_kill_9_at_any_request_loses_nothing_and_repeats_nothing(tmp_path: Path,
 import os, signal, sys
 from queue_engine.daemon.nsqd_import.import_client import ImportClient
 sys.argv = ["penstock", "import_nsqd", {str(tmp_path)!r}, "--url", {url_of(server)!r}]
-ask, count = ImportClient._ask, [0]
+ask, count = ImportClient._request, [0]
 def asked(*given):
     count[0] += 1
     if count[0] == {request}:
@@ -217,7 +217,7 @@ def asked(*given):
     if count[0] == {request + 2}:
         os.kill(os.getpid(), signal.SIGKILL)
     return answer
-ImportClient._ask = asked
+ImportClient._request = asked
 from admin_console.management.entry import main
 main()
 """
@@ -379,7 +379,7 @@ def test_channels_that_stay_paused_since_the_server_is_gone_are_named_and_the_ne
         raise EngineUnreachableError("it was not answered")
 
     def write(*given: Any, **named: Any) -> Any:
-        monkeypatch.setattr(ImportClient, "_ask", gone)
+        monkeypatch.setattr(ImportClient, "_request", gone)
         return gone()
 
     with (

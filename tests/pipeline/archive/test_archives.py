@@ -262,7 +262,7 @@ def test_a_lake_keeps_its_identity_and_a_damaged_one_is_refused(lake: Lake) -> N
     path.unlink()
     assert opened(lake).identity == identity, "two that begin it at once find the same"
     path.write_bytes(data.replace(identity[:4].encode(), b"0000"))
-    with pytest.raises(LakeDamagedError, match="can't be told which lake this is"):
+    with pytest.raises(LakeDamagedError, match="the lake's identity can't be read"):
         opened(lake)
 
 
