@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.test import Client
 
 from admin_console.accounts.hashing_queue import hashing
 from queue_engine.service.runner import EngineRunner
-from tests.support.pages.console import orders_engine
+from tests.support.pages.console import client_of, make_user, orders_engine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,3 +22,9 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     """Topic orders with the channel billing, and 5 messages; a module that needs another one has its own `engine`."""
     with orders_engine(tmp_path) as runner:
         yield runner
+
+
+@pytest.fixture
+def client(engine: EngineRunner) -> Client:
+    """An administrator who is logged in."""
+    return client_of(make_user())

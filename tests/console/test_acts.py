@@ -21,16 +21,10 @@ from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import ClosedError
 from queue_engine.vocabulary.options.options import Options
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, make_user
 
 pytestmark = pytest.mark.django_db
 
 JSON = {"Accept": "application/json"}
-
-
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
 
 
 def topic_stats(engine: EngineRunner, topic: str = "orders") -> TopicStats | None:

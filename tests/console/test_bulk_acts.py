@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -17,7 +16,7 @@ from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.service.runner import EngineRunner
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.pages.console import client_of, console_engine, make_user, see, words
 
 pytestmark = pytest.mark.django_db
 
@@ -37,11 +36,6 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
         for topic in ("orders", "clicks"):
             runner.calls.publish(topic, [b"one", b"two", b"three"]).result(30)
         yield runner
-
-
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
 
 
 def topics_of(engine: EngineRunner) -> dict[str, TopicStats]:
@@ -66,10 +60,6 @@ def asked_about(html: str) -> list[str]:
     found = re.search(r'<input type="hidden" name="on"\s+value="([^"]*)"', html)
     assert found is not None
     return found[1].splitlines()
-
-
-def words(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
 
 
 def test_each_bulk_act_is_an_act_of_the_table_with_its_role() -> None:

@@ -34,11 +34,6 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
 
 
 @pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
-
-
-@pytest.fixture
 def consumer(engine: EngineRunner) -> Iterator[NsqSocket]:
     """A consumer called worker-7 that holds the first message, and takes no other."""
     with NsqSocket(engine.tcp_address[1]) as socket:

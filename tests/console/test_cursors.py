@@ -30,11 +30,6 @@ AGAIN = "/topics/orders/~archive-again/"
 DELETE = "/topics/orders/~cursors/copy/~delete/"
 
 
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
-
-
 def cursors(engine: EngineRunner) -> dict[str, CursorStats]:
     return {one.cursor: one for one in engine.calls.cursors().result(30).cursors}
 

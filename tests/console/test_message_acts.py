@@ -30,11 +30,6 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
         yield runner
 
 
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
-
-
 def ids(client: Client, state: str = "waiting") -> list[str]:
     return re.findall(r'data-message="([0-9a-f]{16})"', client.get(PAGE, {"state": state}).content.decode())
 

@@ -36,11 +36,6 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
         yield runner
 
 
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
-
-
 def stats(engine: EngineRunner) -> ChannelStats:
     found: ChannelStats = engine.calls.stats(topic="orders", channel="billing").result(30).topics[0].channels[0]
     return found

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from queue_engine.delivery.stats import ChannelStats
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.nsq_socket import NsqSocket
-from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.pages.console import client_of, console_engine, make_user, see, words
 from tests.support.pages.snapshots import START_S
 from tests.support.waiting import wait_for
 
@@ -38,12 +37,6 @@ def do(engine: EngineRunner, act: str, *args: object, **details: object) -> None
     if act == "create_channel":
         engine.calls.create_topic(args[0]).result(10)
     getattr(engine.calls, act)(*args, **details).result(10)
-
-
-def words(text: str) -> str:
-    """What is read: without elements and with single spaces. Templates of coming rows are not read."""
-    text = re.sub(r"<(template|script|noscript)\b.*?</\1>", " ", text, flags=re.DOTALL)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
 def page(browser: Client, path: str, status: int = 200) -> str:

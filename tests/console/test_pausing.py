@@ -21,8 +21,8 @@ from queue_engine.delivery.stats import ChannelStats
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.flow.pause import Pause
 from tests.console.test_acts import channel_stats, post, subscribed, topic_stats
-from tests.console.test_pages import page, words
-from tests.support.pages.console import client_of, make_user, orders_engine, see
+from tests.console.test_pages import page
+from tests.support.pages.console import client_of, make_user, orders_engine, see, words
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
 pytestmark = pytest.mark.django_db
@@ -36,11 +36,6 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
     with orders_engine(tmp_path) as runner:
         see(runner)
         yield runner
-
-
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
 
 
 def billing(engine: EngineRunner) -> ChannelStats:

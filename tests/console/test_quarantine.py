@@ -35,11 +35,6 @@ def engine(tmp_path: Path) -> Iterator[EngineRunner]:
         yield runner
 
 
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
-
-
 def stats_of(engine: EngineRunner) -> ChannelStats:
     (topic,) = engine.calls.stats(topic="orders").result(30).topics
     channel: ChannelStats = topic.channels[0]

@@ -15,9 +15,9 @@ from queue_engine.lake.tables.storage import TableStorage
 from queue_engine.lake.tables.store_errors import table_error
 from queue_engine.lake.tables.tables import LakeTables
 from queue_engine.vocabulary.errors import PipelineError
-from tests.console.test_pipeline_page import row, shown, switch_on, words
+from tests.console.pipeline.pages import row, shown, switch_on
 from tests.pipeline.tables.table_places import APP, PATH, SCHEMA, data_file
-from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.pages.console import client_of, console_engine, make_user, see, words
 
 pytestmark = pytest.mark.django_db
 

@@ -31,11 +31,6 @@ def engine(tmp_path: Path, settings: Any) -> Iterator[EngineRunner]:
         yield runner
 
 
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
-
-
 def secret_in(page: str) -> str:
     found = re.search(r">(pst_[0-9a-f]{12}_[0-9a-f]{64})</textarea>", page)
     assert found is not None, page

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.django_db
 JSON = {"Accept": "application/json"}
 
 
-@pytest.fixture
-def client(engine: EngineRunner) -> Client:
-    return client_of(make_user())
-
-
 def post(client: Client, path: str, /, **form: Any) -> dict[str, Any]:
     answer = client.post(path, form, headers=JSON)
     return {**answer.json(), "status": answer.status_code}

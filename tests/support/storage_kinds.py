@@ -119,7 +119,6 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_the_engine_counts_again_what_a_bulk_act_removes_and_each_can_be_undone": (LOG, "a disk queue has no trash"),
     "browser/test_incidents.py": (LOG, "a disk queue has neither quarantine nor trash"),
     "browser/test_pipeline.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
-    "console/test_pipeline_page.py": (LOG, "only topics of the log have pipeline cursors, and can be archived"),
     "service/http/test_reads.py": (LOG, "a disk queue forgets what it handed out"),
     "service/http/test_write.py": (LOG, "a disk queue keeps no keys"),
     "test_what_was_in_flight_or_deferred_comes_again_with_its_attempts": (
@@ -212,8 +211,8 @@ ONCE: dict[str, str] = {
     "console/diagnosis/": "made of figures, whatever stores messages",
     "console/live/": "sockets of pages, and invented snapshots",
     "console/management/": "commands, the program and its surroundings",
+    "console/pipeline/": "only topics of the log have pipeline cursors, and can be archived",
     "console/screens/": "made of figures and sentences, whatever stores messages",
-    "console/test_archive_limits.py": "the pipeline's files",
     "console/test_bodies.py": "made of bodies, without an engine",
     "console/test_compression.py": "sizes of pages and updates",
     "console/test_database.py": "the console's own files",

@@ -1,9 +1,11 @@
 """Users, logged-in browsers, the real engine behind the console's views, and its figures in the hub."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +79,9 @@ def see(engine: EngineRunner, *, for_s: int = 0) -> EngineSnapshot:
     for later_s in range(for_s + 1):
         get_hub().write(replace(taken, taken_at_ns=taken.taken_at_ns + later_s * NS_PER_S))
     return taken
+
+
+def words(html: str) -> str:
+    """What is read: without elements and with single spaces. Templates of coming rows are not read."""
+    html = re.sub(r"<(template|script|noscript)\b.*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

@@ -1,6 +1,5 @@
 """Setting how long and how much of a topic the archive keeps, and what housekeeping did, on the pages."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,25 +11,14 @@ from admin_console.vocabulary.roles import Role
 from queue_engine.lake.housekeeping.limits import FILE_NAME, read_limits, write_limits
 from queue_engine.lake.housekeeping.report import HousekeepingReport, HousekeepingRun, write_report
 from queue_engine.service.runner import EngineRunner
-from tests.console.test_pipeline_page import row, shown, words
+from tests.console.pipeline.pages import row, shown
 from tests.support.lakes.pipeline_lake import archived_topic
-from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.pages.console import client_of, make_user, see, words
 
 pytestmark = pytest.mark.django_db
 
 PAGE = "/topics/orders/~archive-limits/"
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "pipeline"
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineRunner]:
-    with console_engine(tmp_path) as runner:
-        yield runner
 
 
 @pytest.fixture
