@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.realpath(__file__))
 ENVIRONMENT = os.path.join(ROOT, ".venv")
 PYTHON = os.path.join(ENVIRONMENT, "bin", "python")
 MINOR_MIN = 11  # requires-python of pyproject.toml; tests/test_manage.py compares them
@@ -32,11 +32,12 @@ PROGRAMS = {
     "caddy": ("caddy", False),
     "promtool": ("prometheus", False),
 }
-USAGE = """Usage: python3 manage.py serve [OPTION …]    start the server and its console
+FLAGS = """The first run installs what is missing into .venv; `--yes` does not ask before sudo. `serve --core` installs
+no data pipeline (Spark)."""
+USAGE = f"""Usage: python3 manage.py serve [OPTION …]    start the server and its console
        python3 manage.py test [OPTION …]     run the tests: lint, types, and every test
 
-The first run installs what is missing into .venv; `--yes` does not ask before sudo. `serve --core` installs no data
-pipeline (Spark). `python3 manage.py help` then lists the other commands."""
+{FLAGS} `python3 manage.py help` then lists the other commands."""
 
 
 def main():
@@ -48,9 +49,11 @@ def main():
     arguments = [argument for argument in arguments if argument not in own]
     if not runs_penstock(command):
         enter_environment(command, arguments, own)
+    elif is_inside() and command in ("serve", "test") and {"-h", "--help"}.intersection(arguments):
+        print(FLAGS + "\n", flush=True)
     if command == "test":
         install_programs("--yes" in own)
-        os.environ["PATH"] += os.pathsep + "/usr/sbin"
+        os.environ["PATH"] = search_path()
         os.execv(sys.executable, [sys.executable, "-m", "tests.suite", *arguments[1:]])
     sys.argv[1:] = arguments
     from admin_console.management.entry import main as penstock
@@ -92,7 +95,7 @@ def enter_environment(command, arguments, own):
         sys.exit(0)
     elif not is_there or is_inside():
         refuse(f"`{command}` needs Penstock's environment, which `python3 manage.py serve` makes in .venv.")
-    os.execv(PYTHON, [PYTHON, os.path.join(ROOT, "manage.py"), *arguments, *(["--yes"] if "--yes" in own else [])])
+    os.execv(PYTHON, [PYTHON, os.path.join(ROOT, "manage.py"), *arguments, *own])
 
 
 def install(command, own):
@@ -102,14 +105,15 @@ def install(command, own):
     import fcntl
 
     kind = "test" if command == "test" else "core" if "--core" in own else "run"
-    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as project:
-        wanted = project.read()
-        if is_installed(kind, wanted):
-            return False
+    wanted = read(os.path.join(ROOT, "pyproject.toml")) or b""
+    if is_installed(kind, wanted) or is_made_by_hand(command):
+        return False
+    os.makedirs(ENVIRONMENT, exist_ok=True)
+    with open(os.path.join(ENVIRONMENT, "installing"), "wb") as lock:
         requirement, words, gigabytes = INSTALLATIONS[kind]
         say(f"Installing {words} into {ENVIRONMENT}:")
-        say(f"{gigabytes} GB in all, some minutes. It is done again when pyproject.toml changes.")
-        fcntl.flock(project, fcntl.LOCK_EX)  # another run may install as well: then there is nothing left to do
+        say(f"{gigabytes} GB in all, some minutes. It is done again when the requirements in pyproject.toml change.")
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run may install as well: then there is nothing left to do
         if is_installed(kind, wanted):
             return False
         if not has_pip():
@@ -117,6 +121,9 @@ def install(command, own):
                 install_packages([(f"python3.{sys.version_info[1]}-venv", False)], "--yes" in own)
             make_environment()
         run([PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-e", requirement])
+        for other in INSTALLATIONS:
+            if not is_same_project(read(stamp(other)), wanted):
+                remove(stamp(other))  # its packages are those of now no more
         with open(stamp(kind), "wb") as file:  # the last step: a run that was stopped before it begins again
             file.write(wanted)
     say("Installed.")
@@ -140,9 +147,35 @@ def remove(path):
 
 
 def is_installed(kind, wanted):
-    """Whether this, or what contains it, was installed for a pyproject.toml of these bytes."""
+    """Whether this, or what contains it, was installed for the requirements of a pyproject.toml of these bytes, and for
+    the Python that the environment has now: an upgrade of the system gives it another one."""
     kinds = list(INSTALLATIONS)
-    return os.access(PYTHON, os.X_OK) and any(read(stamp(each)) == wanted for each in kinds[kinds.index(kind) :])
+    return has_packages() and any(is_same_project(read(stamp(each)), wanted) for each in kinds[kinds.index(kind) :])
+
+
+def has_packages():
+    """Whether the environment's Python is there, and has a folder of packages."""
+    version = os.path.basename(os.path.realpath(PYTHON))
+    is_named = version.startswith("python3.")
+    return os.access(PYTHON, os.X_OK) and (not is_named or os.path.isdir(os.path.join(ENVIRONMENT, "lib", version)))
+
+
+def is_made_by_hand(command):
+    """Whether `.venv` has what the command needs though no run of this program installed it."""
+    if not has_packages() or any(os.path.exists(stamp(kind)) for kind in INSTALLATIONS):
+        return False
+    return succeeds(PYTHON, "import daphne, pytest" if command == "test" else "import daphne, orjson")
+
+
+def is_same_project(one, other):
+    """Whether two pyproject.toml want the same installation. None, and what is no TOML, is like nothing else."""
+    import tomllib
+
+    try:
+        tables = [tomllib.loads(text.decode()) for text in (one, other)]
+    except (AttributeError, ValueError):
+        return False
+    return all(tables[0].get(name) == tables[1].get(name) for name in ("project", "build-system"))
 
 
 def stamp(kind):
@@ -165,10 +198,14 @@ def succeeds(python, code):
     return subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL).returncode == 0
 
 
+def search_path():
+    """Where programs are looked for; some of Debian's are where only root looks."""
+    return os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/sbin"
+
+
 def install_programs(is_agreed):
     """Install Debian's packages for the programs that the tests run and that are missing."""
-    places = os.environ["PATH"] + os.pathsep + "/usr/sbin"
-    missing = [package for program, package in PROGRAMS.items() if not shutil.which(program, path=places)]
+    missing = [package for program, package in PROGRAMS.items() if not shutil.which(program, path=search_path())]
     if missing:
         install_packages(missing, is_agreed)
 
@@ -187,13 +224,21 @@ def install_packages(packages, is_agreed):
         if group:
             commands.append([*prefix, "install", "-y", *option, *group])
     say(f"These Debian packages are missing: {names}")
-    if not is_root and not is_agreed and sys.stdin.isatty():
+    if not is_root and not is_agreed and sys.stdin is not None and sys.stdin.isatty():
         for command in commands:
             say(f"  {shell_text(command)}")
-        if input("Run these commands? [Y/n] ").strip().lower() not in ("", "y", "yes"):
+        if answer_to("Run these commands? [Y/n] ") not in ("", "y", "yes"):
             refuse(f"Nothing was installed. Install {names}, then run this again.")
     for command in commands:
         run(command)
+
+
+def answer_to(question):
+    """What was typed, in lower case; "no" where the input ended."""
+    try:
+        return input(question).strip().lower()
+    except EOFError:
+        return "no"
 
 
 def run(command):

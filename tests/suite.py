@@ -1,8 +1,8 @@
 """The whole suite, as `python3 manage.py test` runs it: lint, format, types, every test; the first failure ends it.
 
 --fast          only the tests that are not slow
---slowest [N]   at the end of each run of pytest, the seconds of each folder and of the N slowest tests
-anything else   goes to pytest, which then runs those tests alone: `manage.py test tests/console -k pause`
+--slowest[=N]   at the end of each run of pytest, the seconds of each folder and of the N slowest tests
+anything else   goes to pytest; where it chooses tests, those run alone: `manage.py test tests/console -k pause`
 
 The tests' files are in memory where there is room for them, but for those of tests that need a disk.
 """
@@ -32,7 +32,7 @@ def main() -> int:
         pytest += ["-p", "tests.support.slowest", "--slowest", str(arguments.slowest)]
     if arguments.fast:
         stages = {"fast tests": [*pytest, "-m", "not slow", *SIDE_BY_SIDE, *FREED, *others]}
-    elif others:
+    elif any(map(_chooses_tests, others)):
         stages = {"chosen tests": [*pytest, *others]}
     else:
         stages = {
@@ -40,8 +40,8 @@ def main() -> int:
             "format": [_program("ruff"), "format", "--check", "."],
             "types": [_program("mypy")],
             # They measure by the clock: nothing else runs beside them.
-            "benchmarks' floors": [*pytest, SMOKE],
-            "all other tests": [*pytest, "--ignore", SMOKE, *SIDE_BY_SIDE, *FREED],
+            "benchmarks' floors": [*pytest, SMOKE, *others],
+            "all other tests": [*pytest, "--ignore", SMOKE, *SIDE_BY_SIDE, *FREED, *others],
         }
     began = time.monotonic()
     for place, (name, command) in enumerate(stages.items(), 1):
@@ -58,15 +58,29 @@ def main() -> int:
 def _parsed() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         prog="manage.py test",
-        description="Lint, format, types and every test. Other arguments go to pytest, which runs those tests alone.",
+        description=(
+            "Lint, format, types and every test. A file or folder of tests, -k, -m or --lf has pytest run those tests "
+            "alone. Other options go to pytest."
+        ),
+        allow_abbrev=False,
     )
     parser.add_argument("--fast", action="store_true", help="only the tests that are not slow")
     parser.add_argument(
-        "--slowest", type=int, nargs="?", const=SHOWN, metavar="N",
+        "--slowest", type=int, nargs="?", const=SHOWN, metavar="=N",
         help=f"print the seconds of each folder and of the N slowest tests (default: {SHOWN})",
     )  # fmt: skip
-    # `--slowest tests/console` names tests: a number comes with "=" alone.
-    return parser.parse_known_args([f"--slowest={SHOWN}" if word == "--slowest" else word for word in sys.argv[1:]])
+    # `--slowest tests/console` names tests.
+    words = sys.argv[1:]
+    for at, word in enumerate(words):
+        if word == "--slowest":
+            has_number = at + 1 < len(words) and words[at + 1].isdecimal()
+            words[at] = f"--slowest={words.pop(at + 1) if has_number else SHOWN}"
+    return parser.parse_known_args(words)
+
+
+def _chooses_tests(word: str) -> bool:
+    """Whether an argument says which tests to run."""
+    return word.startswith(("-k", "-m", "--lf", "--last-failed")) or (ROOT / word.partition("::")[0]).exists()
 
 
 def _program(name: str) -> str:

@@ -126,7 +126,7 @@ def test_the_first_run_makes_the_environment_and_goes_on_in_it_and_the_second_on
     # The second one printed nothing but the server's own line.
     assert done.stderr == ""
     with (checkout.tree / "pyproject.toml").open("a") as project:
-        project.write("# needs more\n")
+        project.write("dependencies = []\n")
     # The environment's Python is gone meanwhile, as after an upgrade of the system; a file of one's own is there.
     for link in (checkout.tree / ".venv/bin").glob("python*"):
         link.unlink()
@@ -173,14 +173,26 @@ def test_an_installation_contains_the_smaller_ones_until_the_project_changes(
     assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, PROJECT.encode())] == []
     checkout.install(installed)
     assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, PROJECT.encode())] == enough_for
-    assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, b"another")] == []
+    remark = f"# a remark\n{PROJECT}[tool.ruff]\n".encode()
+    assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, remark)] == enough_for
+    for other in (f"{PROJECT}dependencies = ['x']\n".encode(), b"no TOML ["):
+        assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, other)] == []
+    # The system's Python became another one, whose packages are elsewhere.
+    python = environment / "bin/python"
+    (newer := checkout.tree / "python3.99").write_bytes(python.read_bytes())
+    newer.chmod(0o755)
+    python.unlink()
+    python.symlink_to(newer)
+    assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, PROJECT.encode())] == []
+    (environment / "lib/python3.99").mkdir(parents=True)
+    assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, PROJECT.encode())] == enough_for
     # The Python that made the environment is gone.
     (environment / "bin/python").unlink()
     assert [kind for kind in manage.INSTALLATIONS if manage.is_installed(kind, PROJECT.encode())] == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "inside"), [(["serve", "--core", "-v"], "serve -v"), (["user", "list"], "user list")]
+    ("arguments", "inside"), [(["serve", "--core", "-v"], "serve -v --core"), (["user", "list"], "user list")]
 )
 def test_a_command_goes_on_in_an_environment_that_is_enough(
     checkout: Checkout, arguments: list[str], inside: str
@@ -243,7 +255,7 @@ def test_without_apt_get_or_sudo_the_packages_are_named(
     assert checkout.called() == []
 
 
-@pytest.mark.parametrize(("answer", "goes_on"), [("\n", True), ("yes\n", True), ("n\n", False)])
+@pytest.mark.parametrize(("answer", "goes_on"), [("\n", True), ("yes\n", True), ("n\n", False), ("\x04", False)])
 def test_on_a_terminal_sudo_is_asked_for_first(
     checkout: Checkout, user: int | None, answer: str, *, goes_on: bool
 ) -> None:

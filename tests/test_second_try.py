@@ -48,10 +48,22 @@ def test_what_passes_alone_leaves_the_run_green_and_is_listed_with_its_first_fai
         pytest.param("".join(FLAKY.format(name=f"one{at}") for at in range(TESTS_MAX + 1)), ["-n", "1"], id="many"),
         pytest.param(FLAKY.format(name="a_kill_loses_nothing"), ["-n", "1"], id="it counts at once"),
         pytest.param(FLAKY.format(name="one"), [], id="it ran alone"),
+        pytest.param(
+            "import os\ndef test_one(): os._exit(3) if 'XDIST' in str(os.environ) else 0\n",
+            ["-n", "1"],
+            id="its process ended",
+        ),
     ],
 )
 def test_the_run_is_red(tmp_path: Path, tests: str, options: list[str]) -> None:
     assert run(tmp_path, tests, *options).returncode == 1
+
+
+def test_a_file_that_can_t_be_imported_beside_one_that_passes_alone_leaves_the_run_red(tmp_path: Path) -> None:
+    (tmp_path / "test_other").with_suffix(".py").write_text("import no_such_module\n")
+    found = run(tmp_path, FLAKY.format(name="one"), "-n", "1")
+    assert found.returncode == 1
+    assert "1 failed, 1 error" in found.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Several processes share the machine's cores, and a test may wait in vain for that reason alone. What passes at the
 second try leaves the run green, up to three tests a run. The run's end lists it with its first failure, whose cause is
 still to be found. Tests that look for what happens once in a thousand runs (`COUNT_AT_ONCE`) are not tried again,
-nor is any test of a run in one process.
+nor is any test of a run in one process. A file that can't be imported and a test process that ends early fail the run.
 """
 
 import re
@@ -23,13 +23,17 @@ COUNT_AT_ONCE = re.compile(
     r"|security|hostile|permission|role|token|secret|csrf|escape|session_end|two_operators",
     re.IGNORECASE,
 )
+_STEPS = ("setup", "call", "teardown")
 _FAILED = pytest.StashKey[dict[str, str]]()
 _PASSED_NOW = pytest.StashKey[list[str]]()
+_IS_WHOLE = pytest.StashKey[bool]()
+"""Whether every test of the run was collected, and ran to its end."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FAILED] = {}
     config.stash[_PASSED_NOW] = []
+    config.stash[_IS_WHOLE] = True
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Reports(config))
 
@@ -43,11 +47,18 @@ class _Reports:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._config.stash[_FAILED].setdefault(report.nodeid, f"{report.when}: {report.longreprtext}")
+            if report.when not in _STEPS:  # its process ended, and others of its tests did not run
+                self._config.stash[_IS_WHOLE] = False
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._config.stash[_IS_WHOLE] = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
         failed = self._config.stash[_FAILED]
-        if exitstatus == pytest.ExitCode.TESTS_FAILED and failed and _may_be_tried(failed):
+        is_whole = self._config.stash[_IS_WHOLE]
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and is_whole and failed and _may_be_tried(failed):
             passed = self._config.stash[_PASSED_NOW]
             passed += [test for test in failed if _passes_alone(test, self._config)]
             if len(passed) == len(failed):
