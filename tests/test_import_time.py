@@ -39,10 +39,10 @@ def seconds_and_modules(code: str) -> tuple[float, set[str]]:
 @pytest.mark.parametrize("start", STARTS)
 def test_a_start_imports_within_its_budget(start: str) -> None:
     code, times_max, allowed = STARTS[start]
-    ratios = []
-    for _ in range(RUNS):
+    ratios: list[float] = []
+    while not ratios or ratios[-1] >= times_max:  # other work of the machine can only make a run worse
+        assert len(ratios) < RUNS, ratios
         plain, _ = seconds_and_modules(PLAIN)
         seconds, modules = seconds_and_modules(code)
         assert LARGE & modules == allowed
         ratios.append(seconds / plain)
-    assert min(ratios) < times_max, ratios
