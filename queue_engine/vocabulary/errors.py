@@ -293,7 +293,8 @@ class NotConvertedError(PipelineError):
 
 
 class StorePlaceError(PipelineError):
-    """A place for tables is neither a path nor a URL of a known store; the text lists the possible ones."""
+    """A place for tables is neither a path nor a URL of a store that Penstock can use; the text lists the possible
+    ones."""
 
 
 class StoreError(PipelineError):

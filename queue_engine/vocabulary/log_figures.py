@@ -88,7 +88,7 @@ CURSOR = (
         "lag_bytes",
         MEASURED,
         "bytes",
-        "Bytes of the log that are kept for the cursor",
+        "Bytes of the log that stay for the cursor",
         metric="penstock_cursor_lag_bytes",
     ),
     Figure(
