@@ -43,7 +43,7 @@ def chip(*, is_overdue: bool) -> str:
 def overdue(pause: "Pause | None", refused: str, now_ms: int, limit_ms: int) -> str:
     """Why a pause has outlived its time, as a sentence; "" when it has not."""
     if refused:
-        return f"Its end has come, and the disk refuses to resume it: {refused}. It is tried again by itself."
+        return f"Its end has come, and the disk refuses to resume it: {refused}. The server tries again by itself."
     late_ms = pause.overdue_ms(now_ms, limit_ms) if pause is not None else 0
     if not late_ms or pause is None:
         return ""

@@ -36,7 +36,7 @@ class Picker:
 
     range: the drawn range. If the URL's range is invalid, it is the live one, and `complaint` has the reason.
     first, end: of a span, as the form's fields have them (UTC). table_href: the range as a table, for browsers
-    without scripts. kept: the fields of the page's list in the URL, which stay there.
+    without scripts. hidden_fields: the fields of the page's list in the URL, which stay there.
     """
 
     range: Range
@@ -48,7 +48,7 @@ class Picker:
     api_url: str
     query: str
     table_href: str
-    kept: tuple[tuple[str, str], ...]
+    hidden_fields: tuple[tuple[str, str], ...]
     wants_table: bool
     complaint: str
 
@@ -64,7 +64,7 @@ def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Pi
     range_fields = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
     range_fields = range_fields if is_span else {"range": chosen.preset}
     names = [name for name in (page_request.topic, page_request.channel) if name]
-    kept = page_request.list_query.fields
+    hidden_fields = page_request.list_query.fields
     return Picker(
         range=chosen,
         choices=tuple(
@@ -72,7 +72,7 @@ def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Pi
                 name,
                 _LABELS[name],
                 _TITLES[name],
-                "?" + urlencode({**kept, "range": name}),
+                "?" + urlencode({**hidden_fields, "range": name}),
                 chosen.preset == name and not complaint,
             )
             for name in PRESETS
@@ -83,8 +83,8 @@ def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Pi
         words=f"{worded(chosen.first_s)} to {worded(chosen.end_s)}",
         api_url=url_of(f"{page_request.page}_history", *names),
         query=urlencode(range_fields),
-        table_href="?" + urlencode(kept | range_fields | {"as": "table"}),
-        kept=tuple(kept.items()),
+        table_href="?" + urlencode(hidden_fields | range_fields | {"as": "table"}),
+        hidden_fields=tuple(hidden_fields.items()),
         wants_table=query.get("as") == "table" and not complaint,
         complaint=complaint,
     )

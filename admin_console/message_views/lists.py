@@ -103,7 +103,7 @@ def answer_list(
         "channel": snapshot.channel,
         "state": state,
         "tabs": _tabs(found, snapshot, message_filter),
-        "asked": message_filter.fields,
+        "filters": message_filter.fields,
         "times": {name: field_time(message_filter.fields[name]) for name in ("from", "to")},
         "complaint": message_filter.complaint,
         "forms": bodies.FORMS,

@@ -143,7 +143,7 @@ def _answer(
         "complaint": complaint,
         "form": form,
         "forms": bodies.FORMS,
-        "asked": {
+        "filters": {
             "offset": _field(request, "offset"),
             "at": field_time(_field(request, "at")),
             "key": request.GET.get("key", ""),

@@ -82,13 +82,13 @@ class Filter:
 class ListBar:
     """The bar above a list: its filters, and the field for a part of a name.
 
-    kept: the hidden fields of that field's form, so that filter and order stay. links: paths of the same list, by their
+    hidden_fields: of that field's form, so that filter and order stay. links: paths of the same list, by their
     target. drawn: the fields of the form that chooses the lines of a graph.
     """
 
     filters: tuple[Filter, ...]
     query: str
-    kept: tuple[tuple[str, str], ...]
+    hidden_fields: tuple[tuple[str, str], ...]
     links: Mapping[str, str]
     drawn: tuple[str, ...] = ()
 

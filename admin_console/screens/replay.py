@@ -44,7 +44,7 @@ def parts(role: Role, view: "PipelineView", replay_id: str) -> dict[str, Any]:
         },
         "flags": {
             "gone": False,
-            "asked": replay.awaits_run,
+            "awaits_run": replay.awaits_run,
             "discardable": replay.run_job is None,
             "under_way": replay.run_job is not None and not replay.is_over,
         },

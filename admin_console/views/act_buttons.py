@@ -83,7 +83,7 @@ BUTTONS: Mapping[str, tuple[Button, ...]] = {
         Button("archive_again", "Write missing files…", "writes_missing", at="row"),
     ),
     "replay": (
-        Button("run_replay", "▶ Run…", "asked", _PRIMARY),
+        Button("run_replay", "▶ Run…", "awaits_run", _PRIMARY),
         Button("cancel_replay", "Discard…", "discardable"),
         Button("cancel_replay", "Cancel…", "under_way", _DANGER),
     ),

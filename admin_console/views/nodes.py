@@ -214,7 +214,7 @@ class SetAddresses(ActPage):
             [
                 "The console calls these addresses from now on, also after a restart.",
                 "A start with other values of --lookupd-http-address or --nsqd-http-address replaces them.",
-                "Nodes themselves, their messages and their clients are not touched.",
+                "Nodes themselves, their messages and their consumers are not touched.",
             ],
             [
                 Field(

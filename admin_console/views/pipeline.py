@@ -173,7 +173,7 @@ class PlanReplay(_PipelineAct):
                     "target",
                     "Publish to topic",
                     value=self._given("target"),
-                    help="Where it goes; the same topic delivers to all its channels again.",
+                    help="The topic to publish to; the same topic delivers to all its channels again.",
                     is_required=True,
                     length_max=64,
                 ),
@@ -320,7 +320,7 @@ class CancelReplay(_PipelineAct):
         return {}
 
 
-_TIME_HELP = "Optional; of when messages were published."
+_TIME_HELP = "Optional; the time of publishing."
 
 
 def _time_ms_of(text: str) -> int | None:

@@ -178,7 +178,7 @@ def test_a_plan_shows_its_price_and_is_run_or_discarded(engine: EngineRunner, br
     text = words(html)
     assert "This would publish 1,200 messages. It is a dry run: nothing is published until you run it." in text
     assert "billing" in html.split('data-table="receivers"')[1]
-    assert re.search(r'data-when="asked">▶ Run…', html)
+    assert re.search(r'data-when="awaits_run">▶ Run…', html)
     assert re.search(r'data-when="under_way" hidden>Cancel…', html)
     asked = words(shown(browser, f"{path}~run/"))
     assert (
