@@ -66,9 +66,8 @@ class Request:
     @property
     def list_query(self) -> ListQuery:
         """The part of the request that concerns the page's list."""
-        return ListQuery(
-            self.page, self.q, self.show, self.sort, self.number, by=self.by, under=self.under, draw=self.draw
-        )
+        of = self.topic if self.page == "topic" else ""
+        return ListQuery(self.page, self.q, self.show, self.sort, self.number, self.by, self.under, self.draw, of)
 
     @property
     def wants_pipeline(self) -> bool:
@@ -123,5 +122,5 @@ def build_screen(
             return Screen(**common, **pipeline_screen.parts(live, request.role, pipeline))
         return Screen(**common, **replay.parts(request.role, pipeline, request.replay))
     if request.page == "topic":
-        return Screen(**common, **topic.parts(live, request.role, request.topic, pipeline))
+        return Screen(**common, **topic.parts(live, request.role, request.topic, pipeline, request.list_query))
     return Screen(**common, **channel.parts(live, request.role, request.topic, request.channel, in_flight))

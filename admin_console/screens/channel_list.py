@@ -200,6 +200,8 @@ SORTS: Mapping[str, Callable[[LiveState, Key], float | None] | None] = {
     "requeued": _requeued,
     "timeouts": _timeouts,
     "oldest": _age,
+    "messages": lambda live, key: live.channels[key].message_count,
+    "connections": lambda live, key: live.channels[key].client_count,
 }
 
 

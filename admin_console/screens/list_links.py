@@ -22,7 +22,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class ListQuery:
     """page: the list's URL name. by: "" or "group", and under: the open group of the topics. draw: the channels of the
-    overview's graph."""
+    overview's graph. of: the topic whose page has the list, "" for none."""
 
     page: str
     query: str = ""
@@ -32,6 +32,7 @@ class ListQuery:
     by: str = ""
     under: str = ""
     draw: str = ""
+    of: str = ""
 
     @property
     def wanted(self) -> str:
@@ -54,7 +55,8 @@ class ListQuery:
     def href(self, **changes: str) -> str:
         """The list with these changes, by the names of the link's fields."""
         text = urlencode({name: value for name, value in {**self.fields, **changes}.items() if value})
-        return f"{url_of(self.page)}?{text}" if text else url_of(self.page)
+        path = url_of(self.page, *filter(None, [self.of]))
+        return f"{path}?{text}" if text else path
 
 
 def parse_sort(sort: str, sorts: Collection[str]) -> tuple[str, bool]:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 from admin_console.gateway.gateway import CHANNEL_HELP
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
-from admin_console.screens import connections, graphs, latency
+from admin_console.screens import channel_list, connections, graphs, latency
 from admin_console.screens.cells import Cell, Chip, SparkCell
 from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
 from admin_console.screens.cursors import cursor_table, is_archived, lost_archive, lost_archive_banner
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
+from admin_console.screens.list_links import ListQuery, with_sorts
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.pauses import panel_texts, paused_chip
 from admin_console.screens.rates import (
@@ -55,8 +56,16 @@ _PRODUCER_COLUMNS = (
 )
 
 
-def parts(live: LiveState | None, role: Role, name: str, pipeline: "PipelineView | None" = None) -> dict[str, Any]:
-    """The parts of the screen; `flags["gone"]` when there is no such topic. pipeline: None where it is not read."""
+def parts(
+    live: LiveState | None,
+    role: Role,
+    name: str,
+    pipeline: "PipelineView | None" = None,
+    query: ListQuery | None = None,
+) -> dict[str, Any]:
+    """The parts of the screen; `flags["gone"]` when there is no such topic. pipeline: None where it is not read.
+    query: the order of its channels."""
+    query = query or ListQuery("topic", of=name)
     topic = live.topics.get(name) if live else None
     plans = graphs.topic_plans(name)
     points = graphs.points_of(live, plans)
@@ -67,7 +76,7 @@ def parts(live: LiveState | None, role: Role, name: str, pipeline: "PipelineView
             "graphs": graphs.graphs_of(live, plans),
             "points": points,
             "tables": {
-                "channels": _channel_table(live, None, role),
+                "channels": _channel_table(live, None, role, query),
                 "cursors": cursor_table(None, role),
                 "producers": _producer_table(live, None),
             },
@@ -84,7 +93,7 @@ def parts(live: LiveState | None, role: Role, name: str, pipeline: "PipelineView
         "graphs": graphs.graphs_of(live, plans),
         "points": points,
         "tables": {
-            "channels": _channel_table(live, topic, role),
+            "channels": _channel_table(live, topic, role, query),
             "cursors": cursor_table(topic, role),
             "producers": _producer_table(live, topic),
         },
@@ -179,13 +188,17 @@ def _blank_stats() -> tuple[Stat, ...]:
     return tuple(Stat(name, label, Cell(units.UNKNOWN)) for name, label in zip(names, labels, strict=True))
 
 
-def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Role) -> Table:
+def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Role, query: ListQuery) -> Table:
     rows = []
-    for channel in topic.channels if topic else ():
+    keys = []
+    if live is not None and topic is not None:
+        found = channel_list.passing(live, channel_list.ALL, f"{topic.topic_name}/".lower(), query.sort)
+        keys = [key for key in found if key[0] == topic.topic_name]
+    for key in keys:
         assert topic is not None, "channels are a topic's"
         assert live is not None, "topics come from a live state"
+        channel = live.channels[key]
         diagnosis = diagnosis_of(live, topic, channel)
-        key = (topic.topic_name, channel.channel_name)
         rows.append(
             (
                 channel.channel_name,
@@ -213,7 +226,12 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
         "Messages stay at the topic until a channel is created; a consumer that subscribes creates its own.",
     )
     return Table.build(
-        "channels", "Channels of the topic", _CHANNEL_COLUMNS, rows, empty, selection=selection_of("channels", role)
+        "channels",
+        "Channels of the topic",
+        with_sorts(_CHANNEL_COLUMNS, query, channel_list.SORTS),
+        rows,
+        empty,
+        selection=selection_of("channels", role),
     )
 
 

@@ -48,7 +48,8 @@ def topics(request: CheckedRequest) -> HttpResponse:
 
 
 def topic(request: CheckedRequest, topic: str) -> HttpResponse:
-    return _page(request, Request("topic", _role(request), topic=topic))
+    sort = request.GET.get("sort", "")[:FIELD_LENGTH_MAX]
+    return _page(request, Request("topic", _role(request), topic=topic, sort=sort))
 
 
 def channel(request: CheckedRequest, topic: str, channel: str) -> HttpResponse:

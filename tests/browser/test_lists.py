@@ -66,7 +66,7 @@ def test_lists_are_filtered_sorted_and_named_without_a_script(server: ServerProc
         return rows(page) == ["lakes/swans"]
 
     wait_for("the paused channel", shows_the_paused, timeout_s=20, every_s=0.3)
-    expect(page.locator(".filter[aria-current]")).to_have_text(re.compile("^✓ Paused 1$"))
+    expect(page.locator(".filter[aria-current]")).to_have_text(re.compile(r"^✓ Paused\s+1$"))
     page.goto("/topics/?show=paused")
     page.get_by_role("searchbox", name="Filter by name").fill("lak")
     page.keyboard.press("Enter")

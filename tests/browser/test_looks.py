@@ -182,6 +182,17 @@ def test_a_narrow_page_begins_with_what_is_wrong_and_has_its_acts_behind_one_but
         page.goto(path)
         name_and_state_px = 48
         assert top_of(page, begin) + name_and_state_px < NARROW["height"], path
+    # The heads of the channels sort, and the table keeps to its card at any width.
+    card = page.get_by_role("region", name="Channels")
+    for width in (641, 741, 1024, 1121, 1361, 1440, 1520):
+        page.set_viewport_size({"width": width, "height": 740})
+        assert card.evaluate("(card) => card.scrollWidth - card.clientWidth") == 0, width
+        expect(card.get_by_role("columnheader", name="Depth").get_by_role("link")).to_be_visible()
+    page.set_viewport_size(NARROW)
+    page.goto("/")
+    banner = page.locator("[data-banner]").bounding_box()
+    assert banner is not None
+    assert banner["height"] <= 136
 
 
 def test_a_form_shows_the_fields_that_its_choice_needs(server: ServerProcess, open_page: OpenPage) -> None:

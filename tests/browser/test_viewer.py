@@ -45,8 +45,8 @@ CHANNEL_ACTS = {
             "/topics/ours/read/",
             CHANNEL_ACTS,
             (
-                "Requeue, Pause and Max attempts need the role operator, Rewind, Empty and Delete need the role admin; "
-                "yours is viewer."
+                "Requeue in flight, Pause and Max attempts need the role operator, Rewind, Empty and Delete need the "
+                "role admin; yours is viewer."
             ),
         ),
     ],

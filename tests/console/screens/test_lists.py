@@ -186,6 +186,12 @@ def test_the_list_is_sorted_by_each_column(sort: str, first: str) -> None:
         assert set(shown[-2:]) == {"orders/grows", "orders/fails"}, "what is unknown is last either way"
     else:
         assert shown[-1] == f"orders/{first}"
+    if sort != "-oldest":
+        # The page of a topic has the same orders.
+        page = build_screen(Request("topic", Role.VIEWER, topic="orders", sort=sort), live)
+        assert page.tables["channels"].rows[0].key == first
+        direction = "descending" if sort.startswith("-") else "ascending"
+        assert f"{direction} /topics/orders/?sort={other}" in heads(page, "channels").values()
 
 
 def heads(screen: Screen, table: str = "urgent") -> dict[str, str]:
