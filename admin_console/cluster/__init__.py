@@ -1,1 +1,1 @@
-"""The cluster: the nodes beside this process, nsqds included, and what they report."""
+"""The cluster: the nodes beside this process, nsqds included, and their figures."""

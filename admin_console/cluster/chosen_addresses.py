@@ -5,9 +5,9 @@
     {"version": 1, "options": ADDRESSES, "chosen": ADDRESSES}
     ADDRESSES   {"lookupds": [text…], "nsqds": [text…]}, each text as `HttpAddress` reads it
 
-`options` is what the options said when `chosen` was written. Options that say something else since then count: whoever
-edits the service's file expects its lines to hold. To change the format: a new key that an older version may ignore
-keeps the version; anything else raises it, and older versions then refuse the file with a sentence.
+`options` has the addresses of the options when `chosen` was written. Options that name others later replace `chosen`:
+an admin who edits the service's file expects its lines to hold. To change the format: a new key that an older version
+may ignore keeps the version; anything else raises it, and older versions then refuse the file with a sentence.
 """
 
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class ChosenAddresses:
-    """The file of one data directory. options: what the options say now."""
+    """The file of one data directory. options: the addresses of the options as they are."""
 
     def __init__(self, directory: str | Path, options: Addresses, files: Files | None = None) -> None:
         self._path = os.path.join(directory, NAME)
@@ -76,5 +76,5 @@ def _texts(addresses: Addresses) -> dict[str, list[str]]:
 
 
 def _addresses_in(fields: Mapping[str, list[str]]) -> Addresses:
-    """Raises KeyError, TypeError or ValueError for what are none."""
+    """Raises KeyError, TypeError or ValueError for another form."""
     return Addresses.parse(fields["lookupds"], fields["nsqds"])

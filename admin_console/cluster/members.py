@@ -1,4 +1,4 @@
-"""The nodes that the console calls, worked out of the addresses of the options and of what nsqlookupds name."""
+"""The nodes that the console calls, by the addresses of the options and the registrations at nsqlookupds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ def members_of(
     named: Mapping[HttpAddress, Iterable[Registration]],
     rules: NodeRules,
 ) -> tuple[Member, ...]:
-    """One for each address to call, sorted. named: by nsqlookupd, what it answered last."""
+    """One for each address to call, sorted. named: by nsqlookupd, the registrations of its last answer."""
     is_configured = {rules.target_of(address): address for address in configured}
     addresses = dict(is_configured)
     registrations: dict[HttpAddress, dict[HttpAddress, Registration]] = {}
@@ -47,7 +47,7 @@ def members_of(
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a node says of itself in `/info`: two addresses with one identity are one node. An nsqd has no number of its
+    """Who a node is, by its `/info`: two addresses with one identity are one node. An nsqd has no number of its
     own, so it is all of this: two nodes of one host name and ports, as behind NAT, start at different seconds."""
 
     hostname: str
@@ -65,7 +65,7 @@ def without_duplicates(
 
     Of several addresses the configured one stays, else the first; it gets the registrations of all of them.
     """
-    kept: dict[object, Member] = {}
+    found: dict[object, Member] = {}
     embedded: list[Member] = []
     for member in members:
         identity = identities.get(member.target)
@@ -73,11 +73,11 @@ def without_duplicates(
             embedded.append(member)
             continue
         key: object = member.target if identity is None else identity
-        first = kept.get(key)
+        first = found.get(key)
         if first is None:
-            kept[key] = member
+            found[key] = member
             continue
         main = member if member.is_configured and not first.is_configured else first
         merged = {**first.registrations, **member.registrations}
-        kept[key] = Member(main.target, main.named, main.is_configured, merged, main.refusal)
-    return tuple(sorted(kept.values(), key=lambda one: one.target)), tuple(embedded)
+        found[key] = Member(main.target, main.named, main.is_configured, merged, main.refusal)
+    return tuple(sorted(found.values(), key=lambda one: one.target)), tuple(embedded)

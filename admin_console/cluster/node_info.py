@@ -1,4 +1,4 @@
-"""What a node says of itself in `/info`."""
+"""A node's `/info`: who it is, and which program."""
 
 from dataclasses import dataclass
 from typing import Any

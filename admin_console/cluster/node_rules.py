@@ -25,7 +25,7 @@ LOOPBACK, LINK_LOCAL, METADATA, MULTICAST, UNSPECIFIED = (
 
 
 def special_kind(address: IPAddress) -> str:
-    """What makes an address one that nodes do not have, in words; "" for an ordinary one."""
+    """The kind of an address that nodes do not have, in words; "" for an ordinary one."""
     if address in _METADATA or str(address) == "169.254.169.254":
         return METADATA
     if address.is_unspecified or str(address) == "255.255.255.255":

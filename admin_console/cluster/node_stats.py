@@ -1,4 +1,4 @@
-"""What a node counts, from its `/stats`: the keys of the table of figures, each checked by itself.
+"""A node's figures, from its `/stats`: the keys of the table of figures, each checked by itself.
 
 A Go nsqd has fewer keys than a Penstock; a key that is missing, or has a value of another kind, is unknown (None) and
 costs no other.

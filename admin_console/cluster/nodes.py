@@ -1,4 +1,4 @@
-"""The nodes of the cluster and what each answered last: a frozen state, which the poller replaces."""
+"""The nodes of the cluster, each with its last answer: a frozen state, which the poller replaces."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the options say of the cluster, checked."""
+"""The options of the cluster, checked."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

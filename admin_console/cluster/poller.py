@@ -3,8 +3,8 @@
     nsqlookupd   /nodes                               every period
     node         /info, when it may have restarted    /stats without clients, every period
 
-A call that fails is repeated after 1, 2, 4 … periods of `Pace.retry_s`, at most `Pace.retry_max_s`. What was answered
-before stays, with its age.
+A call that fails is repeated after 1, 2, 4 … times `Pace.retry_s`, at most `Pace.retry_max_s`. The answer before it
+stays, with its age.
 """
 
 import asyncio

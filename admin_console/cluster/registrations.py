@@ -1,4 +1,4 @@
-"""What an nsqlookupd's `/nodes` says: the nodes that registered there, each with its topics."""
+"""An nsqlookupd's answer to `/nodes`: the nodes that registered there, each with its topics."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def _registration(entry: Any) -> Registration | None:
         _text(entry.get("version")),
         _text(entry.get("remote_address")),
         tuple(name for name in topics if name is not None),
-        # In step with `topics`, and shorter where an nsqlookupd was asked while a topic came.
+        # In step with `topics`, and shorter where an nsqlookupd answered while a topic came.
         frozenset(name for name, mark in zip(topics, hidden, strict=False) if name is not None and mark is True),
     )
 

@@ -117,7 +117,7 @@ def _line(node: Node, state: ClusterState) -> NodeLine:
     product = info.product if info is not None else f"nsqd {registration.version}" if registration is not None else ""
     host = info.identity.hostname if info is not None else registration.hostname if registration is not None else ""
     looked_up = bool(member.registrations)
-    # What a silent nsqlookupd names is what it named last.
+    # A silent nsqlookupd counts with its last answer, which may lack a new node.
     answering = [one.address for one in state.lookupds if one.answers.is_answering]
     return NodeLine(
         name=node.name,
