@@ -33,7 +33,7 @@ PAGES: Mapping[str, Role] = {
     "topic_messages": Role.OPERATOR,
 }
 
-# Bodies and keys are a message's contents, and may be anybody's data: users with this right see them, on every page,
+# Bodies and keys are a message's contents, and may be any person's data: users with this right see them, on every page,
 # and every view is audited.
 CONTENTS = "message_body"
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 # Twice as many as the page shows. Each has two of the 500 states that are read.
 ENDED_MAX = 100
 KEPT_MS = 90 * 24 * 3_600_000
-# More replays than anybody plans: those beyond are looked at once the first are gone.
+# More replays than any user plans: those beyond are looked at once the first are gone.
 _LOOKED_AT_MAX = 100_000
 
 
