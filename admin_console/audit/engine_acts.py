@@ -4,6 +4,7 @@ The engine hands an act over as an `ActRecord`. It goes to the audit list while 
 file (`queue_engine/service/act_file`), of which `file_rows` makes the same rows.
 """
 
+import logging
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,24 @@ from admin_console.gateway.sentences import outcome_counts
 from queue_engine.delivery.stats import VIA_HTTP, VIA_TIMER, ActRecord
 from queue_engine.service.act_file import act_reader
 
+logger = logging.getLogger(__name__)
+
 ENGINE_ACTOR = "penstock"
 _VIA = {VIA_HTTP: VIA_HTTP_API, VIA_TIMER: VIA_SERVER}  # the engine's word → the list's
 
 
 def row_of(act: ActRecord) -> AuditRow:
-    """The row of an act, not stored yet."""
+    """The row of an act, not stored yet. Where the act's sentence fails, the row has no message, and the log has the
+    error."""
+    try:
+        message = _message(act)
+    except Exception:
+        logger.exception("audit row without message action=%s topic=%s channel=%s", act.action, act.topic, act.channel)
+        message = ""
+    return _row_with(message, act)
+
+
+def _row_with(message: str, act: ActRecord) -> AuditRow:
     counts = {} if act.outcome is None or act.error else outcome_counts(act.outcome)
     return AuditRow(
         act_id=act.act_id or uuid.uuid4().hex,
@@ -34,7 +47,7 @@ def row_of(act: ActRecord) -> AuditRow:
         channel=act.channel[:64],
         reason=str(act.details.get("reason") or "")[:200] if act.is_done else "",
         verdict=_verdict(act),
-        message=_message(act)[:500],
+        message=message[:500],
         counts=counts | ({"times": act.times} if act.times > 1 else {}),
     )
 
@@ -50,10 +63,7 @@ def _verdict(act: ActRecord) -> Verdict:
 def _message(act: ActRecord) -> str:
     if act.error or act.outcome is None:
         return act.error
-    try:
-        return sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return ""  # the file has an act's details as JSON
+    return sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,10 @@ def file_rows(directory: Path, *, before: int, count: int) -> tuple[list[FileRow
 def _file_row(line: act_reader.NumberedAct) -> FileRow:
     if line.act is None:
         return FileRow(None)
-    row = row_of(line.act)
+    try:
+        message = _message(line.act)
+    except Exception:  # a line has of the details what is JSON, and may be of another version
+        message = ""
+    row = _row_with(message, line.act)
     row.act_id = line.act.act_id  # the same at each reading
     return FileRow(line.number, row)

@@ -69,7 +69,7 @@ class _Looks:
 @dataclass(slots=True)
 class _Digest:
     """The content of a window's row about counted acts. names: users, topics and channels that were tried.
-    actors: users of the console."""
+    actors: users of the console, or the names of tokens; "" for none."""
 
     last: ActRecord | AuditRow | None = None
     looks: _Looks | None = None
@@ -78,7 +78,6 @@ class _Digest:
 
     def add(self, act: ActRecord | AuditRow, kind: RepeatLimits) -> None:
         self.last = act
-        user = act.actor if isinstance(act, AuditRow) else ""
         if act.action == LOOK_ACTION and kind is not FAILURE:
             at_ms = act.at_ms or now_ms()
             if self.looks is None:
@@ -87,11 +86,11 @@ class _Digest:
                 self.looks.add(at_ms, act.counts, act.detail)
             elif act.outcome is not None:
                 self.looks.add(at_ms, {"depth": act.outcome.depth}, "")
-        name = f"{act.topic}/{act.channel}" if act.channel else act.topic or user
+        name = (f"{act.topic}/{act.channel}" if act.channel else act.topic) if act.topic else act.actor
         if name and len(self.names) <= NAMES_SHOWN:
             self.names[name] = None
-        if user and len(self.actors) <= NAMES_SHOWN:
-            self.actors[user] = None
+        if len(self.actors) <= NAMES_SHOWN:
+            self.actors[act.actor] = None
 
 
 class RepeatedRows:
@@ -139,7 +138,8 @@ def _row_of_window(window: Window[_Digest]) -> AuditRow:
         message += f", for {_some(names)}"
     is_one_actor = len(digest.actors) <= 1
     if not is_one_actor and digest.actors.keys() != digest.names.keys():
-        message += f", by {_some(list(digest.actors))}"
+        nameless = "no token" if isinstance(last, ActRecord) else "no user"
+        message += f", by {_some([actor or nameless for actor in digest.actors])}"
     message += f". The last: {row.message}" if row.message else "."
     counts = {"times": window.counted}
     detail = row.detail

@@ -6,7 +6,9 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
+from crc32c import crc32c
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.service.act_file.act_file import FILES_MAX, NAME, ActFile
@@ -109,6 +111,28 @@ def test_a_line_without_created_stands_for_an_act_that_changed_something() -> No
     )
     assert decoded is not None
     assert decoded[1].outcome == Outcome(created=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[(name, None) for name in ("action", "topic", "channel", "address", "via", "act", "actor", "error")],
+        *[(name, value) for name in ("n", "at_ms", "times") for value in ("7", 1.5, True, 1 << 63)],
+        ("n", 0),
+        ("details", None),
+        ("details", [1]),
+        ("counts", {"depth": "7"}),
+        ("act", ["a"]),
+    ],
+)
+def test_a_line_with_a_value_of_another_type_is_damaged(name: str, value: object, tmp_path: Path) -> None:
+    whole = encode_line(2, entry(2))
+    content = orjson.dumps(orjson.loads(whole[9:]) | {name: value})
+    assert decode_line(whole[:-1]) is not None
+    (tmp_path / NAME).write_bytes(
+        encode_line(1, entry(1)) + b"%08x %s\n" % (crc32c(content), content) + encode_line(3, entry(3))
+    )
+    assert numbers(tmp_path) == [3, None, 1]
 
 
 def test_a_torn_tail_is_cut_off_at_every_byte(tmp_path: Path) -> None:
@@ -273,6 +297,20 @@ def test_what_an_address_repeats_is_counted(tmp_path: Path) -> None:
         ("empty_topic", True, 1_000),
         ("read_messages", False, 49),
     ]
+
+
+def test_counted_acts_of_several_tokens_are_of_none(tmp_path: Path) -> None:
+    acts = writer(tmp_path, InlineBackground())
+    for topic, actors in (
+        ("a", ["deploy"] * 3),
+        ("b", ["deploy", "backup", "deploy"]),
+        ("c", ["deploy", "", "deploy"]),
+    ):
+        for actor in actors:
+            acts.tell(replace(act("read_messages", topic=topic), actor=actor))
+    acts.close()
+    found = [one.act for one in reversed(read_page(tmp_path, count=99).acts) if one.act]
+    assert [(one.topic, one.actor) for one in found if one.times == 2] == [("a", "deploy"), ("b", ""), ("c", "")]
 
 
 def test_a_stop_writes_each_line_once(tmp_path: Path) -> None:

@@ -34,6 +34,35 @@ NSQD_STATSD_CHANNEL = """message_count requeue_count timeout_count depth backend
 # What older versions wrote to samples: readers of those go by these names.
 SAMPLED = """depth in_flight deferred clients disk_bytes messages finished requeued timeouts disconnects paused
     oldest_age_ms"""
+# What alerts and dashboards of older versions rest on: the metric of a figure, and that of its total.
+METRICS = {
+    TOPIC: """depth penstock_topic_depth
+        message_count penstock_topic_messages_total penstock_messages_published_total
+        message_bytes penstock_topic_body_bytes_total penstock_body_bytes_published_total
+        dropped_count penstock_topic_dropped_total
+        disk_bytes penstock_topic_kept_bytes
+        paused penstock_topic_paused
+        fenced penstock_topic_fenced
+        unreadable penstock_topic_unreadable""",
+    CHANNEL: """depth penstock_channel_depth
+        in_flight_count penstock_channel_in_flight penstock_messages_in_flight
+        deferred_count penstock_channel_deferred penstock_messages_deferred
+        quarantined_count penstock_channel_quarantined
+        message_count penstock_channel_messages_total
+        finish_count penstock_channel_finished_total penstock_messages_finished_total
+        requeue_count penstock_channel_requeued_total penstock_messages_requeued_total
+        timeout_count penstock_channel_timeouts_total penstock_messages_timed_out_total
+        client_count penstock_channel_consumers penstock_consumers
+        ready_count penstock_channel_ready
+        dropped_count penstock_channel_dropped_total
+        disk_bytes penstock_channel_kept_bytes
+        quarantined_bytes penstock_channel_quarantined_bytes
+        quarantine_full penstock_quarantine_full
+        max_attempts penstock_channel_max_attempts
+        paused penstock_channel_paused
+        fenced penstock_channel_fenced
+        unreadable penstock_channel_unreadable""",
+}
 TABLES = {"topic": TOPIC, "channel": CHANNEL, "client": CLIENT}
 
 
@@ -60,6 +89,13 @@ def test_each_row_is_whole() -> None:
         for of in ("name", "metric", "statsd", "sample"):
             given = [getattr(row, of) for row in rows if getattr(row, of)]
             assert len(set(given)) == len(given), (name, of)
+
+
+def test_metrics_keep_their_figures() -> None:
+    for rows, words in METRICS.items():
+        found = {row.name: [row.metric, *([row.total.metric] if row.total else [])] for row in rows}
+        for name, *metrics in map(str.split, words.splitlines()):
+            assert found[name] == metrics, name
 
 
 async def test_figures_of_the_log_are_the_same_in_stats_metrics_and_samples(tmp_path: Path) -> None:

@@ -27,9 +27,14 @@ CHECK_INTERVAL_S = 1.0
 
 @dataclass(slots=True)
 class _Last:
-    """The newest of the acts that one line stands for."""
+    """The newest of the acts that one line stands for. is_one_actor: all are of its actor."""
 
     act: ActRecord | None = None
+    is_one_actor: bool = True
+
+    def add(self, act: ActRecord) -> None:
+        self.is_one_actor = self.is_one_actor and (self.act is None or self.act.actor == act.actor)
+        self.act = act
 
 
 class ActWriter:
@@ -68,7 +73,7 @@ class ActWriter:
         if kind is not None:
             source = Source(act.via, act.remote_address, act.action, act.topic, act.channel)
             if (digest := self._repeated.count(kind, source, self._now_s())) is not None:
-                digest.act = act
+                digest.add(act)
                 return
         self._add(act)
 
@@ -146,8 +151,9 @@ class ActWriter:
 
 
 def _act_of(window: Window[_Last]) -> ActRecord:
-    """The record of counted acts: the last one, and their number."""
+    """The record of counted acts: the last one, and their number; without an actor where they are of several."""
     last = window.digest.act
     assert last is not None
     address = last.remote_address if window.is_one_source else SEVERAL
-    return replace(last, remote_address=address, times=window.counted)
+    actor = last.actor if window.digest.is_one_actor else ""
+    return replace(last, remote_address=address, actor=actor, times=window.counted)

@@ -14,7 +14,8 @@
                details: further facts, such as the reason of a pause
                times: how many acts the line stands for; left out for one
 
-A new field needs no new form: readers ignore fields that they do not know. Another form needs another file name.
+A new field needs no new form: readers ignore fields that they do not know. Another form needs another file name: a line
+with a value of another type is damaged.
 """
 
 from collections.abc import Mapping
@@ -75,14 +76,15 @@ def encode_line(number: int, act: ActRecord) -> bytes:
 
 
 def decode_line(line: bytes) -> tuple[int, ActRecord] | None:
-    """Number and act of a line without its LF; None for a damaged one."""
+    """Number and act of a line without its LF; None for a damaged one, also where a value has another type."""
     check, _, content = line.partition(b" ")
     if check != b"%08x" % crc32c(content):
         return None
     try:
         values = orjson.loads(content)
         is_intent = values["phase"] == "intent"
-        return int(values["n"]), ActRecord(
+        number: Any = values["n"]
+        act = ActRecord(
             values["action"],
             values["topic"],
             values["channel"],
@@ -99,6 +101,19 @@ def decode_line(line: bytes) -> tuple[int, ActRecord] | None:
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+    return (number, act) if _has_right_types(number, act) else None
+
+
+def _has_right_types(number: Any, act: ActRecord) -> bool:
+    texts: list[Any] = [act.action, act.topic, act.channel, act.remote_address, act.error, act.via, act.act_id]
+    counts: list[Any] = [getattr(act.outcome, name) for name in _COUNTS] if act.outcome is not None else []
+    return (
+        all(type(text) is str for text in (*texts, act.actor))
+        # Tables keep numbers in 64 bits.
+        and all(type(one) is int and one.bit_length() < 64 for one in (number, act.at_ms, act.times, *counts))
+        and number >= 1
+        and type(act.details) is dict
+    )
 
 
 def _outcome_of(values: Mapping[str, Any]) -> Outcome:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from admin_console.views.audit_file import PAGE_ROWS
 from queue_engine.delivery.stats import ActRecord, Outcome
@@ -59,6 +60,13 @@ def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: An
         ">token deploy<",
     ):
         assert words in older, words
+    for details in (b"null", b'{"offset":"far"}'):
+        line = b'{"n":4,"at_ms":1,"phase":"event","act":"","action":"move_cursor","topic":"orders","channel":"copy",'
+        line += b'"address":"192.0.2.1:5","counts":{},"details":%s}' % details
+        with (tmp_path / NAME).open("ab") as opened:
+            opened.write(b"%08x %s\n" % (crc32c(line), line))
+    newest = client.get("/audit/?from=file").content.decode()
+    assert (newest.count("damaged"), newest.count("move cursor")) == (1, 1)
     whole = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(whole[:30] + b"X" + whole[31:])
     assert "damaged" in client.get("/audit/?from=file&before=3").content.decode()

@@ -2,12 +2,15 @@
 
 import http.client
 import json
+import logging
+import re
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
 from django.test import Client, RequestFactory
 
+from admin_console.audit.engine_acts import row_of
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import NotAuditedError, begin_act, intent_of, set_row_buffer
 from admin_console.audit.writer import AuditWriter
@@ -26,6 +30,7 @@ from admin_console.views.audit import PAGE_ROWS
 from admin_console.vocabulary.private_files import set_aside
 from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.options.options import Options
 from tests.console.audit.test_chain import manage
@@ -50,6 +55,37 @@ def row(number: int = 0, **fields: object) -> AuditRow:
         "message": f"sentence {number}.",
     }
     return AuditRow(**(values | fields))
+
+
+# What the engine reports beside its acts: of paths that read, of an option, of the trash.
+FURTHER_ACTS = {"read_messages", "release_lease", "change_option", "expire_trash", "give_up_trash"}
+DETAILS = {
+    "bodies": (b"x",),
+    "rate": 5,
+    "max_attempts": 3,
+    "offset": 7,
+    "lease": "lease-1",
+    "option": "log_level",
+    "value": "debug",
+}
+
+
+def test_each_act_that_the_engine_reports_makes_a_sentence() -> None:
+    act = ActRecord("", "orders", "billing", "192.0.2.1:5", "", Outcome(depth=2, created=True), details=DETAILS)
+    sentences = {name: row_of(replace(act, action=name)).message for name in ENGINE_ACTS.keys() | FURTHER_ACTS}
+    assert {name: text for name, text in sentences.items() if not re.fullmatch(r"\S.+\.", text)} == {}
+    assert sentences["release_lease"] == "Released the lease lease-1 of orders: it holds no messages any more."
+    assert sentences["change_option"] == "Changed log_level to debug, until the next start."
+
+
+def test_an_act_whose_sentence_fails_keeps_its_row_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    writer = AuditWriter()
+    with caplog.at_level(logging.ERROR):
+        writer.tell(ActRecord("move_cursor", "orders", "copy", "192.0.2.1:5", "", Outcome(depth=2)))
+    assert writer.waiting_count == 1
+    assert [(record.getMessage(), record.exc_info is not None) for record in caplog.records] == [
+        ("audit row without message action=move_cursor topic=orders channel=copy", True)
+    ]
 
 
 @pytest.fixture
@@ -78,10 +114,15 @@ def test_database_refuses_to_change_or_remove_a_row(tmp_path: Path) -> None:
         assert database.execute("SELECT actor FROM admin_console_auditrow").fetchall() == [("ada",)]
 
 
+def page_of(client: Client) -> str:
+    """The list, wherever the lines of its template end."""
+    return " ".join(client.get("/audit/").content.decode().split()).replace(" >", ">")
+
+
 def test_list_is_newest_first_and_says_who_what_where_and_why(client: Client) -> None:
     row(1).save()
     row(2, actor="grace", role="operator", address="192.0.2.7", reason="card network down", message="Second.").save()
-    page = client.get("/audit/").content.decode()
+    page = page_of(client)
     for text in (
         "grace",
         "operator",
@@ -94,7 +135,7 @@ def test_list_is_newest_first_and_says_who_what_where_and_why(client: Client) ->
         assert text in page
     assert page.index("Second.") < page.index("sentence 1.")
     row(3, message="", topic="", channel="", detail="grace").save()
-    page = client.get("/audit/").content.decode()
+    page = page_of(client)
     assert page.count('class="text blank" data-label="Outcome">–<') == 1  # a narrow card leaves it out
     assert "2023-11-14 22:13:20" in page
 

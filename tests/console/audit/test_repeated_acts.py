@@ -1,5 +1,7 @@
 """What comes again and again from one source is counted: a flood is a few rows."""
 
+from dataclasses import replace
+
 import pytest
 from django.test import Client
 
@@ -71,6 +73,27 @@ def test_refusals_of_several_users_at_one_topic_are_nobodys_alone() -> None:
     [told] = acts.close_windows(61.0)
     assert (told.actor, told.role, told.topic, told.channel) == ("", "", "orders", "billing")
     assert told.message == ("2 more failed within a minute, for orders/billing, by eve, ada. The last: Ask an admin.")
+
+
+def test_failures_of_several_tokens_behind_one_address_are_of_none_alone() -> None:
+    acts = RepeatedRows()
+    for actor in ("padm",) * 5 + ("pub", "", "pub", "padm"):
+        acts.take(replace(failure(), actor=actor), 1.0)
+    [told] = acts.close_windows(61.0)
+    assert told.actor == ""
+    assert told.message.startswith("4 more failed within a minute, for t0, by pub, no token, padm. The last: ")
+
+
+@pytest.mark.parametrize(("actor", "name"), [("padm", ", for padm"), ("", "")])
+def test_failures_with_a_channel_and_no_topic_are_named_by_their_token(actor: str, name: str) -> None:
+    acts = RepeatedRows()
+    for _ in range(11):
+        acts.take(replace(failure(), topic="", channel="c", actor=actor, error="MISSING_ARG_TOPIC"), 1.0)
+    [told] = acts.close_windows(61.0)
+    assert (told.actor, told.message) == (
+        actor,
+        f"6 more failed within a minute{name}. The last: MISSING_ARG_TOPIC",
+    )
 
 
 def test_refusals_of_one_user_at_many_topics_stay_his() -> None:

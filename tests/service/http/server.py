@@ -1,6 +1,7 @@
 """The HTTP API on a real socket and a real engine with a clock of the test's own, and a raw client for it.
 
-Each answer that a test gets is checked against the API's own document (`documented.py`).
+Each answer that a test gets is checked against the API's own document (`documented.py`), and of each act that was done
+the console makes its sentence.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from urllib.parse import unquote
 import h11
 import orjson
 
+from admin_console.gateway.act_sentences import sentence_of
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine.engine import Engine
 from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
@@ -209,6 +211,9 @@ async def http_server(
     server = Server(engine, api, own_gate, clock, ports[1], acts)
     try:
         yield server
+        for act in acts:
+            if act.is_done and act.outcome is not None:
+                assert sentence_of(act.action, act.topic, act.channel, act.details, act.outcome)
     finally:
         for socket in server.sockets:
             socket.close()
