@@ -16,10 +16,12 @@ from django.test import Client
 from admin_console.audit.models import AuditRow
 from admin_console.gateway.gateway import DONE, ActResult, Asker, get_gateway
 from queue_engine.engine.acts.log_acts import Target
+from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.acts.table import ACTS, rivals_of
+from tests.support.engine import Client as Consumer
 from tests.support.pages.console import client_of, console_engine, make_user
 
 pytestmark = pytest.mark.django_db
@@ -66,11 +68,20 @@ class Place:
     def redrive(self) -> None:
         self.do("redrive_channel", self.topic, "c", rate=1)
 
+    def hold(self) -> None:
+        """A consumer holds a message, and gets one again at once."""
+        self.engine.calls.run(lambda engine: consume(engine, self.topic)).result(30)
+
     def archive(self) -> None:
         self.do("create_cursor", self.topic, cursor="archive", start=Target(word="start"))
 
     def empty(self) -> None:
         self.trash = self.trash or self.do("empty_channel", self.topic, "c").trash
+
+
+def consume(engine: Engine, topic: str) -> None:
+    client = Consumer(engine, topic, "c")
+    client.channel.set_ready(client.consumer, 1)
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ CASES = {
     "unpause_channel": Case("c/~unpause/", lambda place: place.pause("c")),
     "retry_topic": Case("~retry/"),
     "retry_channel": Case("c/~retry/"),
-    "requeue_channel": Case("c/~requeue/"),
+    "requeue_channel": Case("c/~requeue/", Place.hold),
     "release_deferred": Case("c/~release-deferred/"),
     "requeue_messages": Case("c/~messages/~requeue/", form={"id": "2"}),
     "release_messages": Case("c/~messages/~release/", form={"id": "4"}),
@@ -119,6 +130,12 @@ OF_ENGINE = [name for name, act in ACTS.items() if act.role is not None and act.
 BESIDE = [name for name, act in ACTS.items() if act.role is not None and act.name not in ENGINE_ACTS and act.unchanged]
 # While a channel is being redriven, it can't be redriven; of an emptied one there is nothing to redrive.
 IMPOSSIBLE = {("cancel_redrive", "redrive_channel"), ("restore_trash", "redrive_channel")}
+# An emptied channel has no message to release or requeue, and the archive that the first act needs is on already.
+UNCHANGED = {
+    ("restore_trash", "release_deferred"),
+    ("restore_trash", "requeue_channel"),
+    *((act, "archive_on") for act in ("delete_cursor", "archive_off", "archive_again")),
+}
 
 
 class Asked:
@@ -194,7 +211,8 @@ def test_an_act_is_not_done_after_any_that_shares_its_state(engine: EngineRunner
         late = Asked(ada, act, place)
         assert Asked(grace, rival, place).confirm()["ok"] is True, (act, rival)
         told = late.confirm()
-        if told["ok"] or "grace" not in told["message"]:
+        is_named = not told["ok"] and "grace" in told["message"]
+        if is_named == ((act, rival) in UNCHANGED) or told["ok"] == is_named:
             wrong.append((act, rival, told))
     assert len(pairs) > 60
     assert not wrong

@@ -14,10 +14,19 @@ from queue_engine.engine.engine import Engine
 from queue_engine.vocabulary.errors import TopicNotFoundError
 from queue_engine.vocabulary.ticket import Ticket
 from tests.support.clock import ManualClock
-from tests.support.engine import make_engine
+from tests.support.engine import Client, make_engine, settle
 from tests.support.stores.background import HeldBackground
 
-ACTS = frozenset({"pause_channel", "unpause_channel", "delete_channel"})
+ACTS = frozenset(
+    {
+        "create_channel",
+        "delete_channel",
+        "pause_channel",
+        "release_deferred",
+        "requeue_channel",
+        "unpause_channel",
+    }
+)
 
 
 @pytest.fixture
@@ -103,6 +112,28 @@ def test_an_act_that_failed_or_changed_nothing_hinders_nothing(engine: Engine, d
     ticket = do(engine, asked)
     settle_all(engine, disk)
     assert ticket.error is None
+
+
+def test_acts_without_a_message_and_creations_of_what_is_there_hinder_nothing(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, ManualClock())
+    client = Client(engine, "orders", "billing")
+    asked = order(engine, "delete_channel", "ada")
+    for action in ("requeue_channel", "release_deferred", "create_channel"):
+        do(engine, order(engine, action, "grace", shown=""))
+        settle(engine)
+        outcome, _ = getattr(engine.acts, action)("orders", "billing")
+        settle(engine)
+        engine.recent_acts.record(ActRecord(action, "orders", "billing", "h:1", "", outcome))
+        engine.recent_acts.check(asked)
+    client.ready(1)
+    engine.publish("orders", [b"x"])
+    settle(engine)
+    do(engine, order(engine, "requeue_channel", "grace"))
+    settle(engine)
+    with pytest.raises(StateChangedError) as told:
+        engine.recent_acts.check(asked)
+    (other,) = told.value.acts
+    assert (other.record.action, other.record.outcome) == ("requeue_channel", Outcome(in_flight=1))
 
 
 def test_without_a_mark_nothing_is_compared(engine: Engine, disk: HeldBackground) -> None:

@@ -29,6 +29,9 @@ _Result = TypeVar("_Result")
 _DELETIONS = frozenset({"delete_topic", "delete_channel"})
 # Acts that change a state which a question shows. Other acts come by the thousand.
 _SHOWN = frozenset(name for name, act in ACTS.items() if act.changes)
+# Acts on the messages that are there: without one they change nothing.
+_ON_MESSAGES = frozenset({"requeue_channel", "release_deferred", "publish_again"})
+_CREATIONS = frozenset({"create_channel", "create_cursor", "archive_on"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,9 @@ class RecentActs:
     def record(self, record: ActRecord) -> None:
         """Note an act that came over HTTP, that a client caused, or that the server did by itself."""
         outcome = record.outcome
-        if not record.error and outcome is not None and not outcome.already and record.action in _SHOWN:
+        if record.error or outcome is None or _changed_nothing(record.action, outcome):
+            return
+        if record.action in _SHOWN:
             act = RecentAct(_scope_of(record), replace(record, outcome=_without_results(outcome)), 0)
             act.is_over = True
             self._add(act)
@@ -288,7 +293,7 @@ class RecentActs:
             return
         self._under_way.pop(note, None)
         is_refused = done.error is not None and not isinstance(done.error, OutcomeUnknownError)
-        if is_refused or (outcome is not None and outcome.already):
+        if is_refused or (done.error is None and outcome and _changed_nothing(note.record.action, outcome)):
             return
         note.record = replace(note.record, outcome=_without_results(outcome or Outcome()))
         note.is_over = done.error is None
@@ -296,6 +301,12 @@ class RecentActs:
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // NS_PER_MS
+
+
+def _changed_nothing(action: str, outcome: Outcome) -> bool:
+    is_idle = not (outcome.depth or outcome.in_flight or outcome.deferred)
+    is_same = (action in _ON_MESSAGES and is_idle) or (action in _CREATIONS and not outcome.created)
+    return outcome.already or is_same
 
 
 def _without_results(outcome: Outcome) -> Outcome:
