@@ -9,12 +9,11 @@ All acts are audited.
 
 from typing import Any
 
-from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http import log_answers, log_queries
 from queue_engine.service.http.act_queries import details_of, of_act
-from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.audit import Done, HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response
@@ -24,7 +23,6 @@ from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.vocabulary.acts.parameters import SEEK_PLACE
 from queue_engine.vocabulary.errors import PenstockError, ReservedTopicError
 from queue_engine.vocabulary.names import is_reserved, is_valid_name
-from queue_engine.vocabulary.ticket import Ticket
 
 _EMPTY = Response(200, b"")
 
@@ -126,36 +124,13 @@ class ActRoutes:
     ) -> None:
         names = (topic, channel) if channel else (topic,)
 
-        def act(act_id: str) -> None:
-            try:
-                outcome, ticket = ENGINE_ACTS[action].on(self._engine)(*names, **details)
-            except PenstockError as exc:
-                self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
-                return
-
-            def settled(done: Ticket) -> None:
-                if done.error is not None:
-                    self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
-                    return
-                shown = details if of_act(action).is_detailed else {}
-                record = ActRecord(
-                    action,
-                    topic,
-                    channel,
-                    head.remote_address,
-                    "",
-                    outcome,
-                    act_id=act_id,
-                    details=shown,
-                    actor=head.actor,
-                )
-                self._audit.tell(record)
-                answer(done_response or _EMPTY)
-
-            ticket.when_done(settled)
+        def act() -> Done:
+            outcome, ticket = ENGINE_ACTS[action].on(self._engine)(*names, **details)
+            shown = details if of_act(action).is_detailed else {}
+            return done_response or _EMPTY, ticket, outcome, shown
 
         if not self._audit.asks_first:
-            act("")
+            self._audit.carry_out(head, action, topic, channel, answer, act)
             return
         try:
             changes = self._changes_something(action, topic, channel)
@@ -166,7 +141,7 @@ class ActRoutes:
             self._audit.begin(head, action, topic, channel, answer, act)
         else:
             self._audit.require_room()
-            act("")
+            self._audit.carry_out(head, action, topic, channel, answer, act)
 
     def _changes_something(self, action: str, topic: str, channel: str) -> bool:
         """Whether an act needs a row before it begins: creating an existing topic or channel needs none. Raises

@@ -5,14 +5,17 @@ An act that changes something begins only after the audit list has stored a row 
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from queue_engine.delivery.stats import ActRecord
+from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.service.admission.act_gate import ActGate
 from queue_engine.service.http.exchange.request import RequestHead
-from queue_engine.service.http.exchange.response import Answer, internal_error
-from queue_engine.service.http.refusals import Refusal
+from queue_engine.service.http.exchange.response import Answer, Response, internal_error
+from queue_engine.service.http.refusals import Refusal, act_refusal
+from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +25,9 @@ _NO_ROOM = (
     "nothing was done: the audit list can't be written, and memory has no room for more rows. Free space on the "
     "console's disk and try again"
 )
+
+# The answer, the ticket that has to be done before it is sent, and the outcome and details for the audit list.
+Done = tuple[Response, Ticket, Outcome, Mapping[str, Any]]
 
 
 class HttpAudit:
@@ -77,11 +83,11 @@ class HttpAudit:
         topic: str,
         channel: str,
         answer: Answer,
-        act: Callable[[str], None],
+        act: Callable[[], Done],
     ) -> None:
-        """Store a row about the act, then call `act` with its id; refuse the request when the row can't be stored."""
+        """Store a row about the act, then carry it out; refuse the request when the row can't be stored."""
         if self._gate is None:
-            act("")
+            self.carry_out(head, action, topic, channel, answer, act)
             return
         act_id = uuid.uuid4().hex
 
@@ -90,7 +96,7 @@ class HttpAudit:
                 answer(not_audited().response())
                 return
             try:
-                act(act_id)
+                self.carry_out(head, action, topic, channel, answer, act, act_id)
             except Exception:
                 # The loop's edge: a bug fails this request, not the server.
                 logger.exception("act failed action=%s topic=%s channel=%s", action, topic, channel)
@@ -110,6 +116,47 @@ class HttpAudit:
             ),
             stored,
         )
+
+    def carry_out(
+        self,
+        head: RequestHead,
+        action: str,
+        topic: str,
+        channel: str,
+        answer: Answer,
+        act: Callable[[], Done],
+        act_id: str = "",
+    ) -> None:
+        """Do an act, then answer and report it when it is durable; a Refusal or PenstockError is its answer."""
+        try:
+            response, ticket, outcome, details = act()
+        except Refusal as refusal:
+            self.refuse(head, action, topic, channel, refusal, answer, act_id)
+            return
+        except PenstockError as exc:
+            self.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
+            return
+
+        def settled(done: Ticket) -> None:
+            if done.error is not None:
+                self.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
+                return
+            self.tell(
+                ActRecord(
+                    action,
+                    topic,
+                    channel,
+                    head.remote_address,
+                    "",
+                    outcome,
+                    details=details,
+                    act_id=act_id,
+                    actor=head.actor,
+                )
+            )
+            answer(response)
+
+        ticket.when_done(settled)
 
 
 def not_audited() -> Refusal:

@@ -19,6 +19,7 @@ from queue_engine.delivery.stats import Outcome
 from queue_engine.engine.acts.cursor_acts import stats_of_topic
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.engine.engine import Engine
+from queue_engine.service.http.audit import Done
 from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.log_queries import QueryError, target_of, text_of, whole_number
 from queue_engine.service.http.query import Query
@@ -33,12 +34,8 @@ from queue_engine.vocabulary.acts.parameters import (
     CURSOR_START_PLACE,
     START,
 )
-from queue_engine.vocabulary.ticket import DONE, Ticket
+from queue_engine.vocabulary.ticket import DONE
 from queue_engine.wire.cursor import CursorStats, encode_cursor_list
-
-Details = dict[str, Any]
-# The answer, the ticket that has to be done before it is sent, and the outcome and details for the audit list.
-Done = tuple[Response, Ticket, Outcome, Details]
 
 
 def create(engine: Engine, query: Query, maker: Maker) -> Done:

@@ -19,7 +19,7 @@ from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.engine.messages.rows import MessageQuery, MessageRow, SearchState
 from queue_engine.service.http.act_queries import details_of, of_act
-from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.audit import Done, HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response
@@ -35,7 +35,6 @@ from queue_engine.vocabulary.acts import parameters as act_parameters
 from queue_engine.vocabulary.acts.parameters import WholeNumber, Word
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.vocabulary.ticket import Ticket
 
 
 class MessageRoutes:
@@ -164,33 +163,10 @@ class MessageRoutes:
             refuse(refusal)
             return
 
-        def act(act_id: str) -> None:
-            try:
-                outcome, ticket = ENGINE_ACTS[action].on(self._engine)(topic, channel, **details)
-            except PenstockError as exc:
-                refuse(act_refusal(exc), act_id)
-                return
-
-            def settled(done: Ticket) -> None:
-                if done.error is not None:
-                    refuse(act_refusal(done.error), act_id)
-                    return
-                to = {"to": details["to"]} if "to" in details else {}
-                record = ActRecord(
-                    action,
-                    topic,
-                    channel,
-                    head.remote_address,
-                    "",
-                    outcome,
-                    details=to,
-                    act_id=act_id,
-                    actor=head.actor,
-                )
-                self._audit.tell(record)
-                answer(_results_response(outcome))
-
-            ticket.when_done(settled)
+        def act() -> Done:
+            outcome, ticket = ENGINE_ACTS[action].on(self._engine)(topic, channel, **details)
+            to = {"to": details["to"]} if "to" in details else {}
+            return _results_response(outcome), ticket, outcome, to
 
         if self._audit.asks_first:
             try:

@@ -14,6 +14,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from queue_engine.delivery.stats import ActRecord, Outcome
 from queue_engine.engine.acts.log_acts import Target
@@ -218,45 +219,18 @@ class ReadRoutes:
         act, action = http_cursors.ACTS[head.path], PATHS[head.path].action
         query = query_of(head.path, head.raw_query)
         names = (query.get("topic", ""), query.get("cursor", ""))
-        is_audited = head.method == "POST"  # a list changes nothing
-
-        def refuse(refusal: Refusal, act_id: str = "") -> None:
-            if is_audited:
-                self._audit.refuse(head, action, *names, refusal, answer, act_id)
-            else:
-                answer(refusal.response())
-
-        def begun(act_id: str) -> None:
+        do = partial(act, self._engine, query, maker_of(head, names[0]))
+        if head.method != "POST":  # a list changes nothing, and has no row
             try:
-                response, ticket, outcome, details = act(self._engine, query, maker_of(head, names[0]))
-            except Refusal as refusal:
-                refuse(refusal, act_id)
-                return
+                answer(do()[0])
             except PenstockError as exc:
-                refuse(act_refusal(exc), act_id)
-                return
-            record = ActRecord(
-                action, *names, head.remote_address, "", outcome, details=details, act_id=act_id, actor=head.actor
-            )
-
-            def settled(done: Ticket) -> None:
-                if done.error is not None:
-                    refuse(act_refusal(done.error), act_id)
-                    return
-                if is_audited:
-                    self._audit.tell(record)
-                answer(response)
-
-            ticket.when_done(settled)
-
-        if is_audited:
-            self._audit.require_room()
+                raise act_refusal(exc) from exc
+            return
+        self._audit.require_room()
         try:
             begins_or_ends = http_cursors.begins_or_ends(self._engine, action, query)
         except Refusal as refusal:
-            refuse(refusal)
+            self._audit.refuse(head, action, *names, refusal, answer)
             return
-        if begins_or_ends:
-            self._audit.begin(head, action, *names, answer, begun)
-        else:
-            begun("")
+        carry_out = self._audit.begin if begins_or_ends else self._audit.carry_out
+        carry_out(head, action, *names, answer, do)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import orjson
 
-from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.delivery.stats import Outcome
 from queue_engine.engine.engine import Engine
 from queue_engine.service.http.answer_thread import AnswerThread
-from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.audit import Done, HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response
@@ -23,6 +23,7 @@ from queue_engine.service.http.refusals import Refusal
 from queue_engine.service.introspection.memory import collector_text, free_memory, memory_text
 from queue_engine.service.introspection.stacks import tasks_text, threads_text
 from queue_engine.vocabulary.errors import InvalidOptionValueError, UnknownOptionError
+from queue_engine.vocabulary.ticket import DONE
 
 _CHANGE = "change_option"
 _VALUE_SHOWN_MAX = 200  # characters of a new value in the audit list
@@ -80,30 +81,16 @@ class ServerRoutes:
             answer(self._option(name))
 
     def _change_option(self, head: RequestHead, name: str, body: bytes, answer: Answer) -> None:
-        def refuse(refusal: Refusal, act_id: str = "") -> None:
-            self._audit.refuse(head, _CHANGE, "", "", refusal, answer, act_id)
+        def refuse(refusal: Refusal) -> None:
+            self._audit.refuse(head, _CHANGE, "", "", refusal, answer)
 
-        def change(act_id: str) -> None:
+        def change() -> Done:
             try:
                 self._engine.config.change(name, body)
             except (UnknownOptionError, InvalidOptionValueError) as exc:
-                refuse(Refusal(400, exc.code, str(exc)), act_id)
-                return
+                raise Refusal(400, exc.code, str(exc)) from exc
             details = {"option": name, "value": body.decode("utf-8", "replace")[:_VALUE_SHOWN_MAX]}
-            self._audit.tell(
-                ActRecord(
-                    _CHANGE,
-                    "",
-                    "",
-                    head.remote_address,
-                    "",
-                    Outcome(),
-                    act_id=act_id,
-                    details=details,
-                    actor=head.actor,
-                )
-            )
-            answer(self._option(name))
+            return self._option(name), DONE, Outcome(), details
 
         if not body:
             refuse(Refusal(413, InvalidOptionValueError.code, "the body is empty"))

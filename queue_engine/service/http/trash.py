@@ -12,10 +12,9 @@ from typing import Any
 
 import orjson
 
-from queue_engine.delivery.stats import ActRecord
 from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import ENGINE_ACTS
-from queue_engine.service.http.audit import HttpAudit
+from queue_engine.service.http.audit import Done, HttpAudit
 from queue_engine.service.http.exchange.handler import Handler
 from queue_engine.service.http.exchange.request import RequestHead
 from queue_engine.service.http.exchange.response import Answer, Response
@@ -26,7 +25,6 @@ from queue_engine.service.http.refusals import Refusal, act_refusal
 from queue_engine.service.http.rules import PATHS
 from queue_engine.vocabulary.acts.parameters import TRASH_ID, TRASH_SWAP
 from queue_engine.vocabulary.errors import PenstockError
-from queue_engine.vocabulary.ticket import Ticket
 
 
 class TrashRoutes:
@@ -67,32 +65,16 @@ class TrashRoutes:
             self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer)
             return
 
-        def act(act_id: str) -> None:
-            try:
-                outcome, ticket = ENGINE_ACTS[action].on(self._engine)(topic, trash=number, **options)
-            except PenstockError as exc:
-                self._audit.refuse(head, action, topic, channel, act_refusal(exc), answer, act_id)
-                return
-
-            def settled(done: Ticket) -> None:
-                if done.error is not None:
-                    self._audit.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
-                    return
-                details = {"trash": number}
-                record = ActRecord(
-                    action, topic, channel, head.remote_address, "", outcome, "http", details, act_id, actor=head.actor
-                )
-                self._audit.tell(record)
-                shown: dict[str, Any] = {
-                    "name": outcome.name,
-                    "waiting": outcome.depth,
-                    "deferred": outcome.deferred,
-                    "quarantined": outcome.quarantined,
-                    "channels": outcome.channels,
-                }
-                answer(Response(200, orjson.dumps(shown), JSON))
-
-            ticket.when_done(settled)
+        def act() -> Done:
+            outcome, ticket = ENGINE_ACTS[action].on(self._engine)(topic, trash=number, **options)
+            shown: dict[str, Any] = {
+                "name": outcome.name,
+                "waiting": outcome.depth,
+                "deferred": outcome.deferred,
+                "quarantined": outcome.quarantined,
+                "channels": outcome.channels,
+            }
+            return Response(200, orjson.dumps(shown), JSON), ticket, outcome, {"trash": number}
 
         self._audit.begin(head, action, topic, channel, answer, act)
 
