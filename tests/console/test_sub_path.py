@@ -151,9 +151,9 @@ def test_a_log_in_leads_to_pages_below_the_sub_path_only(wanted: str, page: str)
     ],
 )
 def test_a_path_that_a_proxy_passes_on_is_answered_with_the_option_that_makes_it_ours(
-    client: Client, path: str, *, is_named: bool
+    path: str, *, is_named: bool
 ) -> None:
-    answer = client.get(path, headers={"Accept": "application/json"})
+    answer = Client().get(path, headers={"Accept": "application/json"})
     assert answer.status_code == 404
     option = " start the server with --console-origin=https://HOST/queue."
     said = answer.json()["message"]
