@@ -66,13 +66,13 @@ class Cluster:
         """Call these addresses from now on, also after a restart. Raises NotChangedError."""
         with self._lock:
             try:
-                reader = self._reader or self._begun(self._addresses)
+                if self._reader is None:
+                    self._reader = self._begun(self._addresses)
                 self._chosen.write(addresses)
             except (StorageError, ValueError) as exc:
                 raise NotChangedError(f"{exc}.") from exc
             self._addresses = addresses
-            self._reader = reader
-            reader.change(addresses)
+            self._reader.change(addresses)
 
     def _begun(self, addresses: Addresses) -> Reader:
         # Here: a server without other nodes starts without an HTTP client.

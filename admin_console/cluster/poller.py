@@ -49,6 +49,25 @@ class _NodeReading:
     stats: NodeStats | None = None
 
 
+class Stretch:
+    """How many times longer than `Pace.period_s` the period is, so that reading takes `Pace.cpu_share` of a core."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._noted: tuple[float, float] | None = None
+        self.factor = 1.0
+
+    def note(self, now_s: float, cpu_s: float) -> None:
+        """now_s: monotonic. cpu_s: processor time of the thread since it began."""
+        if self._noted is None:
+            self._noted = now_s, cpu_s
+        took_s = now_s - self._noted[0]
+        if took_s >= self._pace.period_s * self.factor:
+            share = (cpu_s - self._noted[1]) / took_s
+            self.factor = max(1.0, self.factor * share / self._pace.cpu_share)
+            self._noted = now_s, cpu_s
+
+
 class ClusterPoller:
     """Belongs to one event loop; `state` may be read by any thread. own: the identity of the engine of this process,
     None without one. on_state: called with each new state, on the loop."""
@@ -75,7 +94,7 @@ class ClusterPoller:
         self._members: tuple[Member, ...] = ()
         self._last: dict[HttpAddress, Node] = {}
         self._gone: dict[HttpAddress, Node] = {}
-        self._cpu_s = 0.0  # spent on reading within the last period, by an average that fades
+        self._stretch = Stretch(pace)
         self.state = ClusterState(addresses)
 
     def start(self) -> None:
@@ -93,12 +112,13 @@ class ClusterPoller:
         """Read these addresses from now on; call on the loop."""
         self._addresses = addresses
         self._http.rules = self._options.rules(addresses)
+        self._last = {}  # what an admin removed is not gone
         self._follow()
 
     @property
     def period_s(self) -> float:
         """Between two readings of one address, as it is now."""
-        return max(self._pace.period_s, self._cpu_s / self._pace.cpu_share)
+        return self._pace.period_s * self._stretch.factor
 
     def _follow(self) -> None:
         """Work out the members, and have a task for each address and for no other."""
@@ -126,6 +146,7 @@ class ClusterPoller:
                 # A fault of ours with this one's answer: the others go on.
                 logger.exception("the answer of %s can't be taken in", address)
                 is_answered = False
+            self._stretch.note(time.monotonic(), time.thread_time())
             failures = 0 if is_answered else failures + 1
             await asyncio.sleep(self.period_s if is_answered else self._pace.retry_after_s(failures))
 
@@ -158,10 +179,7 @@ class ClusterPoller:
             reading.info = await self._info_of(target)
             if reading.info.identity == self._own():
                 return None
-        document = await self._http.get_of_node(target, "/stats", STATS_QUERY)
-        began_s = time.thread_time()
-        stats = node_stats_in(document)
-        self._spent(time.thread_time() - began_s)
+        stats = node_stats_in(await self._http.get_of_node(target, "/stats", STATS_QUERY))
         if stats is None:
             raise AnswerError(f"{target.url}/stats answered with another document than an nsqd's")
         if reading.info.identity.started_s != stats.started_s:
@@ -173,10 +191,6 @@ class ClusterPoller:
         if info is None:
             raise AnswerError(f"{target.url}/info answered with another document than an nsqd's")
         return info
-
-    def _spent(self, cpu_s: float) -> None:
-        """Note the processor time of one answer: the sum over a period, old ones fading."""
-        self._cpu_s += cpu_s - self._cpu_s / max(1, len(self._nodes))
 
     async def _called(self, name: str, before: Answers, call: Awaitable[Any]) -> tuple[Answers, Any]:
         """Wait for a call; how its address answers now, and the answer, None where there is none."""
@@ -217,8 +231,12 @@ class ClusterPoller:
         there = {node.member.target: node for node in nodes}
         for target in self._last.keys() - there.keys() - embedded:
             last = self._last[target]
-            # One that was never called, or is another address of a node that is there, has nothing to show.
-            if last.info is not None and all(node.info != last.info for node in there.values()):
+            # One that was never read, or is another address of a node that is there, has nothing to show.
+            if (
+                last.member.registrations
+                and last.info is not None
+                and all(node.info != last.info for node in there.values())
+            ):
                 self._gone[target] = replace(last, gone_since_ms=now_ms)
         self._gone = {
             target: node

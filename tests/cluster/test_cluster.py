@@ -16,8 +16,8 @@ from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.members import Identity
 from admin_console.cluster.node_stats import node_stats_in
 from admin_console.cluster.nodes import ClusterState, Node
-from admin_console.cluster.options import Addresses, ClusterOptions
-from admin_console.cluster.poller import Pace
+from admin_console.cluster.options import Addresses, ClusterOptions, Pace
+from admin_console.cluster.poller import Stretch
 from queue_engine.storage.disk.checked_line import encode_line
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 from tests.support.fake_node import FakeNode, producer
@@ -316,6 +316,30 @@ def test_a_damaged_file_of_addresses_counts_as_none_and_one_of_a_newer_version_i
     path.mkdir()
     with pytest.raises(StorageError, match="can't be read"):
         chosen.read()
+
+
+def test_what_an_admin_removes_is_not_shown_as_gone(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as b, FakeNode() as lookup:
+        for one in (a, b):
+            one.answer_as_nsqd()
+        lookup.answer_as_lookupd(a)
+        with cluster_of(tmp_path, lookupds=(lookup,), nsqds=(b,)) as cluster:
+            wait_for("both", lambda: len(depths(cluster.state)) == 2)
+            cluster.change(Addresses.parse([], [lookup.address]))
+            wait_for("the change", lambda: cluster.state.addresses.lookupds == ())
+            assert cluster.state.gone == ()
+
+
+def test_the_period_stretches_until_reading_takes_its_share_of_a_core() -> None:
+    stretch = Stretch(Pace(period_s=10, cpu_share=0.1))
+    now_s = cpu_s = 0.0
+    # A reading of all nodes takes so much, however long the period is.
+    for cpu_s_a_period, factor in ((0.5, 1), (4, 4), (1, 1)):
+        for _ in range(40):
+            now_s += 10 * stretch.factor / 4
+            cpu_s += cpu_s_a_period / 4
+            stretch.note(now_s, cpu_s)
+        assert stretch.factor == pytest.approx(factor, rel=0.1)
 
 
 def test_a_figure_that_can_t_be_right_is_unknown_and_costs_no_other() -> None:
