@@ -18,6 +18,7 @@ from admin_console.cluster.node_stats import node_stats_in
 from admin_console.cluster.nodes import ClusterState, Node
 from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.poller import Stretch
+from admin_console.cluster.totals import NodeSums, Total
 from queue_engine.storage.disk.checked_line import encode_line
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 from tests.support.fake_node import FakeNode, producer
@@ -362,3 +363,15 @@ def test_channels_beyond_the_limit_are_counted_and_left_out(monkeypatch: pytest.
     assert stats is not None
     assert [len(one.channels) for one in stats.topics.values()] == [3, 1]
     assert stats.unreadable == 2
+
+
+def test_a_total_is_partial_where_a_part_of_it_is_unknown() -> None:
+    assert (Total.of([1, 2]), Total.of([1, None]), Total.of([])) == (Total(3), Total(1, is_partial=True), Total(0))
+    stats = node_stats_in({"topics": [topic("orders", 3, billing=2), {"topic_name": "clicks", "depth": -1}]})
+    assert stats is not None
+    sums = NodeSums.of(stats)
+    # Of clicks neither depth nor messages are known, and no channel of orders says how many clients it has.
+    assert (sums.topics, sums.clients, sums.depth, sums.messages) == (2, None, None, None)
+    whole = node_stats_in({"topics": [topic("orders", 3, billing=2)]})
+    assert whole is not None
+    assert (NodeSums.of(whole).depth, NodeSums.of(whole).messages) == (5, 3)
