@@ -252,7 +252,7 @@ def test_a_narrow_page_has_its_reason_below_title_and_button(server: ServerProce
 def test_as_many_places_as_fit_stand_in_the_header_and_the_rest_behind_more(open_page: OpenPage) -> None:
     page = open_page("/audit/", graphs=False)
     all_places = page.locator(".places > a").all_text_contents()
-    for width, count in ((1440, 6), (1280, 6), (1279, 5), (1024, 5), (1023, 3), (768, 3), (641, 3)):
+    for width, count in ((1440, 7), (1280, 6), (1279, 5), (1024, 5), (1023, 3), (768, 3), (641, 3)):
         page.set_viewport_size({"width": width, "height": 760})
         assert page.evaluate(PLACES) == count, width
         more = page.locator(".more-places summary")
@@ -286,11 +286,11 @@ def test_a_phone_has_all_places_and_the_users_entries_in_one_menu(open_page: Ope
     page = open_page("/password/", graphs=False)
     page.set_viewport_size(NARROW)
     page.get_by_role("button", name="Menu").click()
-    assert page.evaluate(PLACES) == 6
+    assert page.evaluate(PLACES) == 7
     expect(page.get_by_role("searchbox", name="Search topics")).to_be_visible()
     parts = page.locator(".menu :is(.who-menu .entry, .who-menu label, .places > a)")
     heights = parts.evaluate_all("(all) => all.filter((one) => one.checkVisibility()).map((one) => one.offsetHeight)")
-    assert len(heights) == 15
+    assert len(heights) == 16
     assert min(heights) >= 44
     page.get_by_role("link", name="Trash").click()
     page.wait_for_url("**/trash/")
