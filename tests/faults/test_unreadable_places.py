@@ -582,7 +582,7 @@ def test_a_start_with_an_unreadable_segment_names_it_tells_the_loss_and_starts_w
 
     said = refused()
     assert f"{first} can't be read at 0: [Errno 21] Is a directory" in said
-    assert f"--set-aside-segment {first.name} tells what would be lost" in said
+    assert f"--set-aside-segment {first.name} reports what would be lost" in said
     assert "has no such file" in refused("--set-aside-segment=none.log")
     said = refused(f"--set-aside-segment={first.name}")
     found = re.search(r"orders: (\d+) messages, offsets 0 to (\d+); other: (\d+) messages, offsets 0 to", said)
