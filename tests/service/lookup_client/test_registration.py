@@ -21,7 +21,8 @@ from tests.support.waiting import wait_for, wait_for_async
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
+def stack(tmp_path: Path) -> Iterator[ExitStack]:
+    """What a test started ends before its files go."""
     with ExitStack() as stack:
         yield stack
 
