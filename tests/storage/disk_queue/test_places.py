@@ -61,6 +61,15 @@ def test_of_those_that_came_back_the_due_ones_alone_go_before_what_waits(
     assert rest(backlog) == "aefb"
 
 
+def test_a_publish_does_not_overtake_what_waits_at_the_topic(store: DiskQueueStore, backlog: DiskQueueBacklog) -> None:
+    store.set_flowing(False)
+    append(store, "ab")
+    store.set_flowing(True)
+    append(store, "c")
+    store.pump(10)
+    assert rest(backlog) == "abc"
+
+
 def test_what_an_operator_finishes_leaves_no_turn_to_others(store: DiskQueueStore, backlog: DiskQueueBacklog) -> None:
     append(store, "abcd")
     both = take(backlog, 2)
