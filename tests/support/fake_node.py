@@ -2,33 +2,60 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 Answer = bytes | tuple[int, dict[str, str], bytes | Iterator[bytes]] | Callable[[], "Answer"] | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller sent."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: bytes = b""
 
 
 @dataclass
 class FakeNode:
     """Use as a context. answers: by path; a document, a body, a status with headers and a body, whole or in parts, or
     what makes one of them, which may wait as long as the test wants. requests: each path with its query, and its
-    headers."""
+    headers. acts: each POST. delay_s: before each answer. failing: instead of all answers. clock_s: how far the Date of
+    its answers is ahead."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     port: int = 0
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    acts: list[Request] = field(default_factory=list)
+    delay_s: float = 0.0
+    failing: Answer | None = None
+    clock_s: float = 0.0
+
+    def answer_to(self, request: Request) -> Answer:
+        """For those that keep a state; here `answers` alone."""
+        return self.answers.get(request.path, (404, {}, b'{"message":"NOT_FOUND"}'))
 
     def __enter__(self) -> "FakeNode":
         outer = self
+        is_over = self._is_over = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.requests.append((self.path, dict(self.headers.items())))
-                answer: Answer = outer.answers.get(urlsplit(self.path).path, (404, {}, b'{"message":"NOT_FOUND"}'))
+                parts = urlsplit(self.path)
+                body_sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                request = Request(self.command, parts.path, dict(parse_qsl(parts.query)), body_sent)
+                if self.command == "POST":
+                    outer.acts.append(request)
+                is_over.wait(outer.delay_s)
+                answer = outer.answer_to(request) if outer.failing is None else outer.failing
                 while callable(answer):
                     answer = answer()
                 if isinstance(answer, dict):
@@ -43,10 +70,17 @@ class FakeNode:
                 for part in (body,) if isinstance(body, bytes) else body:
                     self.wfile.write(part)
 
+            do_POST = do_GET
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string(timestamp or time.time() + outer.clock_s)
+
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
         class Server(ThreadingHTTPServer):
+            request_queue_size = 64
+
             def handle_error(self, request: object, client_address: object) -> None:
                 """A caller that went away early is what some tests are about."""
 
@@ -60,6 +94,7 @@ class FakeNode:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -69,20 +104,25 @@ class FakeNode:
         return f"127.0.0.1:{self.port}"
 
     def answer_as_nsqd(self, *topics: dict[str, Any], version: str = "1.3.0", started_s: int = 1_700_000_000) -> None:
-        """Answer /info and /stats as an nsqd does that has these topics."""
-        self.answers["/info"] = {
-            "version": version,
-            "broadcast_address": "127.0.0.1",
-            "hostname": f"host-{self.port}",
-            "http_port": self.port,
-            "tcp_port": 4150,
-            "start_time": started_s,
-        }
+        """Answer /info and /stats as an nsqd does that has these topics, whatever the query."""
+        self.answers["/info"] = info(self.port, version=version, started_s=started_s)
         self.answers["/stats"] = {"version": version, "health": "OK", "start_time": started_s, "topics": list(topics)}
 
     def answer_as_lookupd(self, *nodes: "FakeNode", topics: tuple[str, ...] = ()) -> None:
         """Answer /nodes as an nsqlookupd does at which these nodes registered these topics."""
         self.answers["/nodes"] = {"producers": [producer(node.port, topics=topics) for node in nodes]}
+
+
+def info(port: int, *, version: str, started_s: int) -> dict[str, Any]:
+    """An nsqd's /info."""
+    return {
+        "version": version,
+        "broadcast_address": "127.0.0.1",
+        "hostname": f"host-{port}",
+        "http_port": port,
+        "tcp_port": 4150,
+        "start_time": started_s,
+    }
 
 
 def producer(
