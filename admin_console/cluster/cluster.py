@@ -1,14 +1,20 @@
 """The cluster of this process, as the rest of the console reads it."""
 
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.members import Identity
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.nodes import ClusterState, NotCallingError
 from admin_console.cluster.options import NO_ADDRESSES, PACE, Addresses, ClusterOptions, Pace
 from queue_engine.vocabulary.errors import StorageError
+
+if TYPE_CHECKING:
+    from admin_console.cluster.node_http import NodeHttp
+
+T = TypeVar("T")
 
 
 class Reader(Protocol):
@@ -18,6 +24,8 @@ class Reader(Protocol):
     def state(self) -> ClusterState: ...
 
     def change(self, addresses: Addresses) -> None: ...
+
+    def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]: ...
 
     def stop(self) -> None: ...
 
@@ -61,6 +69,19 @@ class Cluster:
         """The newest one."""
         reader = self._reader
         return ClusterState(self._addresses) if reader is None else reader.state
+
+    def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]:
+        """Have the cluster's thread make calls beside its reading, such as those of an act. The thread begins with the
+        first of them where no address is configured: the engine may register with an nsqlookupd. The future is
+        cancelled when the server stops. Raises NotCallingError."""
+        with self._lock:
+            try:
+                if self._reader is None:
+                    self._reader = self._begun(self._addresses)
+            except ValueError as exc:
+                raise NotCallingError(f"{exc}.") from exc
+            reader = self._reader
+        return reader.call(work)
 
     def change(self, addresses: Addresses) -> None:
         """Call these addresses from now on, also after a restart. Raises NotChangedError."""

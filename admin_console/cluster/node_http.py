@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -17,7 +17,7 @@ from admin_console.cluster.options import ClientTls, ClusterOptions
 from queue_engine.client.http_json import HttpJson, HttpRefusedError
 from queue_engine.client.tools.connecting import tls_context
 
-# Of all nodes together: more at once would only make each of them slower.
+# Of all nodes together, reads and acts apart: more at once would only make each of them slower.
 CALLS_MAX = 16
 # /stats of ten thousand channels has 9 MB.
 ANSWER_BYTES_MAX = 32 << 20
@@ -25,10 +25,12 @@ ANSWER_BYTES_MAX = 32 << 20
 
 class CheckedResolver(AbstractResolver):
     """Resolves names, and drops the addresses that the rules refuse: the check and the connection see the same
-    address, whatever the name resolves to the next time."""
+    address, whatever the name resolves to the next time. trusted: host and port of the nsqlookupds, which no other
+    program names: the options do, or the engine registers with them."""
 
     def __init__(self, rules: NodeRules) -> None:
         self.rules = rules
+        self.trusted: set[tuple[str, int]] = set()
         self._system = ThreadedResolver()
 
     async def resolve(
@@ -41,7 +43,7 @@ class CheckedResolver(AbstractResolver):
         for one in found:
             ip = ip_of(one["host"].partition("%")[0])
             reason = "it resolves to no IP address" if ip is None else self.rules.refusal_of_resolved(host, port, ip)
-            if reason:
+            if reason and (host, port) not in self.trusted:
                 refusal = reason
             else:
                 allowed.append(one)
@@ -63,6 +65,7 @@ class NodeHttp:
         self._resolver = CheckedResolver(rules)
         self._tokens = tokens
         self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._acts = asyncio.Semaphore(CALLS_MAX)  # an operator's act does not wait behind reads of silent nodes
         self._http = HttpJson(
             timeout_s=options.request_timeout_s,
             connect_timeout_s=options.connect_timeout_s,
@@ -89,24 +92,49 @@ class NodeHttp:
     async def __aexit__(self, *exc: object) -> None:
         await self._http.__aexit__(*exc)
 
-    async def get_of_lookupd(self, address: HttpAddress, path: str) -> Any:
+    async def get_of_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> Any:
         """An nsqlookupd's answer. Raises as `HttpJson.get`."""
+        self._resolver.trusted.add((address.host, address.port))
         async with self._calls:
-            return await self._http.get(f"{address.url}{path}")
+            return await self._http.get(f"{address.url}{path}", query)
 
     async def get_of_node(self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> Any:
         """A node's answer; by https where the node names its port. Raises as `HttpJson.get`."""
+
+        async def get(url: str, token: str) -> Any:
+            return await self._http.get(f"{url}{path}", query, token=token)
+
         async with self._calls:
-            called = self._https.get(target, target)
-            token = self._tokens().of(target)
-            try:
-                return await self._http.get(f"{called.url}{path}", query, token=token)
-            except HttpRefusedError as exc:
-                port = _https_port(exc)
-                if exc.status != 403 or called.is_tls or not port:
-                    raise
-                self._https[target] = HttpAddress(target.host, port, is_tls=True)
-            return await self._http.get(f"{self._https[target].url}{path}", query, token=token)
+            return await self._of_node(target, get)
+
+    async def post_to_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str]) -> bytes:
+        """Have an nsqlookupd do an act. Raises as `HttpJson.post`."""
+        self._resolver.trusted.add((address.host, address.port))
+        async with self._acts:
+            return await self._http.post(f"{address.url}{path}", query)
+
+    async def post_to_node(self, target: HttpAddress, path: str, query: Mapping[str, str], body: bytes = b"") -> bytes:
+        """Have a node do an act; by https where the node names its port. Raises as `HttpJson.post`."""
+
+        async def post(url: str, token: str) -> bytes:
+            return await self._http.post(f"{url}{path}", query, body=body, token=token)
+
+        async with self._acts:
+            answer: bytes = await self._of_node(target, post)
+            return answer
+
+    async def _of_node(self, target: HttpAddress, call: Callable[[str, str], Awaitable[Any]]) -> Any:
+        """call: gets the URL's beginning and the token."""
+        called = self._https.get(target, target)
+        token = self._tokens().of(target)
+        try:
+            return await call(called.url, token)
+        except HttpRefusedError as exc:
+            port = _https_port(exc)
+            if exc.status != 403 or called.is_tls or not port:
+                raise
+            self._https[target] = HttpAddress(target.host, port, is_tls=True)
+        return await call(self._https[target].url, token)
 
 
 def _https_port(refused: HttpRefusedError) -> int:

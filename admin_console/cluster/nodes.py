@@ -9,6 +9,10 @@ from admin_console.cluster.node_stats import NodeStats
 from admin_console.cluster.options import NO_ADDRESSES, Addresses
 
 
+class NotCallingError(Exception):
+    """No calls are made: a file of the options can't be used, or the server stops; the text is a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answers:
     """How a node or nsqlookupd answers. Times are Unix milliseconds; 0 for never. took_ms: of the last answer. error:

@@ -4,16 +4,20 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from admin_console.cluster.members import Identity
 from admin_console.cluster.node_http import NodeHttp, tls_of
 from admin_console.cluster.node_tokens import NodeTokens
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.nodes import ClusterState, NotCallingError
 from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.poller import ClusterPoller
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 START_S = 10.0  # the first state is there after some milliseconds
 STOP_S = 5.0
@@ -33,6 +37,7 @@ class NodeReader:
         self._tls = tls_of(options.tls)
         self._tokens = NodeTokens.followed(options.token_file)
         self._poller: ClusterPoller | None = None
+        self._http: NodeHttp | None = None
         self._loop = asyncio.new_event_loop()
         self._is_stopping = asyncio.Event()
         self._is_begun = threading.Event()
@@ -49,6 +54,18 @@ class NodeReader:
         """Call these addresses from now on."""
         if self._poller is not None:
             self._loop.call_soon_threadsafe(self._poller.change, addresses)
+
+    def call(self, work: Callable[[NodeHttp], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Make calls on the thread. Raises NotCallingError."""
+        http = self._http
+        if http is None:
+            raise NotCallingError("No node is called: the server is stopping.")
+        started = work(http)
+        try:
+            return asyncio.run_coroutine_threadsafe(started, self._loop)
+        except RuntimeError as exc:  # its loop is closed
+            started.close()
+            raise NotCallingError("No node is called: the server is stopping.") from exc
 
     def stop(self) -> None:
         """Give up all calls. Returns once the thread has ended, STOP_S at most."""
@@ -70,6 +87,13 @@ class NodeReader:
         async with NodeHttp(self._options, rules, self._tls, self._tokens) as http:
             self._poller = ClusterPoller(self._options, self._addresses, http, own=self._own, pace=self._pace)
             self._poller.start()
+            self._http = http
             self._is_begun.set()
             await self._is_stopping.wait()
+            self._http = None
             await self._poller.stop()
+            # Calls of acts: their threads wait for them.
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""GET of JSON from nsqd's and nsqlookupd's HTTP APIs, within a deadline and a size."""
+"""Calls to nsqd's and nsqlookupd's HTTP APIs, within a deadline and a size: GET of JSON, and POST of acts."""
 
 import ssl
 from collections.abc import Mapping
@@ -19,7 +19,12 @@ _DETAIL_LENGTH_MAX = 500
 
 
 class UnreachableError(PenstockError):
-    """There was no answer, or none that could be read; the text names the URL and the reason."""
+    """There was no answer, or none that could be read; the text names the URL and the reason. is_sent: whether the
+    server may have got the request, so that an act may have been done."""
+
+    def __init__(self, text: str, *, is_sent: bool = True) -> None:
+        super().__init__(text)
+        self.is_sent = is_sent
 
 
 class HttpRefusedError(PenstockError):
@@ -32,7 +37,7 @@ class HttpRefusedError(PenstockError):
 
 
 class HttpJson:
-    """Reads JSON from HTTP APIs. `async with HttpJson(…) as http`; belongs to one event loop."""
+    """Calls HTTP APIs. `async with HttpJson(…) as http`; belongs to one event loop."""
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class HttpJson:
         addresses of host names; None for the system's. redirects_max: 0 for none, then a redirect is refused."""
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_timeout_s)
         self._timeout_s = timeout_s
+        self._connect_timeout_s = timeout_s if connect_timeout_s is None else connect_timeout_s
         self._tls = tls
         self._token = token
         self._resolver = resolver
@@ -73,20 +79,38 @@ class HttpJson:
     ) -> Any:
         """The answer's document. sends_token: for the API of an nsqd; an nsqlookupd needs none. token: to send instead,
         whatever the scheme. Raises UnreachableError or HttpRefusedError."""
+        if self._token and sends_token and (self._tls is None or url.startswith("https://")):
+            token = self._token
+        body = await self._answer("GET", url, query, token)
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as exc:
+            raise UnreachableError(f"{url} answered with no JSON") from exc
+
+    async def post(
+        self, url: str, query: Mapping[str, str] | None = None, *, body: bytes = b"", token: str = ""
+    ) -> bytes:
+        """The answer's body, which acts leave empty. It is sent once. Raises UnreachableError or HttpRefusedError."""
+        return await self._answer("POST", url, query, token, body)
+
+    async def _answer(
+        self, method: str, url: str, query: Mapping[str, str] | None, token: str, sent: bytes | None = None
+    ) -> bytes:
         assert self._session is not None
         bytes_max = self._answer_bytes_max
         # An nsqlookupd before 1.0 wraps its answers unless the request accepts those of 1.0.
         headers = {"Accept": "application/vnd.nsq; version=1.0"}
-        if self._token and sends_token and (self._tls is None or url.startswith("https://")):
-            token = self._token
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            async with self._session.get(
+            async with self._session.request(
+                method,
                 url,
                 params=query,
+                data=sent,
                 headers=headers,
-                allow_redirects=self._redirects_max > 0,
+                # A redirected POST would be sent twice.
+                allow_redirects=self._redirects_max > 0 and method == "GET",
                 max_redirects=max(1, self._redirects_max),
             ) as response:
                 parts = bytearray()
@@ -94,10 +118,14 @@ class HttpJson:
                     parts += part
                     if len(parts) > bytes_max:
                         break
+        except aiohttp.ConnectionTimeoutError as exc:
+            took = f"within {self._connect_timeout_s:g} s"
+            raise UnreachableError(f"{url} can't be reached: no connection {took}", is_sent=False) from exc
         except TimeoutError as exc:
             raise UnreachableError(f"{url} did not answer within {self._timeout_s:g} s") from exc
         except aiohttp.ClientConnectorError as exc:
-            raise UnreachableError(f"{url} can't be reached: {connect_reason(exc.os_error)}") from exc
+            reason = connect_reason(exc.os_error)
+            raise UnreachableError(f"{url} can't be reached: {reason}", is_sent=False) from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             raise UnreachableError(f"{url} can't be reached: {exc}") from exc
         if len(parts) > bytes_max:
@@ -107,10 +135,7 @@ class HttpJson:
             detail = unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX]
             texts = (_message_in(body), detail.replace("\r", " ").replace("\n", " "))
             raise HttpRefusedError(url, response.status, ": ".join(filter(None, texts)), body)
-        try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError as exc:
-            raise UnreachableError(f"{url} answered with no JSON") from exc
+        return body
 
 
 def list_in(document: Any, name: str) -> list[Any]:
