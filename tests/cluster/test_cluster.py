@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,15 @@ from admin_console.cluster.chosen_addresses import NAME, ChosenAddresses
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.members import Identity
 from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.nodes import ClusterState, Node
+from admin_console.cluster.nodes import ClusterState, Node, NotCallingError
 from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.poller import Stretch
 from admin_console.cluster.totals import NodeSums, Total
+from queue_engine.client.http_json import HttpRefusedError, UnreachableError
 from queue_engine.storage.disk.checked_line import encode_line
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 from tests.support.fake_node import FakeNode, producer
+from tests.support.processes.ports import free_ports
 from tests.support.waiting import wait_for
 
 _OPTIONS = ClusterOptions()
@@ -375,3 +378,61 @@ def test_a_total_is_partial_where_a_part_of_it_is_unknown() -> None:
     whole = node_stats_in({"topics": [topic("orders", 3, billing=2)]})
     assert whole is not None
     assert (NodeSums.of(whole).depth, NodeSums.of(whole).messages) == (5, 3)
+
+
+def test_an_act_is_sent_once_beside_the_reads_and_says_whether_it_was_sent(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as https, FakeNode() as lookup:
+        a.answer_as_nsqd(topic("orders", 3))
+        lookup.answer_as_lookupd(a)
+        a.answers["/topic/pause"] = b""
+        a.answers["/topic/empty"] = (404, {}, b'{"message":"TOPIC_NOT_FOUND"}')
+        a.answers["/topic/delete"] = (302, {"Location": f"http://{https.address}/topic/delete"}, b"")
+        a.answers["/channel/empty"] = (200, {"Content-Length": "100"}, b"")  # it goes away in the middle
+        lookup.answers["/topic/tombstone"] = b""
+        at, gone = HttpAddress("127.0.0.1", a.port), HttpAddress("127.0.0.1", free_ports(1)[0])
+        with cluster_of(tmp_path, lookupds=(lookup,), nsqds=(a,)) as cluster:
+
+            def post(path: str, target: HttpAddress = at) -> bytes:
+                return cluster.call(lambda http: http.post_to_node(target, path, {"topic": "orders"})).result(30)
+
+            assert post("/topic/pause") == b""
+            with pytest.raises(HttpRefusedError, match="answered 404: TOPIC_NOT_FOUND"):
+                post("/topic/empty")
+            with pytest.raises(HttpRefusedError, match="answered 302"):
+                post("/topic/delete")
+            for path, target, is_sent in (("/channel/empty", at, True), ("/topic/pause", gone, False)):
+                with pytest.raises(UnreachableError) as raised:
+                    post(path, target)
+                assert raised.value.is_sent == is_sent
+            looked_up = HttpAddress("127.0.0.1", lookup.port)
+            cluster.call(lambda http: http.post_to_lookupd(looked_up, "/topic/tombstone", {"topic": "orders"})).result(
+                30
+            )
+            posts = [path for path, _ in a.requests if "topic=orders" in path]
+            assert posts == [
+                f"{path}?topic=orders" for path in ("/topic/pause", "/topic/empty", "/topic/delete", "/channel/empty")
+            ]
+            assert [path for path, _ in lookup.requests if "?" in path] == ["/topic/tombstone?topic=orders"]
+            assert https.requests == []
+
+
+def test_an_act_that_waits_ends_with_the_server(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+    with FakeNode() as slow:
+        slow.answer_as_nsqd()
+
+        def late() -> Any:
+            goes_on.wait(60)
+            return b""
+
+        slow.answers["/topic/pause"] = late
+        with cluster_of(tmp_path, nsqds=(slow,)) as cluster:
+            target = HttpAddress("127.0.0.1", slow.port)
+            waiting = cluster.call(lambda http: http.post_to_node(target, "/topic/pause", {}))
+            wait_for("its request", lambda: any(path == "/topic/pause" for path, _ in slow.requests))
+            cluster.stop()
+            with pytest.raises(CancelledError):
+                waiting.result(30)
+            with pytest.raises(NotCallingError, match="the server is stopping"):
+                cluster.call(lambda http: http.post_to_node(target, "/topic/pause", {}))
+            goes_on.set()
