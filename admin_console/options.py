@@ -89,7 +89,13 @@ DEMO = ConsoleOption("--demo", "false", "", "add the traffic of a demo")
 NO_PIPELINE = ConsoleOption(
     "--no-pipeline", "false", "", "never start the data pipeline's worker: no archive, no history"
 )
-SWITCHES = (DEMO, NO_PIPELINE)
+CONSOLE_ONLY = ConsoleOption(
+    "--console-only",
+    "false",
+    "",
+    "start no queue: the console of the nodes of --lookupd-http-address and --nsqd-http-address",
+)
+SWITCHES = (DEMO, NO_PIPELINE, CONSOLE_ONLY)
 
 # The beginnings of the console's own paths. A sub-path that begins so would give one path two meanings behind a proxy
 # that takes the sub-path off.

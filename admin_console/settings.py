@@ -53,6 +53,7 @@ INSTALLED_APPS = [
 # All of them synchronous: a request then stays in one worker thread from end to end.
 MIDDLEWARE = [
     "admin_console.security.headers.SecurityHeaders",
+    "admin_console.views.probes.Probes",
     "admin_console.security.request_pacing.PaceRequests",
     "admin_console.security.hosts.AllowedHosts",
     "django.middleware.security.SecurityMiddleware",

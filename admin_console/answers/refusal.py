@@ -7,7 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from admin_console.gateway.gateway import EngineUnavailableError
+from admin_console.gateway.gateway import EngineUnavailableError, NoEngineError
 
 # The author of a link chooses its words, and an operator pastes this one into a shell. Names of files are no sub-path.
 _SUB_PATH = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -50,7 +50,8 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 class EngineUnavailable:
-    """Middleware: the answer to EngineUnavailableError from any view is its sentence."""
+    """Middleware: the answer to EngineUnavailableError from any view is its sentence, with 503; with 404 where this
+    console has no engine at all."""
 
     sync_capable = True
     async_capable = False
@@ -63,5 +64,6 @@ class EngineUnavailable:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, EngineUnavailableError):
-            return refusal(request, str(exception), status=503)
+            sentence = f"{str(exception)[:1].upper()}{str(exception)[1:]}"
+            return refusal(request, sentence, status=404 if isinstance(exception, NoEngineError) else 503)
         return None

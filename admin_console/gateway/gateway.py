@@ -70,6 +70,7 @@ __all__ = [
     "MessageResult",
     "MessageRow",
     "MessageRows",
+    "NoEngineError",
     "NodeInfo",
     "OneMessage",
     "Pause",
@@ -87,6 +88,7 @@ __all__ = [
     "format_duration",
     "full_version",
     "get_gateway",
+    "has_capability",
     "is_ephemeral",
     "is_valid_name",
     "parse_duration_ms",
@@ -105,6 +107,10 @@ UNKNOWN = "unknown"
 
 class EngineUnavailableError(Exception):
     """There is no engine, or it does not answer in time; the text is a sentence for users."""
+
+
+class NoEngineError(EngineUnavailableError):
+    """This console runs without an engine of its own, and has not what one would have; the text is a sentence."""
 
 
 class ReadRefusedError(Exception):
@@ -328,3 +334,8 @@ def get_gateway() -> Gateway:
     if _gateway is None:
         raise EngineUnavailableError("The engine is not running: it is starting, stopping, or this is not `serve`.")
     return _gateway
+
+
+def has_capability(name: str) -> bool:
+    """Whether the gateway of this process has this act or use; True while there is none: it is starting or stopping."""
+    return _gateway is None or name in _gateway.node().capabilities

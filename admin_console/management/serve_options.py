@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 
 from admin_console import paths
 from admin_console.management.command import PlainCommand
-from admin_console.options import CONSOLE_OPTIONS, DEMO, NO_PIPELINE, SWITCHES
+from admin_console.options import CONSOLE_ONLY, CONSOLE_OPTIONS, DEMO, NO_PIPELINE, SWITCHES
 from queue_engine.vocabulary.errors import OptionsError
 from queue_engine.vocabulary.lake_place import absolute_lake
 from queue_engine.vocabulary.options.option import environment_name_of, flag_of
@@ -42,15 +42,20 @@ class ServeOptions:
     engine: Options
     with_demo: bool
     with_pipeline: bool
+    with_engine: bool
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> "ServeOptions":
         """given: by name, as the parser returns them. Raises CommandError with every complaint."""
-        return ServeOptions(
+        found = ServeOptions(
             engine=_engine_options(given),
             with_demo=given["demo"] or _is_switched_on(DEMO.variable),
             with_pipeline=not (given["no_pipeline"] or _is_switched_on(NO_PIPELINE.variable)),
+            with_engine=not (given["console_only"] or _is_switched_on(CONSOLE_ONLY.variable)),
         )
+        if found.with_demo and not found.with_engine:
+            raise CommandError("--demo publishes to the server's own queue, and with --console-only it has none.")
+        return found
 
 
 def arguments_of(given: Mapping[str, Any]) -> list[str]:

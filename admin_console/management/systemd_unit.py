@@ -55,6 +55,7 @@ class Service:
     user: str
     group: str
     with_pipeline: bool
+    with_engine: bool
     command_line: tuple[str, ...]
 
 
@@ -79,18 +80,20 @@ def complaint_about_word(word: str, *, is_program: bool = False) -> str:
     return ""
 
 
-def memory_limits(options: Options, *, with_pipeline: bool) -> tuple[int, int]:
+def memory_limits(options: Options, *, with_pipeline: bool, with_engine: bool = True) -> tuple[int, int]:
     """MemoryHigh and MemoryMax, in MiB: the memory that the options allow the server and its worker, and a quarter
     more."""
-    high_bytes = _SERVER_BYTES + sum(
-        (
-            options.log_cache_bytes,
-            options.mem_queue_total_bytes,
-            options.max_deferred_bytes,
-            options.max_in_flight_bytes,
-            options.max_pending_body_bytes,
+    high_bytes = _SERVER_BYTES
+    if with_engine:
+        high_bytes += sum(
+            (
+                options.log_cache_bytes,
+                options.mem_queue_total_bytes,
+                options.max_deferred_bytes,
+                options.max_in_flight_bytes,
+                options.max_pending_body_bytes,
+            )
         )
-    )
     if with_pipeline:
         high_bytes += _WORKER_BYTES + math.ceil(_WORKER_PER_HEAP * options.worker_memory_bytes)
         high_bytes += _WORKER_PER_PROCESS_BYTES * (options.worker_python_processes or PYTHON_PROCESSES_MAX)
@@ -120,6 +123,7 @@ def _head(service: Service) -> list[str]:
         "systemctl daemon-reload",
         "systemctl enable --now penstock",
     ]
+    served = "NSQ clients, the HTTP API and the console are served" if service.with_engine else "the console is served"
     secret = "must set PENSTOCK_HTTP_TOKEN, which is not here" if service.options.http_token else "may set variables"
     return [
         f"# Penstock {VERSION} as a service of systemd. To change an option, print the unit again.",
@@ -127,7 +131,7 @@ def _head(service: Service) -> list[str]:
         "#",
         *(f"#   {step}" for step in steps),
         "#",
-        "# `systemctl` returns when NSQ clients, the HTTP API and the console are served.",
+        f"# `systemctl` returns when {served}.",
         f"# The first start writes the admin's password to {service.data_path / 'admin-password'}.",
         "# Commands run as the server's account:",
         "#",
@@ -142,7 +146,7 @@ def _unit(service: Service) -> list[str]:
     return [
         "",
         "[Unit]",
-        "Description=Penstock message queue",
+        f"Description=Penstock {'message queue' if service.with_engine else 'console'}",
         "Wants=network-online.target",
         "After=network-online.target",
         f"RequiresMountsFor={_paths([service.data_path, *_lake_elsewhere(service)])}",
@@ -193,6 +197,7 @@ def _paths(paths: Sequence[Path]) -> str:
 
 
 def _life(service: Service) -> list[str]:
+    feeder = "The engine's loop" if service.with_engine else "The console's loop"
     return [
         "",
         "# A start that reads many files, and a stop that writes many messages, get more time while they advance.",
@@ -202,7 +207,7 @@ def _life(service: Service) -> list[str]:
         "ExecReload=/bin/kill -HUP $MAINPID",
         "# SIGTERM goes to the server, which ends its own processes.",
         "KillMode=mixed",
-        "# The engine's loop feeds it. A server that hangs is ended by SIGABRT; the journal has each thread's stack.",
+        f"# {feeder} feeds it. A server that hangs is ended by SIGABRT; the journal has each thread's stack.",
         f"WatchdogSec={WATCHDOG_S}s",
         "# Also a start that is refused: its address, its disk or room on it may be there a moment later.",
         "Restart=on-failure",
@@ -211,7 +216,9 @@ def _life(service: Service) -> list[str]:
 
 
 def _limits(service: Service) -> list[str]:
-    high_mib, max_mib = memory_limits(service.options, with_pipeline=service.with_pipeline)
+    high_mib, max_mib = memory_limits(
+        service.options, with_pipeline=service.with_pipeline, with_engine=service.with_engine
+    )
     of_whom = "the server and the pipeline's worker" if service.with_pipeline else "the server"
     return [
         "",
@@ -232,7 +239,7 @@ def _hardening(service: Service) -> list[str]:
     files = (Path(path).absolute() for path in named if path)
     places = (service.data_path, *_lake_elsewhere(service), *service.installed, *files)
     addresses = (options.tcp_address, options.http_address, options.https_address)
-    ports = [split_address(address)[1] for address in addresses if not is_socket_path(address)]
+    ports = [split_address(one)[1] for one in addresses if service.with_engine and not is_socket_path(one)]
     is_privileged = any(0 < port < _PRIVILEGED_PORTS_END for port in (*ports, service.console_port))
     capability = "CAP_NET_BIND_SERVICE" if is_privileged else ""
     home = ["ProtectHome=yes"]

@@ -17,7 +17,7 @@ from admin_console.screens import channel_list, graphs
 from admin_console.screens.cells import Cell, SparkCell
 from admin_console.screens.channel_rows import age_s, diagnosis_of, grave_count, ill, spark_levels, state_cell
 from admin_console.screens.diagnosis import overview_banner
-from admin_console.screens.links import channel_cell, pause_cell, selection_of
+from admin_console.screens.links import channel_cell, pause_cell, selection_of, url_of
 from admin_console.screens.list_links import ListQuery, PageOf, count_texts, list_bar, with_sorts
 from admin_console.screens.log_panel import is_anything_aside, log_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
@@ -247,9 +247,18 @@ _NONE = {
 
 
 def first_run(http_address: str) -> Empty:
-    """The empty state of a new installation: how to make the first topic."""
+    """The empty state of a new installation: how to make the first topic. http_address: "" where this console has no
+    queue of its own."""
+    if not http_address:
+        return Empty(
+            "No topics yet",
+            "This console has no queue of its own: it shows the topics of the nodes that it calls. Their addresses "
+            "come from --lookupd-http-address and --nsqd-http-address, or an admin enters them on the page Nodes.",
+            href=url_of("nodes"),
+            link="Nodes and their addresses",
+        )
     return Empty(
         "Nothing here yet: publish a first message",
         "Publishing creates the topic. Use any NSQ client library, or this:",
-        f"curl -d hello 'http://{http_address or '127.0.0.1:4151'}/pub?topic=greetings'",
+        f"curl -d hello 'http://{http_address}/pub?topic=greetings'",
     )

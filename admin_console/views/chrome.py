@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from admin_console.accounts.models import CLOCK_DEFAULT, CLOCKS
 from admin_console.answers.drafts import typed_by
 from admin_console.gateway.act_sentences import SENTENCES
-from admin_console.gateway.gateway import ACTS, full_version
+from admin_console.gateway.gateway import ACTS, full_version, has_capability
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
 from admin_console.views.notices import page_notices
@@ -24,6 +24,8 @@ _LINKS = (
     ("lookup", "Lookup", "l"),
     ("audit", "Audit", "a"),
 )
+# Of an engine of this process: its place is left out where the gateway has no such act.
+_ACT_OF_PLACE = {"trash": "restore_trash", "tokens": "create_token"}
 # Pages that lie under a place's tab: an act is on a topic, one of its channels, or the pipeline.
 _UNDER = {
     "topic": "topics",
@@ -76,13 +78,13 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "places": [
                 HeaderLink(label, key, url, name == here)
                 for name, label, key in _LINKS
-                if (url := _url(name)) and (may is None or may[name])
+                if (url := _url(name)) and (may is None or may[name]) and _is_there(name)
             ],
             "is_place": any(name == page for name, _, _ in _LINKS),
             "home_url": _url("overview") or "/",
             "topics_url": _url("topics"),
             "password_url": _url("password"),
-            "tokens_url": _url("tokens") if may is not None and may["tokens"] else "",
+            "tokens_url": _url("tokens") if may is not None and may["tokens"] and _is_there("tokens") else "",
             "logout_url": _url("logout"),
             "query": request.GET.get("q", "")[:130] if here == "topics" else "",
             "notices": page_notices() if user else [],
@@ -96,6 +98,10 @@ def clock_of(request: HttpRequest) -> str:
     """ "local" or "utc": the link's `?tz=`, which holds for one page, else the user's choice."""
     wanted = request.GET.get("tz", "")
     return wanted if wanted in dict(CLOCKS) else getattr(getattr(request, "user", None), "clock", CLOCK_DEFAULT)
+
+
+def _is_there(place: str) -> bool:
+    return place not in _ACT_OF_PLACE or has_capability(_ACT_OF_PLACE[place])
 
 
 def _url(name: str) -> str:

@@ -74,6 +74,7 @@ def nodes_page(request: HttpRequest) -> HttpResponse:
         "summary": _summary(state, has_own=own is not None),
         "has_notes": any(line.note for line in lines),
         "has_addresses": state.addresses.has_any,
+        "has_own": own is not None,
     }
     return render(request, "pages/nodes.html", context)
 

@@ -5,12 +5,9 @@ import concurrent.futures
 import contextlib
 import gc
 import logging
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -22,29 +19,27 @@ from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import EngineCalls
 from queue_engine.service.act_file.act_file import ActFile
 from queue_engine.service.act_file.act_writer import ActWriter
-from queue_engine.service.admission.act_gate import ActGate, GateOnLoop
+from queue_engine.service.admission.act_gate import GateOnLoop
 from queue_engine.service.admission.pending_bodies import PendingBodies
 from queue_engine.service.admission.refused_connections import RefusedConnections
 from queue_engine.service.gate_upkeep import GateUpkeep
+from queue_engine.service.hosted_server import HostedServer
 from queue_engine.service.http.api import HttpApi, Ports
 from queue_engine.service.http.audit import HttpAudit
-from queue_engine.service.listeners import HTTP_ADDRESS, HTTPS_ADDRESS, Listeners, bound
+from queue_engine.service.listeners import HTTP_ADDRESS, HTTPS_ADDRESS
 from queue_engine.service.lookup_client.client import LookupClient
 from queue_engine.service.loop import freed_memory
 from queue_engine.service.loop.queue_scan import scan_once
 from queue_engine.service.loop.supervision import note_callbacks, supervise
 from queue_engine.service.loop.worker import BackgroundThread
-from queue_engine.service.monitoring.console_figures import Console
-from queue_engine.service.start_probes import StartProbes
 from queue_engine.service.statsd.push import StatsdPush
 from queue_engine.service.tcp.engine_turns import EngineTurns
 from queue_engine.service.tcp.server import TcpServer
 from queue_engine.service.tls.replaceable import MadeOfFiles
-from queue_engine.service.tls.server_context import ServedCertificate, server_context, server_contexts
+from queue_engine.service.tls.server_context import ServedCertificate, server_contexts
 from queue_engine.service.tls.validity import CertificateWatch
 from queue_engine.storage.commit_log.thread_choice import ThreadChoice
 from queue_engine.storage.disk.background import Backgrounds
-from queue_engine.storage.disk.dirlock import DirectoryLock
 from queue_engine.storage.disk.files import Files
 from queue_engine.storage.disk_queue.closing import Closing, Job, run_in_turn
 from queue_engine.vocabulary.client_key import ClientKeys, TrustedAddresses
@@ -52,8 +47,6 @@ from queue_engine.vocabulary.clock import NS_PER_MS, SystemClock
 from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit
 from queue_engine.vocabulary.errors import ClosedError, PenstockError
 from queue_engine.vocabulary.options.options import Options
-from queue_engine.vocabulary.start_progress import StartProgress
-from queue_engine.vocabulary.stop_progress import StopProgress
 from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
@@ -73,7 +66,7 @@ STOP_GRACE_S = 15.0
 CERTIFICATE_LOOK_S = 1.0
 
 
-class EngineRunner:
+class EngineRunner(HostedServer):
     """Runs one engine. `start` and `stop` block; everything else may be called from any thread."""
 
     def __init__(
@@ -81,28 +74,14 @@ class EngineRunner:
     ) -> None:
         """has_console: whether connections are left for one; without one the HTTP API takes any Host as nsqd does
         (`http/access.py`). given: as of RunningConfig."""
-        self.options = options
+        super().__init__(
+            options, DescriptorShares.of(current_limit(), options.max_connections, has_console=has_console)
+        )
         self.calls = EngineCalls(self._submit)
         self._given = given
         self._has_console = has_console
-        self.own_token = secrets.token_hex(32)  # of the server's own processes; lets do everything, in this run
-        self.descriptors = DescriptorShares.of(current_limit(), options.max_connections, has_console=has_console)
-        self.listeners = Listeners()
-        self.start_progress = StartProgress()
-        self.probes = StartProbes(self.start_progress.sentence)
-        self._lock: DirectoryLock | None = None
         self._contexts: MadeOfFiles[ServedCertificate] | None = None
-        self.snapshot: EngineSnapshot | None = None
-        self.stop_progress: StopProgress | None = None
-        """The progress of the stop; None before it writes."""
-        self.on_snapshot: list[Callable[[EngineSnapshot], None]] = []
-        self.on_act: Callable[[ActRecord], None] | None = None
-        self.act_gate: ActGate | None = None  # set before the start
         self._own_acts: ActWriter | None = None  # writes acts where no console does
-        self.on_death: Callable[[], None] | None = None
-        self.on_beat: Callable[[], None] = lambda: None  # on the engine's thread, while its loop goes round
-        self.beat_every_s = 0.0  # 0: never; set before the start
-        self.console: Console | None = None  # for /readyz and /metrics; set before the start
         self.error: BaseException | None = None
         self._watched: dict[tuple[str, str], float] = {}  # until when, time.monotonic
         self._snapshot_at = 0.0  # time of the loop
@@ -129,7 +108,7 @@ class EngineRunner:
     def bind(self) -> None:
         """Lock the data directory and bind all addresses; from then on the HTTP addresses answer probes. Raises
         PenstockError, with all free again, and nothing has been changed. `start` calls it where it was not called."""
-        self._lock = DirectoryLock(self.options.data_path)
+        super().bind()
         try:
             self.listeners.bind(self.options)
             self._contexts = server_contexts(self.options)
@@ -141,26 +120,6 @@ class EngineRunner:
         except BaseException:
             self.unbind()
             raise
-
-    def bind_beside(self, address: str, option: str, *, is_tls: bool) -> list[socket.socket]:
-        """Bind HOST:PORT of another server of this process, after `bind`, and answer probes there until
-        `probes.release`. option: names the address on the command line. is_tls: inside TLS, without certificates of
-        clients. Raises PenstockError, with all free again."""
-        try:
-            sockets = bound(address, option)
-            tls = server_context(replace(self.options, tls_client_auth_policy="")) if is_tls else None
-            self.probes.answer(sockets, option, tls)
-        except PenstockError:
-            self.unbind()
-            raise
-        return sockets
-
-    def unbind(self) -> None:
-        """Free the sockets of `bind`."""
-        self.probes.close()
-        self.listeners.close()
-        if self._lock is not None:
-            self._lock.release()
 
     def start(self) -> None:
         """Start the thread; returns once all sockets listen, however long the engine reads its files before.

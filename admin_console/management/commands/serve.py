@@ -1,4 +1,5 @@
-"""`penstock serve`: the engine in its thread and the console in this one, started and stopped in order.
+"""`penstock serve`: the engine in its thread and the console in this one, started and stopped in order; with
+--console-only the console alone, of the nodes of a cluster.
 
 Start: lock and engine, tables, first admin, console. Stop: the console stops accepting and finishes its requests, then
 the engine puts everything on disk, however long that takes. SIGTERM and SIGINT stop it, and so does SIGHUP where it was
@@ -25,6 +26,7 @@ from typing import Any
 import numpy  # noqa: F401 - see below
 from django.conf import settings
 from django.core.management.base import CommandError
+from twisted.internet.task import LoopingCall
 
 from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
@@ -32,12 +34,15 @@ from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.cluster import Cluster, set_cluster
+from admin_console.cluster.members import Identity
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
+from admin_console.gateway.cluster_only import ClusterOnlyGateway
 from admin_console.gateway.embedded import EmbeddedGateway, identity_of
-from admin_console.gateway.gateway import set_gateway
+from admin_console.gateway.gateway import Gateway, set_gateway
 from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline
+from admin_console.gateway.sentences import counted
 from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
@@ -47,6 +52,7 @@ from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.lake.spark.packages import complaint_about_packages
+from queue_engine.service.hosted_server import HostedServer
 from queue_engine.service.identity import openness
 from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.service.process.interpreter import share_interpreter
@@ -56,10 +62,9 @@ from queue_engine.service.process.stop_report import StopReport
 from queue_engine.service.process.streams import is_on_terminal
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
-from queue_engine.vocabulary.descriptor_shares import raise_limit
+from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit, raise_limit
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.addresses import NO_PORT, joined
-from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.version import full_version
 
 # numpy is there before the engine's threads are: while one of them imports it, the console would get half of it.
@@ -77,9 +82,7 @@ class Command(ServeParser):
     def handle(self, **given: Any) -> None:
         options = ServeOptions.of(given)
         log_lines.log_uncaught()
-        status = Serving(
-            options.engine, self._print, with_demo=options.with_demo, with_pipeline=options.with_pipeline
-        ).run()
+        status = Serving(options, self._print).run()
         for stream in (sys.stdout, sys.stderr):
             _flush_or_drop(stream)
         if status:
@@ -97,17 +100,25 @@ class Command(ServeParser):
 class Serving:
     """One run of the server, from the lock to the last flush."""
 
-    def __init__(
-        self, options: Options, print_line: Any, *, with_demo: bool = False, with_pipeline: bool = False
-    ) -> None:
-        self._options = options
+    def __init__(self, given: ServeOptions, print_line: Any) -> None:
+        options = self._options = given.engine
         self._print = print_line
-        self._with_demo = with_demo
+        self._with_demo = given.with_demo
         self._demo: DemoProcess | None = None
-        self._with_pipeline = with_pipeline
+        self._with_pipeline = given.with_pipeline
         self._pipeline: Pipeline | None = None
+        self._with_engine = given.with_engine
         raise_limit()  # before the runner shares out the descriptors
-        self._runner = EngineRunner(options)
+        self._runner: HostedServer
+        own: Callable[[], Identity | None]
+        if given.with_engine:
+            runner = self._runner = EngineRunner(options)
+            own = partial(identity_of, runner, options)
+            self._make_gateway: Callable[[], Gateway] = partial(EmbeddedGateway, runner, options)
+        else:
+            alone = self._runner = HostedServer(options, DescriptorShares.of(current_limit(), 0))
+            own = _no_identity
+            self._make_gateway = lambda: ClusterOnlyGateway(options, lambda: alone.snapshot)
         self._report = ConsoleReport()
         self._audit_writer = AuditWriter()
         self._audit_upkeep = AuditUpkeep(
@@ -119,7 +130,7 @@ class Serving:
         self._cluster = Cluster(
             settings.CONSOLE.cluster,
             ChosenAddresses(settings.DATA_PATH, settings.CONSOLE.cluster.addresses),
-            own=partial(identity_of, self._runner, options),
+            own=own,
         )
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
@@ -151,7 +162,8 @@ class Serving:
         self._runner.act_gate = self._audit_writer
         self._runner.on_act = self._on_http_act
         self._runner.on_death = self._on_engine_death
-        # Fed by the engine's loop: a server whose engine hangs counts as hung, although its console answers.
+        # Fed by the engine's loop: a server whose engine hangs counts as hung, although its console answers. Without an
+        # engine the console's loop feeds it.
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
         self._runner.console = self._report
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
@@ -160,8 +172,9 @@ class Serving:
             raise CommandError("The demo speaks no TLS: run it without --tls-required and --tls-client-auth-policy.")
         if settings.CONSOLE.speaks_tls and not self._options.has_tls:
             raise CommandError("--console-tls needs a certificate: give --tls-cert and --tls-key.")
-        self._refuse_unintended_openness()
-        is_new = not os.path.lexists(settings.DATA_PATH / "topology.json")
+        if self._with_engine:
+            self._refuse_unintended_openness()
+        is_new = not os.path.lexists(settings.DATA_PATH / ("topology.json" if self._with_engine else "console.sqlite3"))
         with _as_command_error():
             self._runner.bind()
             console = joined(settings.CONSOLE.host, settings.CONSOLE.port)
@@ -234,7 +247,7 @@ class Serving:
     def _prepare_demo(self) -> None:
         if self._with_demo:
             try:
-                self._demo = DemoProcess(self._runner.tcp_address, self._runner.http_address)
+                self._demo = DemoProcess(self._runner.listeners.tcp, self._runner.listeners.http)
             except PenstockError as exc:
                 raise CommandError(str(exc)) from exc
 
@@ -267,7 +280,7 @@ class Serving:
         reactor.seconds = time.monotonic
 
         self._reactor = reactor
-        set_gateway(EmbeddedGateway(self._runner, self._options))
+        set_gateway(self._make_gateway())
         self._pipeline = self._make_pipeline()
         set_pipeline(self._pipeline)
         self._report.pipeline = self._pipeline
@@ -299,8 +312,10 @@ class Serving:
         set_cluster(self._cluster)
 
     def _make_pipeline(self) -> Pipeline:
-        host, port = self._runner.http_address
-        if port == NO_PORT:
+        host, port = self._runner.listeners.http
+        if not self._with_engine:
+            self._with_pipeline = False
+        elif port == NO_PORT:
             self._with_pipeline = False  # its worker speaks HTTP over TCP
             self._print(f"No history, archive and replays: --http-address is {host}, and they need HOST:PORT")
         elif ipaddress.ip_address(host).is_unspecified:
@@ -321,12 +336,27 @@ class Serving:
     def _attach_hub(self) -> None:
         """On the console's loop: the engine's figures go to the live pages from now on."""
         get_hub().attach(self._runner, asyncio.get_event_loop())
+        if not self._with_engine and self._manager.feed_every_s:
+            LoopingCall(self._manager.feed).start(self._manager.feed_every_s)
+
+    def _sentence_about_nodes(self) -> str:
+        """For a console without an engine: how many addresses it calls."""
+        addresses = self._cluster.state.addresses
+        if not addresses.has_any:
+            return (
+                "No queue of its own (--console-only), and no nodes yet: give --lookupd-http-address or "
+                "--nsqd-http-address, or an admin enters their addresses on the page Nodes"
+            )
+        lookupds, nodes = counted(len(addresses.lookupds), "nsqlookupd"), counted(len(addresses.nsqds), "node")
+        return f"No queue of its own (--console-only): the console calls {lookupds} and {nodes} by their addresses"
 
     def _on_console_listening(self, host: str, port: int) -> None:
         addresses = {
             **self._runner.listeners.named(),
             "Console": f"{'https' if settings.CONSOLE.speaks_tls else 'http'}://{joined(host, port)}",
         }
+        if not self._with_engine:
+            self._print(self._sentence_about_nodes())
         for name, address in addresses.items():
             self._print(f"{name}: listening on {address}")
         sentence = ", ".join(f"{name} {address}" for name, address in addresses.items())
@@ -410,6 +440,10 @@ class Serving:
         reactor = self._reactor
         if reactor is not None:
             reactor.callFromThread(lambda: reactor.stop() if reactor.running else None)
+
+
+def _no_identity() -> None:
+    """Of the engine of this process, where it has none."""
 
 
 def _cpu_s_of_this_thread() -> Callable[[], float]:

@@ -75,6 +75,7 @@ class Command(ServeParser):
                 user=user,
                 group=group,
                 with_pipeline=options.with_pipeline,
+                with_engine=options.with_engine,
                 command_line=tuple(command_line),
             )
         )

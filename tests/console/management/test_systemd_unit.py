@@ -13,7 +13,7 @@ import pytest
 
 from admin_console.management.serve_options import ServeParser, arguments_of
 from admin_console.management.systemd_unit import Service, complaint_about_word, memory_limits, quoted, unit_text
-from admin_console.options import CONSOLE_OPTIONS, SWITCHES
+from admin_console.options import CONSOLE_ONLY, CONSOLE_OPTIONS, SWITCHES
 from queue_engine.service.process.service_manager import START_LIMIT_S
 from queue_engine.vocabulary.options.durations import format_duration
 from queue_engine.vocabulary.options.option import flag_of
@@ -40,6 +40,7 @@ def service(**changed: object) -> Service:
         "user": "penstock",
         "group": "penstock",
         "with_pipeline": True,
+        "with_engine": True,
         "command_line": ("/opt/penstock/bin/penstock", "systemd"),
         **changed,
     }
@@ -179,6 +180,17 @@ def test_memory_is_what_the_options_allow() -> None:
     assert found["MemoryHigh"] == f"{alone}M"
 
 
+def test_a_console_alone_has_the_memory_of_no_queue_and_the_port_of_none() -> None:
+    queue, _ = memory_limits(Options(), with_pipeline=False)
+    console, most = memory_limits(Options(), with_pipeline=False, with_engine=False)
+    assert console == 512 < queue
+    options = Options(http_address="127.0.0.1:80")
+    found = settings_of(unit_text(service(with_engine=False, with_pipeline=False, options=options)))
+    assert (found["MemoryHigh"], found["MemoryMax"]) == (f"{console}M", f"{most}M")
+    assert found["Description"] == "Penstock console"
+    assert found["CapabilityBoundingSet"] == ""
+
+
 def test_a_token_has_to_be_in_the_file_that_others_cannot_read() -> None:
     text = unit_text(service(options=Options(http_token="secret-of-mine")))
     assert settings_of(text)["EnvironmentFile"] == "/etc/penstock/environment"
@@ -257,7 +269,8 @@ def test_every_option_of_serve_is_passed_on_and_nothing_is_made(tmp_path: Path) 
         for sample in [sample_of(flag_of(spec.name), spec.default)]
     ]
     given += [f"{option.flag}={sample_of(option.flag, option.default)}" for option in CONSOLE_OPTIONS]
-    given += [option.flag for option in SWITCHES]
+    # --demo takes the engine that --console-only leaves out.
+    given += [option.flag for option in SWITCHES if option is not CONSOLE_ONLY]
     secret = "--http-token=secret-of-mine"
     data_path = "--data-path=.penstock"
     assert {secret, data_path} <= set(given)

@@ -1,0 +1,75 @@
+"""`penstock serve --console-only` as a process: what it prints, which files and ports it has, how it stops."""
+
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_node import FakeNode
+from tests.support.pages.console import words
+from tests.support.pages.console_client import ConsoleClient
+from tests.support.processes.penstock_command import penstock
+from tests.support.processes.server import ServerProcess
+
+pytestmark = pytest.mark.slow(reason="starts a real server")
+
+
+class ConsoleOnly(ServerProcess):
+    _listeners = frozenset({"Console"})
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path) -> None:
+    data_path = tmp_path / "data"
+    with FakeNode() as node:
+        node.answer_as_nsqd()
+        options = ["--console-only", "--no-pipeline", f"--nsqd-http-address={node.address}"]
+        server = ConsoleOnly(data_path, options=options)
+        server.start()
+        try:
+            assert "No queue of its own (--console-only): the console calls 0 nsqlookupds and 1 node" in server.log
+            assert is_free(server.tcp_port)
+            assert is_free(server.http_port)
+            with urllib.request.urlopen(f"{server.console_url}/ping", timeout=10) as answer:
+                assert answer.read() == b"OK"
+            console = ConsoleClient(server.console_port)
+            console.log_in()
+            for path in ("/", "/topics/", "/nodes/", "/lookup/", "/pipeline/", "/audit/"):
+                assert console.get(path).status == 200, path
+            assert node.address in words(console.get("/nodes/").text)
+            console.close()
+        finally:
+            assert server.signalled(signal.SIGTERM) == 0
+        assert "stopped: everything is on the disk" in server.log
+        assert "Traceback" not in server.log
+    files = {path.name for path in data_path.iterdir()}
+    assert files <= {"console.sqlite3", "secret-key", "static", "audit-head", "admin-password", "upgrade-notes"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ["--console-only", "--demo"],
+            "--demo publishes to the server's own queue, and with --console-only it has none.",
+        ),
+        (["--console-only", "--lookupd-http-address=here"], "--lookupd-http-address: 'here' is neither HOST:PORT nor "),
+    ],
+)
+def test_a_mistake_costs_a_sentence_and_no_directory(tmp_path: Path, options: list[str], sentence: str) -> None:
+    done = penstock("serve", *options, directory=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"penstock: {sentence}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_switch_may_come_from_the_environment(tmp_path: Path) -> None:
+    done = penstock("systemd", directory=tmp_path, PENSTOCK_CONSOLE_ONLY="true")
+    assert done.returncode == 0, done.stderr
+    assert " --console-only" in next(line for line in done.stdout.splitlines() if line.startswith("ExecStart="))
