@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.members import Identity
+from admin_console.cluster.merged import ClusterSnapshot
 from admin_console.cluster.nodes import ClusterState, NotCallingError
 from admin_console.cluster.options import NO_ADDRESSES, PACE, Addresses, ClusterOptions, Pace
+from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ class Reader(Protocol):
 
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]: ...
 
+    def merge(self, own: EngineSnapshot) -> None: ...
+
     def stop(self) -> None: ...
 
 
@@ -35,7 +39,11 @@ class NotChangedError(Exception):
 
 
 class Cluster:
-    """Any thread. own: the identity of the engine of this process, None while it has none."""
+    """Any thread. own: the identity of the engine of this process, None while it has none. own_name: its name among the
+    nodes. has_engine: False for a console by itself, whose snapshots come every second without `take`.
+
+    on_snapshot: what gets each snapshot, on the thread that made it: the engine's own while no other node is read.
+    """
 
     def __init__(
         self,
@@ -43,20 +51,27 @@ class Cluster:
         chosen: ChosenAddresses,
         own: Callable[[], Identity | None],
         pace: Pace = PACE,
+        *,
+        own_name: Callable[[], str] = lambda: "",
+        has_engine: bool = True,
     ) -> None:
+        self.on_snapshot: list[Callable[[EngineSnapshot | ClusterSnapshot], None]] = []
         self._options = options
         self._chosen = chosen
         self._own = own
         self._pace = pace
+        self._own_name = own_name
+        self._has_engine = has_engine
         self._lock = threading.Lock()
         self._addresses = NO_ADDRESSES
         self._reader: Reader | None = None
 
     def start(self) -> None:
-        """Read the addresses, and begin to call them. Without any, nothing begins: most servers have no other node.
+        """Read the addresses, and begin to call them. Without any, nothing begins beside an engine: most servers have
+        no other node.
         Raises StorageError or ValueError with a sentence where a file of the options can't be used."""
         self._addresses = self._chosen.read()
-        if self._addresses.has_any:
+        if self._addresses.has_any or not self._has_engine:
             self._reader = self._begun(self._addresses)
 
     def stop(self) -> None:
@@ -69,6 +84,19 @@ class Cluster:
         """The newest one."""
         reader = self._reader
         return ClusterState(self._addresses) if reader is None else reader.state
+
+    def take(self, own: EngineSnapshot) -> None:
+        """Pass on a snapshot of this process's engine, merged with the figures of the other nodes where there are any:
+        on the cluster's thread. Called by the engine's thread."""
+        reader = self._reader
+        if reader is not None and self._addresses.has_any:
+            reader.merge(own)
+            return
+        self._hand_over(own)
+
+    def _hand_over(self, snapshot: EngineSnapshot | ClusterSnapshot) -> None:
+        for hand_over in self.on_snapshot:
+            hand_over(snapshot)
 
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]:
         """Have the cluster's thread make calls beside its reading, such as those of an act. The thread begins with the
@@ -97,9 +125,18 @@ class Cluster:
 
     def _begun(self, addresses: Addresses) -> Reader:
         # Here: a server without other nodes starts without an HTTP client.
+        from admin_console.cluster.merger import Merger
         from admin_console.cluster.reader import NodeReader
 
-        return NodeReader(self._options, addresses, self._own, self._pace)
+        return NodeReader(
+            self._options,
+            addresses,
+            self._own,
+            self._pace,
+            merger=Merger(self._own_name),
+            on_snapshot=self._hand_over,
+            has_engine=self._has_engine,
+        )
 
 
 _cluster: Cluster | None = None

@@ -33,12 +33,13 @@ class NodeChannel:
 
 @dataclass(frozen=True, slots=True)
 class NodeTopic:
-    """A topic at one node."""
+    """A topic at one node. read_at_ms: Unix; of one that was read by itself, else 0."""
 
     name: str
     figures: Figures
     channels: Mapping[str, NodeChannel]
     latency: Mapping[str, Any] = field(default_factory=dict)
+    read_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,20 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from admin_console.cluster.members import Identity
+from admin_console.cluster.merged import ClusterSnapshot
+from admin_console.cluster.merger import Merger
 from admin_console.cluster.node_http import NodeHttp, tls_of
 from admin_console.cluster.node_tokens import NodeTokens
 from admin_console.cluster.nodes import ClusterState, NotCallingError
 from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.poller import ClusterPoller
+from queue_engine.delivery.stats import EngineSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -21,19 +25,34 @@ T = TypeVar("T")
 
 START_S = 10.0  # the first state is there after some milliseconds
 STOP_S = 5.0
+TICK_S = 1.0  # without an engine, which has a tick of its own
 
 
 class NodeReader:
-    """Reads from its making on; any thread. own: the identity of the engine of this process."""
+    """Reads from its making on; any thread. own: the identity of the engine of this process. on_snapshot: called on the
+    reader's thread. has_engine: whether snapshots of an engine come, each of which is merged; otherwise a snapshot is
+    made each second."""
 
     def __init__(
-        self, options: ClusterOptions, addresses: Addresses, own: Callable[[], Identity | None], pace: Pace
+        self,
+        options: ClusterOptions,
+        addresses: Addresses,
+        own: Callable[[], Identity | None],
+        pace: Pace,
+        *,
+        merger: Merger,
+        on_snapshot: Callable[[ClusterSnapshot], None],
+        has_engine: bool,
     ) -> None:
         """Raises ValueError with a sentence where a file of the options can't be used."""
         self._options = options
         self._addresses = addresses
         self._own = own
         self._pace = pace
+        self._merger = merger
+        self._on_snapshot = on_snapshot
+        self._has_engine = has_engine
+        self._newest: EngineSnapshot | None = None
         self._tls = tls_of(options.tls)
         self._tokens = NodeTokens.followed(options.token_file)
         self._poller: ClusterPoller | None = None
@@ -54,6 +73,30 @@ class NodeReader:
         """Call these addresses from now on."""
         if self._poller is not None:
             self._loop.call_soon_threadsafe(self._poller.change, addresses)
+
+    def merge(self, own: EngineSnapshot) -> None:
+        """Merge a snapshot of this process's engine. One that a newer one overtakes is skipped."""
+        self._newest = own
+        with contextlib.suppress(RuntimeError):  # its loop is closed
+            self._loop.call_soon_threadsafe(self._merge_newest)
+
+    def _merge_newest(self) -> None:
+        own, self._newest = self._newest, None
+        if own is not None:
+            self._tick(own)
+
+    def _tick(self, own: EngineSnapshot | None) -> None:
+        if self._poller is None:
+            return
+        try:
+            self._on_snapshot(self._merger.tick(own, self._poller.state, time.time_ns()))
+        except Exception:
+            logger.exception("the nodes' figures can't be merged")
+
+    async def _tick_alone(self) -> None:
+        while True:
+            self._tick(None)
+            await asyncio.sleep(TICK_S)
 
     def call(self, work: Callable[[NodeHttp], Coroutine[Any, Any, T]]) -> Future[T]:
         """Make calls on the thread. Raises NotCallingError."""
@@ -87,9 +130,12 @@ class NodeReader:
         async with NodeHttp(self._options, rules, self._tls, self._tokens) as http:
             self._poller = ClusterPoller(self._options, self._addresses, http, own=self._own, pace=self._pace)
             self._poller.start()
+            alone = None if self._has_engine else asyncio.create_task(self._tick_alone(), name="tick")
             self._http = http
             self._is_begun.set()
             await self._is_stopping.wait()
+            if alone is not None:
+                alone.cancel()
             self._http = None
             await self._poller.stop()
             # Calls of acts: their threads wait for them.

@@ -168,4 +168,6 @@ def is_calm(topic: "TopicStats", channel: "ChannelStats", young_ns: int) -> bool
     if channel.oldest_ns is not None and channel.oldest_ns <= young_ns:
         return False
     ready = channel.ready_count
+    if ready is None:
+        return channel.client_count > 0
     return channel.client_count > 0 and ready > 0 and channel.in_flight_count < FULL_SHARE * ready

@@ -141,7 +141,8 @@ class Vitals:
     @property
     def is_full(self) -> bool:
         """Whether the consumers hold as many messages as their RDY allows, or nearly so."""
-        return bool(self.stats.ready_count) and self.stats.in_flight_count >= FULL_SHARE * self.stats.ready_count
+        ready = self.stats.ready_count
+        return ready is not None and ready > 0 and self.stats.in_flight_count >= FULL_SHARE * ready
 
     @property
     def drained_in_s(self) -> float | None:
@@ -160,7 +161,7 @@ class Vitals:
 
     @property
     def has_consumers_ready(self) -> bool:
-        return self.stats.client_count > 0 and self.stats.ready_count > 0
+        return self.stats.client_count > 0 and self.stats.ready_count != 0
 
 
 FULL_SHARE = 0.95

@@ -1,6 +1,9 @@
 """The live hub: takes every snapshot of the engine, keeps fifteen minutes of it, and notifies its listeners.
 
-The hub belongs to the web side's event loop. The engine's thread hands a snapshot over (`attach`) and never waits.
+With other nodes the snapshots are those of the cluster (`cluster/merged.py`), merged over all nodes; everything below
+reads them as those of one engine.
+
+The hub belongs to the web side's event loop. The thread that made a snapshot hands it over (`attach`) and never waits.
 Pages read `hub.live` from worker threads. The hub replaces that object as a whole; a ring that is written while a page
 reads it is at most one second ahead.
 """
@@ -11,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from admin_console.cluster.merged import NO_GROWTH, ClusterSnapshot, Growth
 from admin_console.diagnosis.diagnosis import ENGINE, Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State, in_force
 from admin_console.rings.depth_jumps import NOTHING, DepthCounts, jump_at_topic, jump_in_channel
@@ -38,16 +42,16 @@ TOTAL: Key = ("", "")
 
 
 class SnapshotSource(Protocol):
-    """The part of the engine's runner that the hub uses."""
+    """The part of the cluster that the hub uses."""
 
-    on_snapshot: "list[Callable[[EngineSnapshot], None]]"
+    on_snapshot: "list[Callable[[EngineSnapshot | ClusterSnapshot], None]]"
 
 
 class LiveState:
     """A snapshot, the rings up to it, and the diagnoses of its channels. Screens cache values derived from it in
-    `derived`."""
+    `derived`. cluster: None where no other node is read."""
 
-    __slots__ = ("channels", "derived", "diagnoses", "rings", "second", "snapshot", "states", "topics")
+    __slots__ = ("channels", "cluster", "derived", "diagnoses", "rings", "second", "snapshot", "states", "topics")
 
     def __init__(
         self,
@@ -58,11 +62,13 @@ class LiveState:
         earlier: Mapping[Key, Diagnosis] | None = None,
         *,
         takes_turns: bool = True,
+        cluster: ClusterSnapshot | None = None,
     ) -> None:
         """states: of the channels at the snapshot before. Without them, only facts such as a pause are diagnosed.
         earlier: the diagnoses of that one; without them no channel waits for its turn, nor where `takes_turns` is
         False."""
         self.snapshot = snapshot
+        self.cluster = cluster
         self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
         self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {}, earlier, takes_turns=takes_turns)
         self.rings = rings
@@ -80,6 +86,10 @@ class LiveState:
 
     def rings_of(self, topic: str, channel: str = "") -> Rings | None:
         return self.rings.get((topic, channel))
+
+    def silent_of(self, topic: str, channel: str = "") -> tuple[str, ...]:
+        """The nodes whose part of a topic, a channel or, without a topic, of the totals is unknown; () for none."""
+        return self.cluster.silent.get((topic, channel), ()) if self.cluster is not None else ()
 
 
 class Hub:
@@ -102,6 +112,7 @@ class Hub:
         self.rings: dict[Key, Rings] = {}
         self.live: LiveState | None = None
         self._counts: dict[Key, DepthCounts] = {}
+        self._unwritten: list[Mapping[Key, Growth]] = []
         self._without_rings: set[Key] = set()  # which exceeded the budget
         self.rings_bytes = 0
 
@@ -110,10 +121,10 @@ class Hub:
         self.act_count = next(self._act_numbers)
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
-        """Take every further snapshot of `source`. The engine's thread calls `hand_over`, which passes it to `loop`."""
+        """Take every further snapshot of `source`. Its thread calls `hand_over`, which passes it to `loop`."""
         self.forget_all()
 
-        def hand_over(snapshot: "EngineSnapshot") -> None:
+        def hand_over(snapshot: "EngineSnapshot | ClusterSnapshot") -> None:
             try:
                 loop.call_soon_threadsafe(self.take, snapshot)
             except RuntimeError:
@@ -122,7 +133,7 @@ class Hub:
 
         source.on_snapshot.append(hand_over)
 
-    def take(self, snapshot: "EngineSnapshot") -> None:
+    def take(self, snapshot: "EngineSnapshot | ClusterSnapshot") -> None:
         """Write a snapshot into the rings and notify the listeners, in a task of the running loop."""
         self.write(snapshot)
         if not self.listeners or self._is_notifying:
@@ -142,8 +153,10 @@ class Hub:
         finally:
             self._is_notifying = False
 
-    def write(self, snapshot: "EngineSnapshot") -> None:
+    def write(self, taken: "EngineSnapshot | ClusterSnapshot") -> None:
         """Write a snapshot into the rings. A second one of the same second only replaces `live`."""
+        cluster = taken if isinstance(taken, ClusterSnapshot) else None
+        snapshot = taken.merged if isinstance(taken, ClusterSnapshot) else taken
         birth = self._birth_before(snapshot)
         accepted = self.clock.accept(snapshot.taken_at_ns / 1e9)
         if accepted is not None:
@@ -151,10 +164,30 @@ class Hub:
             if missed:
                 for rings in self.rings.values():
                     rings.forget(missed)
-            self._write_second(snapshot, second, birth)
+            self._write_second(snapshot, second, birth, self._growth(cluster))
+            if cluster is not None:
+                self._mark_partial(cluster)
+        elif cluster is not None:
+            self._unwritten.append(cluster.growth)
         last = self.live
         states, earlier = (last.states, last.diagnoses) if last else (None, None)
-        self.live = LiveState(snapshot, self.rings, self.clock.newest, states, earlier)
+        self.live = LiveState(snapshot, self.rings, self.clock.newest, states, earlier, cluster=cluster)
+
+    def _growth(self, cluster: ClusterSnapshot | None) -> Mapping[Key, Growth] | None:
+        """Since the second that was written last; None without other nodes, where counters are compared."""
+        unwritten, self._unwritten = self._unwritten, []
+        if cluster is None or not unwritten:
+            return None if cluster is None else cluster.growth
+        sums = dict(cluster.growth)
+        for key, growth in itertools.chain.from_iterable(one.items() for one in unwritten):
+            sums[key] = sums[key].plus(growth) if key in sums else growth
+        return sums
+
+    def _mark_partial(self, cluster: ClusterSnapshot) -> None:
+        """A depth that lacks a node's part has no trend."""
+        silent = cluster.silent
+        for key, rings in self.rings.items():
+            rings.is_partial = key in silent
 
     def _birth_before(self, snapshot: "EngineSnapshot") -> Birth | None:
         """The birth of topics and channels that this snapshot is the first to show: made since the snapshot before, or
@@ -166,7 +199,10 @@ class Hub:
             return Birth(snapshot.started_at_ns / 1e9, was_empty=False)  # its files may have had messages
         return None
 
-    def _write_second(self, snapshot: "EngineSnapshot", second: int, birth: Birth | None) -> None:
+    def _write_second(
+        self, snapshot: "EngineSnapshot", second: int, birth: Birth | None, growth: Mapping[Key, Growth] | None
+    ) -> None:
+        """growth: of the counters over all nodes; None where it is that of the snapshot's counters."""
         before, counts = self._counts, dict[Key, DepthCounts]()
         unseen = _unseen(birth)
         # The sums of a topic's channels: waiting, in flight, deferred, and the growth of counters.
@@ -186,15 +222,21 @@ class Hub:
                 rings = self.rings.get(key) or self._made(key, None if key in before else birth)
                 if rings is None:
                     continue
-                grown = rings.deltas(
-                    (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count)
-                )
-                jump = jump_in_channel(before.get(key, unseen), counted, grown[0], grown[1])
+                if growth is None:
+                    grown = rings.deltas(
+                        (channel.message_count, channel.finish_count, channel.timeout_count, channel.requeue_count)
+                    )
+                    arrived, done = grown[0], grown[1]
+                else:
+                    raw, spread = growth.get(key, NO_GROWTH)
+                    grown = rings.take_growth(spread)
+                    arrived, done = raw[0], raw[1]
+                jump = jump_in_channel(before.get(key, unseen), counted, arrived, done)
                 grown.append(jump)
                 if jump:
                     rings.moved_s = second
                 rings.write(second, (depth, held, later, channel.paused), grown)
-                passed_on = max(passed_on, grown[0])
+                passed_on = max(passed_on, arrived)
                 finished += grown[1]
                 timeouts += grown[2]
                 requeued += grown[3]
@@ -202,7 +244,7 @@ class Hub:
             counts[name, ""] = (topic.depth, topic.depth, topic.dropped_count)
             sums.append((topic, (waiting, in_flight, deferred), [passed_on, finished, timeouts, requeued, jumps]))
         self._counts = counts
-        self._write_topics(second, sums, before, birth)
+        self._write_topics(second, sums, before, birth, growth)
         for gone in self.rings.keys() - counts.keys() - {TOTAL}:
             del self.rings[gone]
         self._limit_bytes()
@@ -213,19 +255,25 @@ class Hub:
         sums: "list[tuple[TopicStats, tuple[int, int, int], list[int]]]",
         before: dict[Key, DepthCounts],
         birth: Birth | None,
+        growth: Mapping[Key, Growth] | None,
     ) -> None:
         """Write the rings of topics and of the totals."""
         counts, unseen = self._counts, _unseen(birth)
         deleted = _deleted_depths(before, counts)
         gauges = [0] * len(GAUGES)
-        growth = [0] * len(COUNTERS)
+        total_growth = [0] * len(COUNTERS)
         for topic, (waiting, in_flight, deferred), grown in sums:
             key = (topic.topic_name, "")
             passed_on, grown[0] = grown[0], 0
             rings = self.rings.get(key) or self._made(key, None if key in before else birth)
             if rings is not None:
-                (published,) = rings.deltas((topic.message_count,))
-                jump = jump_at_topic(before.get(key, unseen), counts[key], published, passed_on)
+                if growth is None:
+                    (published,) = rings.deltas((topic.message_count,))
+                    arrived = published
+                else:
+                    raw, spread = growth.get(key, NO_GROWTH)
+                    (published,), arrived = rings.take_growth(spread[:1]), raw[0]
+                jump = jump_at_topic(before.get(key, unseen), counts[key], arrived, passed_on)
                 grown[0] = published
                 grown[4] += jump + deleted.pop(topic.topic_name, 0)
                 if any(grown):
@@ -234,13 +282,13 @@ class Hub:
             for index, value in enumerate((waiting, topic.depth, in_flight, deferred)):
                 gauges[index] += value
             for index, change in enumerate(grown):
-                growth[index] += change
+                total_growth[index] += change
         for topic, _, _ in sums:
             deleted.pop(topic.topic_name, 0)  # of a topic without rings
-        growth[4] += sum(deleted.values())
+        total_growth[4] += sum(deleted.values())
         total = self.rings.get(TOTAL) or self._made(TOTAL, birth)
         assert total is not None, "the totals always have rings"
-        total.write(second, gauges, growth)
+        total.write(second, gauges, total_growth)
 
     def _made(self, key: Key, birth: Birth | None) -> Rings | None:
         """New rings, unless the limit is reached; the totals always get theirs. birth: None for an older topic or

@@ -119,6 +119,7 @@ class Rings:
         "_sums",
         "bytes",
         "clock",
+        "is_partial",
         "layout",
         "moved_s",
         "since",
@@ -135,6 +136,7 @@ class Rings:
         self._birth = birth
         # The last second of a counter's change or of an act's; None while there was none.
         self.moved_s: int | None = None
+        self.is_partial = False  # a node that has it does not answer
         self.bytes = RING_BYTES_MIN
         self._columns: list[array[int] | None] = [None] * layout.count
         self._constants = [0] * layout.count  # the values of columns that never changed
@@ -153,12 +155,12 @@ class Rings:
         """How much each raw counter has grown; a counter that fell has started again from 0.
 
         All that a thing with a birth has counted is growth. Otherwise the first values seen are only where counting
-        starts.
+        starts, and so they are after `take_growth`.
         """
         before = self.sources
         self.sources = raw
         if before is None:
-            if self._birth is None:
+            if self._birth is None or self.since is not None:
                 return [0] * len(raw)
             if any(raw):
                 self.moved_s = self.clock.newest
@@ -170,6 +172,13 @@ class Rings:
         if min(grown) < 0:
             grown = [value - old if value >= old else value for value, old in zip(raw, before, strict=True)]
         return grown
+
+    def take_growth(self, growth: Sequence[int]) -> list[int]:
+        """As `deltas`, of counters over several nodes, whose growth the cluster works out."""
+        self.sources = None
+        if any(growth):
+            self.moved_s = self.clock.newest
+        return list(growth)
 
     def write(self, second: int, gauges: Sequence[int], growth: Sequence[int]) -> None:
         """Put this second's gauges and add the growth of the counters. The first gauge is the sparkline's."""
@@ -277,7 +286,9 @@ class Rings:
 
     def depth_change(self, name: str, span_s: int, at: int | None = None) -> tuple[float, float] | None:
         """As `change`, for a gauge of depth, without the jumps that acts made: an emptied channel does not drain, and a
-        rewound one does not grow."""
+        rewound one does not grow. None as well while a part of the depth is unknown."""
+        if self.is_partial:
+            return None
         change, jumps = self.change(name, span_s, at), self.change(DEPTH_JUMPS, span_s, at)
         return None if change is None or jumps is None else (change[0] - jumps[0], change[1])
 

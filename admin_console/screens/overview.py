@@ -126,12 +126,12 @@ def _stats(live: LiveState | None) -> tuple[Stat, ...]:
     quarantined = 0
     if live is not None:
         depth = sum([topic.depth for topic in live.snapshot.topics])
-        in_flight = deferred = ready = 0
+        in_flight = deferred = 0
+        ready = units.total([one.ready_count for one in live.channels.values()])
         for one in live.channels.values():
             depth += one.depth
             in_flight += one.in_flight_count
             deferred += one.deferred_count
-            ready += one.ready_count
             quarantined += one.quarantined_count
     timeouts = figures.TIMEOUTS_MIN.count(rings)
     failing = [each for each in list(live.diagnoses.values()) if each.vitals.stats.failures is not None] if live else []

@@ -130,7 +130,7 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
     in_channels = sum(channel.depth for channel in topic.channels)
     in_flight = sum(channel.in_flight_count for channel in topic.channels)
     deferred = sum(channel.deferred_count for channel in topic.channels)
-    ready = sum(channel.ready_count for channel in topic.channels)
+    ready = units.total([channel.ready_count for channel in topic.channels])
     quarantined = sum(channel.quarantined_count for channel in topic.channels)
     memory = topic.depth - topic.backend_depth
     depth = topic.depth + in_channels

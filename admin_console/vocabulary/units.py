@@ -5,6 +5,7 @@ Large numbers are shortened from ten million on; the caller puts the exact value
 
 import re
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from queue_engine.vocabulary.byte_sizes import UNKNOWN as UNKNOWN
@@ -28,6 +29,12 @@ def number(value: float | None) -> str:
         if abs(value) >= size:
             return f"{value / size:,.1f} {letter}".replace("-", MINUS)
     raise AssertionError("a number above the last full one has a scale")
+
+
+def total(counts: Iterable[int | None]) -> int | None:
+    """Unknown where one of them is."""
+    listed = list(counts)
+    return None if None in listed else sum(one for one in listed if one is not None)
 
 
 def exact(value: float | None) -> str:

@@ -134,7 +134,7 @@ class ChannelStats:
     timeout_count: int
     disconnect_count: int  # given back because their consumer went away
     client_count: int
-    ready_count: int  # sum of the consumers' RDY
+    ready_count: int | None  # sum of the consumers' RDY; None for unknown, of an nsqd whose clients were not read
     paused: bool
     oldest_ns: int | None  # from when the age of the oldest unfinished message runs, Unix (store.py); None for unknown
     next_due_ns: int | None  # monotonic deadline of the earliest deferred message

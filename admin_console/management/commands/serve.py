@@ -35,6 +35,7 @@ from admin_console.audit.writer import AuditWriter
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.cluster import Cluster, set_cluster
 from admin_console.cluster.members import Identity
+from admin_console.cluster.merged import ClusterSnapshot
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
@@ -50,7 +51,7 @@ from admin_console.management.console_report import ConsoleReport
 from admin_console.management.serve_options import ServeOptions, ServeParser
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
-from queue_engine.delivery.stats import ActRecord
+from queue_engine.delivery.stats import ActRecord, EngineSnapshot
 from queue_engine.lake.spark.packages import complaint_about_packages
 from queue_engine.service.hosted_server import HostedServer
 from queue_engine.service.identity import openness
@@ -111,9 +112,11 @@ class Serving:
         raise_limit()  # before the runner shares out the descriptors
         self._runner: HostedServer
         own: Callable[[], Identity | None]
+        own_name: Callable[[], str] = str
         if given.with_engine:
             runner = self._runner = EngineRunner(options)
             own = partial(identity_of, runner, options)
+            own_name = lambda: joined(*runner.http_address)  # noqa: E731
             self._make_gateway: Callable[[], Gateway] = partial(EmbeddedGateway, runner, options)
         else:
             alone = self._runner = HostedServer(options, DescriptorShares.of(current_limit(), 0))
@@ -131,7 +134,13 @@ class Serving:
             settings.CONSOLE.cluster,
             ChosenAddresses(settings.DATA_PATH, settings.CONSOLE.cluster.addresses),
             own=own,
+            own_name=own_name,
+            has_engine=given.with_engine,
         )
+        if given.with_engine:
+            self._runner.on_snapshot.append(self._cluster.take)
+        else:
+            self._cluster.on_snapshot.append(self._note_merged)
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
             CONDITION,
@@ -334,10 +343,14 @@ class Serving:
         )
 
     def _attach_hub(self) -> None:
-        """On the console's loop: the engine's figures go to the live pages from now on."""
-        get_hub().attach(self._runner, asyncio.get_event_loop())
+        """On the console's loop: the figures of the engine and of other nodes go to the live pages from now on."""
+        get_hub().attach(self._cluster, asyncio.get_event_loop())
         if not self._with_engine and self._manager.feed_every_s:
             LoopingCall(self._manager.feed).start(self._manager.feed_every_s)
+
+    def _note_merged(self, taken: EngineSnapshot | ClusterSnapshot) -> None:
+        """For a console without an engine: its figures are those of the cluster."""
+        self._runner.snapshot = taken.merged if isinstance(taken, ClusterSnapshot) else taken
 
     def _sentence_about_nodes(self) -> str:
         """For a console without an engine: how many addresses it calls."""
