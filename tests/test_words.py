@@ -25,6 +25,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "queue_engine/wire/batch.py": ("known", "a key of answers"),
     "queue_engine/service/monitoring/dashboard.json": ("kept", "the title of a panel, by which operators find it"),
     "admin_console/accounts/": ("known", "known browsers, a term that its README defines"),
+    "admin_console/gateway/node_requests.py": ("asked", "a key of answers"),
     "admin_console/screens/cursors.py": ("kept", "a column's key in links that users have stored"),
     "admin_console/views/": ("ask", "a field of forms"),
     "templates/acts/_bulk_results.html": ("ask", "a field of forms"),

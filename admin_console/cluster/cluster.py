@@ -98,6 +98,11 @@ class Cluster:
         for hand_over in self.on_snapshot:
             hand_over(snapshot)
 
+    @property
+    def request_timeout_s(self) -> float:
+        """Of one call of a node."""
+        return self._options.request_timeout_s
+
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]:
         """Have the cluster's thread make calls beside its reading, such as those of an act. The thread begins with the
         first of them where no address is configured: the engine may register with an nsqlookupd. The future is

@@ -98,13 +98,16 @@ class NodeHttp:
         async with self._calls:
             return await self._http.get(f"{address.url}{path}", query)
 
-    async def get_of_node(self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """A node's answer; by https where the node names its port. Raises as `HttpJson.get`."""
+    async def get_of_node(
+        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, for_act: bool = False
+    ) -> Any:
+        """A node's answer; by https where the node names its port. for_act: an operator waits for it. Raises as
+        `HttpJson.get`."""
 
         async def get(url: str, token: str) -> Any:
             return await self._http.get(f"{url}{path}", query, token=token)
 
-        async with self._calls:
+        async with self._acts if for_act else self._calls:
             return await self._of_node(target, get)
 
     async def post_to_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str]) -> bytes:

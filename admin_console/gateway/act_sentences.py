@@ -161,7 +161,8 @@ def _begun_again(done: Done) -> str:
 
 def _rewound(done: Done) -> str:
     taken = f", {counted(done.outcome.in_flight, 'message')} taken from consumers" if done.outcome.in_flight else ""
-    place = f" to offset {done.details['target'].offset:,}" if "target" in done.details else ""
+    offset = done.details["target"].offset if "target" in done.details else None
+    place = "" if offset is None else f" to offset {offset:,}"
     return f"Rewound {done.name}{place}: its depth is {done.outcome.depth:,} now{taken}."
 
 

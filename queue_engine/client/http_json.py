@@ -28,11 +28,14 @@ class UnreachableError(PenstockError):
 
 
 class HttpRefusedError(PenstockError):
-    """An answer other than 200. status: its status. body: the answer's bytes."""
+    """An answer other than 200. status: its status. word: nsqd's for it, such as TOPIC_NOT_FOUND; "" without one.
+    detail: a sentence, where the server has more to say. body: the answer's bytes."""
 
-    def __init__(self, url: str, status: int, text: str, body: bytes = b"") -> None:
-        super().__init__(f"{url} answered {status}" + (f": {text}" if text else ""))
+    def __init__(self, url: str, status: int, word: str = "", detail: str = "", body: bytes = b"") -> None:
+        super().__init__(": ".join(filter(None, (f"{url} answered {status}", word, detail))))
         self.status = status
+        self.word = word
+        self.detail = detail
         self.body = body
 
 
@@ -133,8 +136,8 @@ class HttpJson:
         body = bytes(parts)
         if response.status != 200:
             detail = unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX]
-            texts = (_message_in(body), detail.replace("\r", " ").replace("\n", " "))
-            raise HttpRefusedError(url, response.status, ": ".join(filter(None, texts)), body)
+            detail = detail.replace("\r", " ").replace("\n", " ")
+            raise HttpRefusedError(url, response.status, _message_in(body), detail, body)
         return body
 
 

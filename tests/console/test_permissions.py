@@ -179,8 +179,8 @@ pause_channel       operator   administer
 unpause_channel     operator   administer
 retry_topic         operator   administer
 retry_channel       operator   administer
-requeue_channel     operator   -
-release_deferred    operator   -
+requeue_channel     operator   administer
+release_deferred    operator   administer
 requeue_messages    operator   administer
 release_messages    operator   administer
 publish_again       operator   administer

@@ -116,7 +116,7 @@ class FakeNsqd(FakeNode):
             return info(self.port, version=self.version, started_s=self.started_s)
         if request.path == "/stats":
             return self._stats(request.query)
-        if request.path == "/pub" or request.path.startswith(("/topic/", "/channel/")):
+        if request.path in ("/pub", "/mpub") or request.path.startswith(("/topic/", "/channel/")):
             return self._act(request)
         return _refused(404, "NOT_FOUND")
 
@@ -154,6 +154,10 @@ class FakeNsqd(FakeNode):
             return _refused(400, "INVALID_TOPIC")
         if request.path == "/pub":
             return self._publish(name, request.body)
+        if request.path == "/mpub":
+            for line in filter(None, request.body.split(b"\n")):
+                self._publish(name, line)
+            return b"OK"
         kind, verb = request.path.strip("/").split("/", 1)
         if kind == "topic":
             if verb == "create":

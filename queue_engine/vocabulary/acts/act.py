@@ -12,11 +12,13 @@ from queue_engine.vocabulary.permission import Permission
 class Kinds:
     """Which topics can do an act or read. log, diskqueue: "" where topics of that storage kind can, else the reason why
     not, the rest of a sentence that begins "topic T has storage kind K: ". ephemeral: the same of a topic or channel
-    named #ephemeral; the sentence begins "T/C is ephemeral: "."""
+    named #ephemeral; the sentence begins "T/C is ephemeral: ". nsqd: the same of all topics of a node that is a Go
+    nsqd; the sentence begins "N is an nsqd and "."""
 
     log: str = ""
     diskqueue: str = ""
     ephemeral: str = ""
+    nsqd: str = ""
 
 
 ALL_KINDS = Kinds()

@@ -9,7 +9,6 @@ the pipeline's worker, of the console itself or of an nsqlookupd has a row, too.
 from collections.abc import Mapping
 
 from queue_engine.vocabulary.acts.act import (
-    ALL_KINDS,
     IN_CHANNEL,
     OF_CHANNEL,
     OF_MESSAGES,
@@ -46,17 +45,28 @@ from queue_engine.vocabulary.names import is_ephemeral
 from queue_engine.vocabulary.permission import Permission
 
 # Which topics can do it.
-_BY_OFFSET = Kinds(diskqueue="only the log can be read and rewound")
-_KEYED = Kinds(diskqueue="only the log keeps keys")
-_CURSORS = Kinds(diskqueue="only topics of the log have pipeline cursors, and can be archived")
-_TRASH = Kinds(
-    diskqueue="its files are nsqd's own, and the trash has no copy of them", ephemeral="the trash keeps nothing of it"
+_BY_OFFSET = Kinds(diskqueue="only the log can be read and rewound", nsqd="keeps no past messages")
+_KEYED = Kinds(diskqueue="only the log keeps keys", nsqd="has no keys")
+_CURSORS = Kinds(
+    diskqueue="only topics of the log have pipeline cursors, and can be archived", nsqd="has no pipeline cursors"
 )
-_SEARCH = Kinds(diskqueue="only the log can be searched; the files of a disk queue are read once, from front to back")
+_TRASH = Kinds(
+    diskqueue="its files are nsqd's own, and the trash has no copy of them",
+    ephemeral="the trash keeps nothing of it",
+    nsqd="has no trash",
+)
+_SEARCH = Kinds(
+    diskqueue="only the log can be searched; the files of a disk queue are read once, from front to back",
+    nsqd="shows no messages",
+)
 _QUARANTINE = Kinds(
     diskqueue="a disk queue has nsqd's files, which can't say that a message is set aside",
     ephemeral="it keeps nothing, so nothing can be set aside",
+    nsqd="has no quarantine",
 )
+_FENCES = Kinds(nsqd="has no fences")
+_MOVED = Kinds(nsqd="lets no operator move messages of a channel")
+_LISTED = Kinds(nsqd="shows no messages")
 
 _PAUSE = (REASON, PAUSE_FOR, PAUSE_UNTIL)
 
@@ -138,6 +148,7 @@ _TABLE = (
     Act(
         "retry_topic",
         Role.OPERATOR,
+        kinds=_FENCES,
         unchanged=(State.TOPIC, State.TOPIC_FENCE),
         http=OverHttp(
             "/topic/retry",
@@ -217,6 +228,7 @@ _TABLE = (
     Act(
         "retry_channel",
         Role.OPERATOR,
+        kinds=_FENCES,
         unchanged=(State.CHANNEL, State.CHANNEL_FENCE),
         http=OverHttp(
             "/channel/retry",
@@ -275,12 +287,30 @@ _TABLE = (
             parameters=(SEEK_PLACE,),
         ),
     ),
-    Act("requeue_channel", Role.OPERATOR, unchanged=(State.CHANNEL, State.IN_FLIGHT), on_several=True),
-    Act("release_deferred", Role.OPERATOR, unchanged=(State.CHANNEL, State.DEFERRED)),
+    Act(
+        "requeue_channel",
+        Role.OPERATOR,
+        kinds=_MOVED,
+        unchanged=(State.CHANNEL, State.IN_FLIGHT),
+        on_several=True,
+        http=OverHttp("/channel/requeue", "Let all messages in flight of a channel wait again now.", _AGAIN),
+    ),
+    Act(
+        "release_deferred",
+        Role.OPERATOR,
+        kinds=_MOVED,
+        unchanged=(State.CHANNEL, State.DEFERRED),
+        http=OverHttp(
+            "/channel/release",
+            "Let all deferred messages of a channel wait like the others now.",
+            "deferred messages come early",
+        ),
+    ),
     # Single messages of a channel.
     Act(
         "finish_messages",
         Role.ADMIN,
+        kinds=_LISTED,
         unchanged=OF_MESSAGES,
         http=OverHttp(
             "/channel/message/finish",
@@ -291,12 +321,14 @@ _TABLE = (
     Act(
         "requeue_messages",
         Role.OPERATOR,
+        kinds=_LISTED,
         unchanged=OF_MESSAGES,
         http=OverHttp("/channel/message/requeue", "Let messages in flight wait again now.", _AGAIN),
     ),
     Act(
         "release_messages",
         Role.OPERATOR,
+        kinds=_LISTED,
         unchanged=OF_MESSAGES,
         http=OverHttp(
             "/channel/message/release",
@@ -307,6 +339,7 @@ _TABLE = (
     Act(
         "publish_again",
         Role.OPERATOR,
+        kinds=_LISTED,
         unchanged=(*OF_MESSAGES, State.COPIES),
         http=OverHttp(
             "/channel/message/republish",
@@ -435,7 +468,7 @@ USES: Mapping[str, Kinds] = {
     "write_batch": _KEYED,
     "find_key": _KEYED,
     "lease_messages": _BY_OFFSET,
-    "list_messages": ALL_KINDS,
+    "list_messages": _LISTED,
     "search_messages": _SEARCH,
 }
 

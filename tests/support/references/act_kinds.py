@@ -25,14 +25,14 @@ def acts() -> list[str]:
 def act_kinds() -> list[str]:
     """What all kinds can do in one sentence, and a row for each act that some kind can't do."""
     kinds = {name: kinds_of(name) for name in (*ACTS, *USES)}
-    some = {name: row for name, row in kinds.items() if row.log or row.diskqueue or row.ephemeral}
+    some = {name: row for name, row in kinds.items() if row.log or row.diskqueue or row.ephemeral or row.nsqd}
     return [
         f"All kinds: {', '.join(code(name) for name in kinds if name not in some)}.",
         "",
         *table(
-            ("act or read", "`log`", "`diskqueue`", "`#ephemeral`"),
+            ("act or read", "`log`", "`diskqueue`", "`#ephemeral`", "a Go nsqd"),
             [
-                (code(name), *(reason or "yes" for reason in (row.log, row.diskqueue, row.ephemeral)))
+                (code(name), *(reason or "yes" for reason in (row.log, row.diskqueue, row.ephemeral, row.nsqd)))
                 for name, row in some.items()
             ],
         ),

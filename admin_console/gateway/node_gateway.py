@@ -1,0 +1,227 @@
+"""Acts on one remote node by its HTTP API: a Penstock's or a Go nsqd's.
+
+An act is sent once. The node's figures are read before it: nsqd answers an act with nothing, and they are the counts of
+its sentence. Where the answer stays out, they are read once more, and the result says whether they show the act.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from typing import Any
+
+from admin_console.cluster.cluster import Cluster
+from admin_console.cluster.node_http import NodeHttp
+from admin_console.cluster.node_stats import node_stats_in
+from admin_console.cluster.nodes import Node, NotCallingError
+from admin_console.gateway.act_sentences import sentence_of
+from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult, Asker
+from admin_console.gateway.held import Held
+from admin_console.gateway.node_requests import number_in, outcome_of, path_of, requests_of
+from admin_console.gateway.sentences import outcome_counts
+from admin_console.pacing.pace import PACE
+from queue_engine.client.http_json import HttpRefusedError, UnreachableError
+from queue_engine.engine.acts.log_acts import Target
+from queue_engine.vocabulary.acts.table import ACTS, USES, kinds_of
+
+# Figures before, the act, figures after: each has the time of one call (--http-client-request-timeout).
+CALLS_OF_AN_ACT = 3
+# An act may remove so many messages more than its question counted, or a tenth: as the engine of a Penstock compares.
+COUNTS_TOLERANCE = 1_000
+
+
+def why_node_can_not(node: Node, action: str) -> str:
+    """Why a node can't do an act or use, as a sentence without its full stop; "" where it can."""
+    if node.info is None:
+        return f"{node.name} has not answered yet"
+    reason = kinds_of(action).nsqd
+    if reason and not node.info.is_penstock:
+        return f"{node.name} is an nsqd and {reason}"
+    if action in ACTS and not path_of(action):
+        return f"{node.name} does this at its own console alone"
+    return ""
+
+
+class NodeGateway:
+    """One remote node. Any thread."""
+
+    is_embedded = False
+
+    def __init__(self, node: Node, cluster: Cluster) -> None:
+        self._node = node
+        self._cluster = cluster
+
+    @property
+    def name(self) -> str:
+        return self._node.name
+
+    def why_not(self, action: str) -> str:
+        return why_node_can_not(self._node, action)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Names of ACTS and USES that the node has."""
+        return frozenset(name for name in (*ACTS, *USES) if not self.why_not(name))
+
+    def act(self, action: str, topic: str, channel: str = "", asker: Asker = NO_AUTHOR, **details: Any) -> ActResult:
+        """As `Gateway.act`."""
+        return self.begin(ActOrder(action, topic, channel, asker, details))()
+
+    def begin(self, order: ActOrder) -> Callable[[], ActResult]:
+        """Begin an act; the function that is returned waits for its result."""
+        try:
+            future = self._cluster.call(lambda http: _Doing(self._node, http, order).act())
+        except NotCallingError as exc:
+            sentence = f"Nothing was done to {_name_of(order)}: {exc}"
+            return lambda: ActResult(FAILED, sentence, "UNREACHABLE")
+        return lambda: self._result_of(order, future)
+
+    def _result_of(self, order: ActOrder, future: "Future[ActResult]") -> ActResult:
+        if future.done() and not future.cancelled():
+            return future.result()
+        timeout_s = self._cluster.request_timeout_s * CALLS_OF_AN_ACT + 1
+        try:
+            with PACE.away():
+                return future.result(timeout_s)
+        except (TimeoutError, CancelledError):
+            future.cancel()
+            return _unknown(order, f"{self.name} gave no answer within {timeout_s:g} s")
+
+
+class _Doing:
+    """One act on a node, on the cluster's thread."""
+
+    def __init__(self, node: Node, http: NodeHttp, order: ActOrder) -> None:
+        self._node = node
+        self._http = http
+        self._order = order
+        self._is_penstock = node.info is not None and node.info.is_penstock
+
+    async def act(self) -> ActResult:
+        order = self._order
+        if reason := why_node_can_not(self._node, order.action):
+            return self._failed(reason, "NOT_SUPPORTED")
+        try:
+            topic, before = await self._figures()
+        except (HttpRefusedError, UnreachableError) as exc:
+            return self._failed(str(exc), "UNREACHABLE")
+        if before is None and not order.action.startswith("create_") and order.action != "publish":
+            kind = "channel" if order.channel and topic is not None else "topic"
+            return self._failed(f"{self._node.name} has no such {kind}", f"{kind.upper()}_NOT_FOUND")
+        if complaint := self._complaint_about_counts(before):
+            return self._failed(complaint, "COUNTS_CHANGED")
+        try:
+            bodies = [await self._post(*sent) for sent in requests_of(order, before, is_penstock=self._is_penstock)]
+        except HttpRefusedError as exc:
+            if exc.status in (500, 502, 504):
+                return await self._read_back(before, str(exc), is_over=True)
+            return self._refused(exc)
+        except UnreachableError as exc:
+            if not exc.is_sent:
+                return self._failed(str(exc), "UNREACHABLE")
+            return await self._read_back(before, str(exc))
+        return self._done(before, bodies)
+
+    async def _figures(self) -> tuple[Held | None, Held | None]:
+        """The topic's, and those of the act's object; None for one that the node lacks. Raises as `HttpJson.get`."""
+        order = self._order
+        query = {"format": "json", "include_clients": "false", "include_mem": "false", "topic": order.topic}
+        document = await self._http.get_of_node(self._node.member.target, "/stats", query, for_act=True)
+        if isinstance(document, dict) and document.get("topics", 0) is None:
+            return None, None  # as nsqd answers for a topic that it lacks
+        stats = node_stats_in(document)
+        if stats is None:
+            raise UnreachableError(f"{self._node.name} answered /stats with another document than an nsqd's")
+        topic = stats.topics.get(order.topic)
+        if topic is None:
+            return None, None
+        one = topic.channels.get(order.channel) if order.channel else topic
+        return Held.of(topic), None if one is None else Held.of(one)
+
+    def _complaint_about_counts(self, before: Held | None) -> str:
+        """nsqd compares no counts: the figures of this moment stand in for it."""
+        expected = self._order.details.get("expected")
+        if self._is_penstock or expected is None or before is None:
+            return ""
+        is_all = self._order.action == "delete_topic" or self._order.details.get("channels_too")
+        count = (before.in_all if is_all else before).messages
+        if count <= expected + max(COUNTS_TOLERANCE, expected // 10):
+            return ""
+        return f"there are {count:,} messages now, and the question counted {expected:,}"
+
+    async def _post(self, path: str, query: Mapping[str, str], body: bytes) -> bytes:
+        return await self._http.post_to_node(self._node.member.target, path, query, body)
+
+    # Results.
+
+    def _done(self, before: Held | None, bodies: Sequence[bytes]) -> ActResult:
+        outcome = outcome_of(self._order, before, bodies)
+        return ActResult(
+            DONE,
+            sentence_of(self._order.action, self._order.topic, self._order.channel, self._details(bodies), outcome),
+            counts=outcome_counts(outcome),
+            results=outcome.results,
+            created=outcome.created,
+            already=outcome.already,
+        )
+
+    def _details(self, bodies: Sequence[bytes]) -> Mapping[str, Any]:
+        """Those that the node has done."""
+        details = self._order.details
+        if self._order.action == "rewind_channel":
+            return {"target": Target(offset=number_in(bodies[0], "offset"))} if bodies else {}
+        if self._is_penstock:
+            return details
+        return {name: value for name, value in details.items() if name not in ("for_ms", "until_ms", "ramp_ms")}
+
+    def _failed(self, reason: str, code: str) -> ActResult:
+        return ActResult(FAILED, f"Nothing was done to {_name_of(self._order)}: {reason}.", code)
+
+    def _refused(self, refused: HttpRefusedError) -> ActResult:
+        code = refused.word or f"HTTP_{refused.status}"
+        if refused.status == 404 and refused.word == "NOT_FOUND":
+            product = self._node.info.product if self._node.info is not None else "another version"
+            return self._failed(f"{self._node.name} runs {product}, which has no such act", "NOT_SUPPORTED")
+        return self._failed(f"{self._node.name} refused it: {refused.detail or refused.word or refused}", code)
+
+    async def _read_back(self, before: Held | None, reason: str, *, is_over: bool = False) -> ActResult:
+        """No answer came, or one without a result. is_over: the node does not work on it any more."""
+        is_shown = None
+        with suppress(HttpRefusedError, UnreachableError):
+            is_shown = self._is_shown((await self._figures())[1])
+        if is_shown:
+            done = self._done(before, ())
+            sentence = f"{done.message} {self._node.name} did not confirm it ({reason}); its figures show it."
+            return ActResult(DONE, sentence, counts=done.counts, created=done.created, already=done.already)
+        if is_shown is None:
+            return _unknown(self._order, reason)
+        if is_over:
+            return self._failed(f"{reason}; its figures do not show it", "INTERNAL_ERROR")
+        return _unknown(self._order, f"{reason}; its figures do not show it so far")
+
+    def _is_shown(self, now: Held | None) -> bool | None:
+        """Whether the figures are as the act leaves them; None where they can't show it."""
+        action = self._order.action
+        if action.startswith("delete_"):
+            return now is None
+        if now is None:
+            return False
+        if action.startswith("create_"):
+            return True
+        if action.startswith("pause_"):
+            return now.paused
+        if action.startswith("unpause_"):
+            return not now.paused
+        if action.startswith("empty_"):
+            return not (now.in_all if self._order.details.get("channels_too") else now).messages
+        if action == "set_max_attempts":
+            return bool(now.max_attempts == self._order.details["max_attempts"])
+        return None
+
+
+def _name_of(order: ActOrder) -> str:
+    return f"{order.topic}/{order.channel}" if order.channel else order.topic
+
+
+def _unknown(order: ActOrder, reason: str) -> ActResult:
+    done = order.action.replace("_", " ").capitalize()
+    return ActResult(UNKNOWN, f"{done} of {_name_of(order)} may have been done: {reason}.", "OUTCOME_UNKNOWN")
