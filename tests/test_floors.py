@@ -151,7 +151,7 @@ CONSOLE_MAY_IMPORT = {
     "messages": "vocabulary gateway",
     "permissions": "vocabulary accounts audit gateway answers hub",
     "security": "pacing accounts audit answers",
-    "screens": "vocabulary gateway rings diagnosis hub permissions",
+    "screens": "vocabulary cluster gateway rings diagnosis hub permissions",
     "history": "vocabulary pacing gateway rings hub screens",
     "live": "vocabulary accounts gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",

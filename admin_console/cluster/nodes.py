@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.members import Member
 from admin_console.cluster.node_info import NodeInfo
+from admin_console.cluster.node_rates import NO_RATES, Rates
 from admin_console.cluster.node_stats import NodeStats
 from admin_console.cluster.options import NO_ADDRESSES, Addresses
+from admin_console.cluster.totals import NodeSums
 
 
 class NotCallingError(Exception):
@@ -34,7 +36,7 @@ NO_ANSWER = Answers()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. info, stats: of its last answer; None before the first. also_at: further addresses that reach it.
+    """One node. info, stats, sums: of its last answer; None before the first. rates: up to it.
     gone_since_ms: when the last nsqlookupd stopped naming it; 0 for a node that is named, or configured."""
 
     member: Member
@@ -42,6 +44,8 @@ class Node:
     info: NodeInfo | None = None
     stats: NodeStats | None = None
     gone_since_ms: int = 0
+    sums: NodeSums | None = None
+    rates: Rates = NO_RATES
 
     @property
     def name(self) -> str:

@@ -11,17 +11,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.members import Identity, Member, members_of, without_duplicates
 from admin_console.cluster.node_http import NodeHttp
 from admin_console.cluster.node_info import NodeInfo, node_info_in
+from admin_console.cluster.node_rates import NO_RATES, NodeRates, Rates
 from admin_console.cluster.node_stats import NodeStats, node_stats_in
 from admin_console.cluster.nodes import NO_ANSWER, Answers, ClusterState, Lookupd, Node
 from admin_console.cluster.options import PACE, Addresses, ClusterOptions, Pace
 from admin_console.cluster.registrations import NO_REGISTRATIONS, Registrations, registrations_in
+from admin_console.cluster.totals import NodeSums
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError, list_in
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,9 @@ class _NodeReading:
     answers: Answers = NO_ANSWER
     info: NodeInfo | None = None
     stats: NodeStats | None = None
+    sums: NodeSums | None = None
+    counted: NodeRates = field(default_factory=NodeRates)
+    rates: Rates = NO_RATES
 
 
 class Stretch:
@@ -170,6 +175,8 @@ class ClusterPoller:
         reading.answers, stats = await self._called(f"node {target}", reading.answers, self._stats_of(target, reading))
         if stats is not None:
             reading.stats = stats
+            reading.sums = NodeSums.of(stats)
+            reading.rates = reading.counted.note(time.monotonic(), stats.started_s, reading.sums)
         self._renew()
         return reading.answers.is_answering
 
@@ -224,7 +231,9 @@ class ClusterPoller:
 
     def _node(self, member: Member) -> Node:
         one = self._nodes.get(member.target)
-        return Node(member) if one is None else Node(member, one.answers, one.info, one.stats)
+        if one is None:
+            return Node(member)
+        return Node(member, one.answers, one.info, one.stats, sums=one.sums, rates=one.rates)
 
     def _note_gone(self, nodes: Iterable[Node], embedded: set[HttpAddress]) -> None:
         now_ms = self._now_ms()

@@ -27,13 +27,17 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class NodeSums:
-    """One node over its topics and channels. depth: messages that wait, at topics and in channels. messages: published
-    since it started. None: unknown, since the node's answer lacks a part."""
+    """One node over its topics and channels. depth: messages that wait, at topics and in channels. messages, finished:
+    since it started; an nsqd does not count the second, which is worked out. paused: topics and channels. None:
+    unknown, since the node's answer lacks a part."""
 
     topics: int
     clients: int | None
     depth: int | None
     messages: int | None
+    in_flight: int | None = None
+    finished: int | None = None
+    paused: int = 0
 
     @classmethod
     def of(cls, stats: NodeStats) -> "NodeSums":
@@ -51,4 +55,16 @@ class NodeSums:
             sum_of("client_count", channels),
             sum_of("depth", [*own, *channels]),
             sum_of("message_count", own),
+            sum_of("in_flight_count", channels),
+            Total.of(map(_finished, channels)).exact if is_whole else None,
+            sum(row["paused"] is True for row in [*own, *channels]),
         )
+
+
+def _finished(channel: Figures) -> int | None:
+    """An nsqd does not count finished messages: they came, and are not there any more."""
+    if channel["finish_count"] is not None:
+        return int(channel["finish_count"])
+    there = [channel[name] for name in ("depth", "in_flight_count", "deferred_count")]
+    came = channel["message_count"]
+    return None if came is None or None in there else max(0, came - sum(there))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from django.conf import settings
 
+from admin_console.gateway.cluster_view import cluster_view
 from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats, get_gateway
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.hub.hub import Hub, LiveState
@@ -78,5 +79,8 @@ class Broadcast:
         if request.wants_pipeline:
             # Small files, read in another thread: a slow disk delays this page alone.
             view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view, request.replay)
-        screen = build_screen(request, live, in_flight=in_flight, http_address=http_address, pipeline=view)
+        cluster = cluster_view() if request.wants_cluster else None
+        screen = build_screen(
+            request, live, in_flight=in_flight, http_address=http_address, pipeline=view, cluster=cluster
+        )
         return screen.update_json()

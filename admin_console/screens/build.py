@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from admin_console.gateway.cluster_view import ClusterView
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
 from admin_console.hub.hub import LiveState
-from admin_console.screens import channel, overview, replay, topic, topics
+from admin_console.screens import channel, nodes, overview, replay, topic, topics
 from admin_console.screens import pipeline as pipeline_screen
 from admin_console.screens.list_links import ListQuery
 from admin_console.screens.parts import Screen
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 FIELD_LENGTH_MAX = 130
 # A graph's channels: four names of topics with four of channels.
 LENGTHS_MAX = {"draw": 600}
-PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay")
+PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay", "nodes")
+CLUSTER_PAGES = frozenset({"nodes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,10 @@ class Request:
         return self.page in ("pipeline", "replay", "topic")
 
     @property
+    def wants_cluster(self) -> bool:
+        return self.page in CLUSTER_PAGES
+
+    @property
     def wants_in_flight(self) -> bool:
         return self.page == "channel"
 
@@ -85,6 +91,7 @@ def build_screen(
     in_flight: tuple[InFlightStats, ...] | None = None,
     http_address: str = "",
     pipeline: "PipelineView | None" = None,
+    cluster: ClusterView | None = None,
 ) -> Screen:
     """The screen of a page. Pure: all that it shows comes in the arguments.
 
@@ -92,7 +99,7 @@ def build_screen(
 
     in_flight: the channel's messages in flight, None where they were not read; http_address: where the HTTP API
     listens, for the commands that empty pages show; pipeline: for its own pages, and for a topic's, which reports a
-    lost archive.
+    lost archive; cluster: for the pages of nodes and clients.
     """
     snapshot: EngineSnapshot | None = live.snapshot if live else None
     common: dict[str, Any] = {
@@ -116,6 +123,9 @@ def build_screen(
         if live is not None:
             live.derived[request] = made
         return made
+    if request.page in CLUSTER_PAGES:
+        assert cluster is not None, "a page about nodes is made from a look at them"
+        return Screen(**common, **nodes.parts(cluster, request.list_query))
     if request.page in ("pipeline", "replay"):
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":

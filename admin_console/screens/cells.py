@@ -81,6 +81,21 @@ class NameCell(BaseCell):
 
 
 @dataclass(frozen=True, slots=True)
+class BesideCell(BaseCell):
+    """A link to a thing's own page, or its name without `href`, and small words beside it."""
+
+    text: str
+    href: str
+    beside: str = ""
+    title: str = ""
+
+    @property
+    def html(self) -> str:
+        name = _element('<a href="{}">{}</a>', self.href, breakable(self.text)) if self.href else breakable(self.text)
+        return _element("{} <small>{}</small>", name, self.beside) if self.beside else name
+
+
+@dataclass(frozen=True, slots=True)
 class LinkCell(BaseCell):
     """A link that looks like a button, to an object that a banner names."""
 

@@ -1,4 +1,5 @@
-"""The pages without acts of their own: overview, topics, a topic, a channel, the pipeline. The socket updates them."""
+"""The pages without acts of their own: overview, topics, a topic, a channel, the pipeline, nodes. The socket
+updates them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,6 +9,7 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.template.loader import render_to_string
 
+from admin_console.gateway.cluster_view import ClusterView, cluster_view
 from admin_console.gateway.gateway import (
     EngineSnapshot,
     EngineUnavailableError,
@@ -64,6 +66,11 @@ def replay(request: CheckedRequest, replay: str) -> HttpResponse:
     return _page(request, Request("replay", _role(request), replay=replay[:FIELD_LENGTH_MAX]))
 
 
+def nodes(request: CheckedRequest) -> HttpResponse:
+    fields = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number")}
+    return _page(request, Request("nodes", _role(request), **fields))
+
+
 def _role(request: CheckedRequest) -> Role:
     return Role(request.user.role)
 
@@ -76,9 +83,13 @@ def _page(request: CheckedRequest, page_request: Request) -> HttpResponse:
         gateway.watch("", "")
     view = get_pipeline(settings.DATA_PATH).view(page_request.replay) if page_request.wants_pipeline else None
     # A topic's page lives as long as the engine's figures on it: a second.
-    basis = None if page_request.page == "topic" else view
+    basis: object = None if page_request.page == "topic" else view
+    cluster = None
+    if page_request.wants_cluster:
+        cluster = cluster_view()
+        basis = cluster.state
     return cached_page(
-        request, page_request, basis, lambda context: _rendered(request, page_request, gateway, view, context)
+        request, page_request, basis, lambda context: _rendered(request, page_request, gateway, view, cluster, context)
     )
 
 
@@ -87,6 +98,7 @@ def _rendered(
     page_request: Request,
     gateway: Gateway,
     view: PipelineView | None,
+    cluster: ClusterView | None,
     filled: Mapping[str, Any],
 ) -> Rendered:
     """filled: overrides the template's context."""
@@ -95,7 +107,12 @@ def _rendered(
     picker = picker_of(page_request, request.GET, now_s(live)) if page_request.page in PAGES_WITH_GRAPHS else None
     table = table_of(gateway.history(), live, page_request, picker.range) if picker and picker.wants_table else None
     screen = build_screen(
-        page_request, live, in_flight=in_flight, http_address=gateway.node().http_address, pipeline=view
+        page_request,
+        live,
+        in_flight=in_flight,
+        http_address=gateway.node().http_address,
+        pipeline=view,
+        cluster=cluster,
     )
     context: dict[str, Any] = {
         "screen": screen.unbroken(),
@@ -119,7 +136,7 @@ def _rendered(
     context["why_not"] = request.why_not.line(
         {
             button.act: button.words
-            for button in BUTTONS[page_request.page]
+            for button in BUTTONS.get(page_request.page, ())
             if not cannot.get(button.act) and (not button.when or screen.flags.get(button.when))
         }
     )

@@ -1,19 +1,23 @@
 """The page Nodes: this server and others with their states, and the addresses that an admin changes."""
 
+import asyncio
 import re
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 
+import orjson
 import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
 from admin_console.cluster.cluster import get_cluster
+from admin_console.hub.hub import get_hub
+from admin_console.live.broadcast import Broadcast
+from admin_console.screens.build import Request
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from tests.support.fake_node import FakeNode, producer
-from tests.support.pages.console import client_of, console_engine, make_user, see
+from tests.support.pages.console import client_of, console_engine, make_user, see, words
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
@@ -32,13 +36,12 @@ def text_of(client: Client) -> str:
     """The page's words, one space between."""
     answer = client.get("/nodes/")
     assert answer.status_code == 200
-    main = answer.content.decode().partition("<main")[2].partition("</main>")[0]
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", main)).replace(" ,", ","))
+    return words(answer.content.decode().partition("<main")[2].partition("</main>")[0].replace("<wbr>", ""))
 
 
 def test_without_addresses_this_server_stands_alone_and_the_page_says_how_to_name_others(engine: EngineRunner) -> None:
     text = text_of(client_of(make_user(role=Role.VIEWER)))
-    assert "1 node ·" in text
+    assert "Nodes 1 node Addresses…" in text
     assert "No other nodes" in text
     assert "--lookupd-http-address HOST:4161" in text
 
@@ -55,12 +58,14 @@ def test_an_admin_names_nodes_and_they_are_shown_at_once(engine: EngineRunner, t
         assert "The console calls these addresses from now on, also after a restart." in asked
         answer = admin.post("/nodes/~addresses/", form, follow=True).content.decode()
         assert "Changed the addresses: the console now calls 1 nsqlookupd and 0 nodes." in answer
-        row = rf"127\.0\.0\.1:{a.port} host-{a.port} (– )?nsqd 1\.3\.0 1 of 1 1 2 1,207 70 [0-9.]+ m?s"
+        row = rf"127\.0\.0\.1:{a.port} nsqd 1\.3\.0 1 of 1 1 2 1,207 70 – – – [0-9.]+ m?s"
         wait_for("its figures", lambda: re.search(row, text_of(admin)))
         # This server, which registered there as well, is one row.
         wait_for("its registration", lambda: f":{engine.http_address[1]} this server" in text_of(admin))
         assert text_of(admin).count(f":{engine.http_address[1]} ") == 1
-        assert "169.254.169.254 is the address of a metadata service." in text_of(admin)
+        html = admin.get("/nodes/").content.decode()
+        assert 'title="169.254.169.254 is the address of a metadata service."' in html
+        assert f'title="host-{a.port}"' in html
         rows = AuditRow.objects.filter(action="set_addresses", phase="result")
         assert [(one.verdict, one.actor, one.detail, one.reason) for one in rows] == [
             ("done", "ada", f"nsqlookupds: {lookup.address}; nodes: none", "the new cluster")
@@ -72,10 +77,10 @@ def test_a_node_that_does_not_answer_says_since_when_and_why(engine: EngineRunne
     with FakeNode() as gone:
         pass
     admin.post("/nodes/~addresses/", {"lookupds": "", "nsqds": gone.address})
-    wait_for("its error", lambda: "not answering for" in text_of(admin))
+    wait_for("its error", lambda: "not answering" in text_of(admin))
     text = text_of(admin)
     # It may have messages: this server's are the least that there are.
-    strip = "Answering 1 of 2 · 127.0.0.1:[0-9]+ silent for .* Depth ≥ 5 .* Messages ≥ 5 .* Clients ≥ 0"
+    strip = "Answering 1 of 2 · 127.0.0.1:[0-9]+ is silent Depth ≥ 5 .* Clients ≥ 0"
     wait_for("its totals", lambda: re.search(strip, text_of(admin)))
     assert f"http://{gone.address}/info can't be reached: Connection refused." in text
 
@@ -107,3 +112,13 @@ def test_names_with_markup_are_text(engine: EngineRunner) -> None:
         admin.post("/nodes/~addresses/", {"lookupds": "", "nsqds": a.address})
         wait_for("its version", lambda: "alert(1)" in admin.get("/nodes/").content.decode())
         assert "<script>alert" not in admin.get("/nodes/").content.decode()
+
+
+def test_the_page_is_live_as_the_others_are(engine: EngineRunner) -> None:
+    request = Request.parse({"page": "nodes", "show": "all"}, Role.VIEWER)
+    live = get_hub().live
+    assert live is not None
+    update = orjson.loads(asyncio.run(Broadcast(get_hub()).build_update(request, live)))
+    assert update["tables"]["nodes"]["keys"] == [f"127.0.0.1:{engine.http_address[1]}"]
+    html = client_of(make_user(role=Role.VIEWER)).get("/nodes/?show=all").content.decode()
+    assert 'data-subscribe="{&quot;page&quot;:&quot;nodes&quot;,&quot;show&quot;:&quot;all&quot;}"' in html
