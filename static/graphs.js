@@ -178,7 +178,8 @@ class Graph {
         const values = this.drawnOf(range, column);
         const hasValues = values.some((value) => value !== null);
         const peak = hasValues ? `peak ${this.worded(highestOf(values, range.band[column]))}` : "nothing recorded";
-        const value = range.grows && (live[column]?.[1] ?? (this.isDuration && this.newestOf(range, values)));
+        const newest = range.node ? undefined : live[column]?.[1]; // live figures are of all nodes
+        const value = range.grows && (newest ?? ((this.isDuration || range.node) && this.newestOf(range, values)));
         return [column, [range.labels[column], value && hasValues ? `${value} · ${peak}` : peak]];
       }),
     );
@@ -273,7 +274,10 @@ class Graph {
       const top = Math.max(0, ...shown.map((column) => highestOf(this.drawnOf(range, column), range.band[column])));
       countAxis(layout, top, this.isRate);
       pastAxes(layout, range, this.isDuration, top);
-      layout.shapes = range.paused.map(([first, last]) => pauseShape(first, last));
+      layout.shapes = [
+        ...range.paused.map(([first, last]) => spanShape(first, last, "var(--held)")),
+        ...(range.partial ?? []).map(([first, last]) => spanShape(first, last, "var(--muted)")),
+      ];
       // Only beside a pause that is wide enough for the word.
       const long = range.paused.filter(([first, last]) => last - first > WORD_SHARE * (range.to - range.from));
       layout.annotations = long.map(([first]) => pauseWord(first, range.from, range.to));
@@ -282,7 +286,7 @@ class Graph {
       return layout;
     }
     const series = liveSeconds();
-    layout.shapes = series.paused.map(([first, last]) => pauseShape(first, last));
+    layout.shapes = series.paused.map(([first, last]) => spanShape(first, last, "var(--held)"));
     // A server that has just started shows its first seconds, not an empty quarter of an hour.
     const first = series.newest - SECONDS + 1 + Math.min(...this.columns.map(firstKnown), SECONDS - START_SECONDS);
     const earliest = series.newest - SECONDS + 1;
@@ -415,12 +419,11 @@ function colour(token) {
   return getComputedStyle(probe).color;
 }
 
-function pauseShape(first, last) {
-  const held = colour("var(--held)");
+function spanShape(first, last, token) {
   return {
     type: "rect", xref: "x", yref: "paper", layer: "below",
     x0: first, x1: last, y0: 0, y1: 1,
-    fillcolor: held, opacity: 0.12, line: { width: 0 },
+    fillcolor: colour(token), opacity: 0.12, line: { width: 0 },
   };
 }
 

@@ -1,6 +1,7 @@
 // Ranges of the past: the picker above the graphs, the data of a range, and its live seconds.
 // The range stands in the URL, in UTC; people read and choose times in the zone that the page shows. `step=1s` beside it: a zoom into
-// the live seconds, drawn from those as long as the page keeps them, and from the history afterwards.
+// the live seconds, drawn from those as long as the page keeps them, and from the history afterwards. `node=` beside it:
+// the graphs of one node of several, which the history alone has.
 import { withList } from "./lists.js";
 import { liveSeconds, SECONDS, secondsOf } from "./live_seconds.js";
 import { fieldOf, momentWords, secondOfField, spanWords, zoneWords } from "./zones.js";
@@ -15,7 +16,8 @@ const REFETCH_MAX_S = 300;
 const LAG_MAX_S = 1_200; // recorded windows end some minutes ago; after more than this the rollup does not run
 
 let place = null; // the picker
-let chosen = { preset: LIVE }; // or {query, seconds}: the URL's, and [first, end] of a zoom into the live seconds
+// Or {query, seconds}: the URL's, and [first, end] of a zoom into the live seconds. node: "" for all of them.
+let chosen = { preset: LIVE, node: "" };
 let answer = null; // the server's answer for the range, with live seconds added; null while live
 let changed = () => {}; // called for the graphs
 let secondsCome = Promise.resolve();
@@ -47,6 +49,7 @@ export function startRanges(onChange, secondsCame) {
     resetZoom();
   });
   startForm();
+  startNodes();
   new MutationObserver(() => {
     reword();
     changed();
@@ -69,6 +72,10 @@ function startForm() {
   details.querySelector("summary").addEventListener("click", () => {
     if (!details.open) fillForm(form);
   });
+  closesLikeAMenu(details);
+}
+
+function closesLikeAMenu(details) {
   details.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     details.open = false;
@@ -76,6 +83,26 @@ function startForm() {
   });
   document.addEventListener("click", (event) => {
     if (details.open && !details.contains(event.target)) details.open = false;
+  });
+}
+
+// The range stays, the node changes.
+function startNodes() {
+  const details = place.querySelector(".range-nodes");
+  if (!details) return;
+  closesLikeAMenu(details);
+  details.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-node]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    details.open = false;
+    details.querySelector("summary").focus();
+    const query = new URLSearchParams(location.search);
+    query.delete("node");
+    query.delete("step"); // no node has seconds of its own
+    if (link.dataset.node) query.set("node", link.dataset.node);
+    history.pushState(null, "", `?${query}`);
+    choose(rangeOf(location.search));
   });
 }
 
@@ -99,10 +126,11 @@ function secondIn(field) {
 // The range that a query names. Only the server refuses invalid ones.
 function rangeOf(search) {
   const query = new URLSearchParams(search);
-  if (!query.get("from") && !query.get("to")) return { preset: query.get("range") || LIVE };
+  const node = query.get("node") ?? "";
+  if (!query.get("from") && !query.get("to")) return { preset: query.get("range") || LIVE, node };
   const span = ["from", "to"].map((name) => Date.parse(query.get(name)) / 1000);
   const seconds = query.get("step") === "1s" && span.every(Number.isInteger) ? span : null;
-  return { query: search.replace(/^\?/, ""), seconds };
+  return { query: search.replace(/^\?/, ""), seconds: node ? null : seconds, node };
 }
 
 function queryOf({ first, end }) {
@@ -111,16 +139,24 @@ function queryOf({ first, end }) {
 }
 
 function go(href, state = null) {
-  history.pushState(state, "", withList(href));
+  history.pushState(state, "", withNode(withList(href)));
   choose(rangeOf(location.search));
+}
+
+// Another range of the same node.
+function withNode(href) {
+  const url = new URL(href, location.href);
+  if (chosen.node) url.searchParams.set("node", chosen.node);
+  else url.searchParams.delete("node");
+  return url.pathname + url.search;
 }
 
 // A zoom makes an entry of its own, so that "back" undoes it; a further zoom takes that one's place.
 export function zoomTo(firstS, endS) {
   if (answer && Math.max(Math.abs(firstS - answer.from), Math.abs(endS - answer.to)) < answer.step_s) return resetZoom();
-  const href = !answer || answer.step_s === 1 ? hrefOfSeconds(firstS, endS) : hrefOfMinutes(firstS, endS);
+  const href = !answer || (answer.step_s === 1 && !chosen.node) ? hrefOfSeconds(firstS, endS) : hrefOfMinutes(firstS, endS);
   if (history.state?.zoomedFrom) {
-    history.replaceState(history.state, "", withList(href));
+    history.replaceState(history.state, "", withNode(withList(href)));
     choose(rangeOf(location.search));
   } else {
     go(href, { zoomedFrom: location.search || "?range=15m" });
@@ -159,13 +195,20 @@ function choose(range) {
     if (link.dataset.preset === range.preset) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
+  for (const link of place.querySelectorAll("[data-node]")) {
+    link.removeAttribute("aria-current");
+    if (link.dataset.node !== range.node) continue;
+    link.setAttribute("aria-current", "true");
+    place.querySelector(".range-nodes > summary").textContent = link.textContent;
+  }
   const zoomedFrom = history.state?.zoomedFrom ?? "";
   const isZoomed = Boolean(range.query && (range.seconds || zoomedFrom));
   const reset = place.querySelector("[data-range-reset]");
   place.querySelector("details").toggleAttribute("data-chosen", Boolean(range.query) && !isZoomed);
   place.querySelector("[data-range-zoomed]").textContent = isZoomed ? "Zoomed" : "";
   reset.hidden = !range.query;
-  reset.textContent = !zoomedFrom || rangeOf(zoomedFrom).preset === LIVE ? "Back to live" : "Undo the zoom";
+  const leadsToLive = !zoomedFrom || rangeOf(zoomedFrom).preset === LIVE;
+  reset.textContent = !leadsToLive ? "Undo the zoom" : range.node ? "Last 15 minutes" : "Back to live";
   notice("");
   problem = "";
   fetching?.abort();
@@ -174,7 +217,7 @@ function choose(range) {
     showSeconds();
     return;
   }
-  if (range.preset !== LIVE) {
+  if (range.preset !== LIVE || range.node) {
     load();
     return;
   }
@@ -206,7 +249,7 @@ async function load() {
   if (answer?.revision !== mine) busy(true);
   problem = "";
   try {
-    const query = new URLSearchParams(chosen.query ?? { range: chosen.preset });
+    const query = new URLSearchParams(chosen.query ?? { range: chosen.preset, node: chosen.node });
     const { draw } = JSON.parse(document.body.dataset.subscribe);
     if (draw) query.set("draw", draw);
     const got = await fetch(`${place.dataset.url}?${query}`, { headers: { Accept: "application/json" }, signal: controller.signal });
@@ -247,6 +290,7 @@ export function addToPast(second, points, isPaused) {
     load();
     if (gap > MISSED_MAX_S) return;
   }
+  if (answer.node) return; // the seconds are of all nodes
   if (answer.newest !== null && second <= answer.newest) return;
   const { times, columns, band, weights, step_s: step } = answer;
   const start = Math.floor(second / step) * step;
@@ -300,6 +344,10 @@ function showNotice() {
     notice(`History begins at ${momentWords(since)}.`);
   } else if (grows && to - until > LAG_MAX_S) {
     notice(`The pipeline has written no history since ${momentWords(until)}.`);
+  } else if (answer.partial?.length) {
+    notice("Grey: not every node was recorded there, so counts are the least that they can be.");
+  } else if (answer.node && grows) {
+    notice(`One node's graphs end at ${momentWords(until)}: the pipeline writes them minutes later.`);
   } else {
     notice("");
   }

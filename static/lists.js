@@ -1,7 +1,7 @@
 // The list of a page and the range of its graphs share the URL: a link of the one keeps the fields of the other. Without
 // scripts a list's links lead to the live range.
 const OF_LIST = ["q", "show", "sort", "number", "draw"];
-const OF_GRAPHS = ["range", "from", "to", "step", "as"];
+const OF_GRAPHS = ["range", "from", "to", "step", "node", "as"];
 
 // A range's link, with the list's fields of the URL.
 export function withList(href) {

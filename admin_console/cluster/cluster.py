@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from admin_console.cluster.chosen_addresses import ChosenAddresses
-from admin_console.cluster.lookupds import Lookupds
 from admin_console.cluster.members import Identity
 from admin_console.cluster.merged import ClusterSnapshot
 from admin_console.cluster.nodes import ClusterState, NotCallingError
@@ -16,6 +15,7 @@ from queue_engine.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
     from admin_console.cluster.node_http import NodeHttp
+    from admin_console.cluster.node_samples import NodeSampler
 
 T = TypeVar("T")
 
@@ -41,7 +41,8 @@ class NotChangedError(Exception):
 
 class Cluster:
     """Any thread. own: the identity of the engine of this process, None while it has none. own_name: its name among the
-    nodes. has_engine: False for a console by itself, whose snapshots come every second without `take`.
+    nodes. has_engine: False for a console by itself, whose snapshots come every second without `take`. append_sample:
+    writes a node's sample (`node_samples.py`); None where no samples are stored.
 
     on_snapshot: what gets each snapshot, on the thread that made it: the engine's own while no other node is read.
     """
@@ -55,6 +56,7 @@ class Cluster:
         *,
         own_name: Callable[[], str] = lambda: "",
         has_engine: bool = True,
+        append_sample: Callable[[bytes], None] | None = None,
     ) -> None:
         self.on_snapshot: list[Callable[[EngineSnapshot | ClusterSnapshot], None]] = []
         self._options = options
@@ -66,7 +68,8 @@ class Cluster:
         self._lock = threading.Lock()
         self._addresses = NO_ADDRESSES
         self._reader: Reader | None = None
-        self.lookupds = Lookupds(self.call)
+        self._append_sample = append_sample
+        self._sampler: NodeSampler | None = None
 
     def start(self) -> None:
         """Read the addresses, and begin to call them. Without any, nothing begins beside an engine: most servers have
@@ -78,6 +81,8 @@ class Cluster:
 
     def stop(self) -> None:
         with self._lock:
+            if self._sampler is not None:
+                self._sampler.stop()
             if self._reader is not None:
                 self._reader.stop()
 
@@ -133,9 +138,10 @@ class Cluster:
     def _begun(self, addresses: Addresses) -> Reader:
         # Here: a server without other nodes starts without an HTTP client.
         from admin_console.cluster.merger import Merger
+        from admin_console.cluster.node_samples import NodeSampler
         from admin_console.cluster.reader import NodeReader
 
-        return NodeReader(
+        reader = NodeReader(
             self._options,
             addresses,
             self._own,
@@ -144,6 +150,10 @@ class Cluster:
             on_snapshot=self._hand_over,
             has_engine=self._has_engine,
         )
+        if self._append_sample is not None:
+            self._sampler = NodeSampler(lambda: reader.state, self._append_sample, interval_s=self._pace.sample_s)
+            self._sampler.start()
+        return reader
 
 
 _cluster: Cluster | None = None

@@ -17,6 +17,7 @@ from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.figures import CHANNEL, TOPIC, Figure
+from queue_engine.vocabulary.latency.latency_buckets import BUCKET_MAX
 
 _ADDS_UP = ("messages", "bytes", "consumers")
 _READY = "ready_count"
@@ -93,7 +94,9 @@ def channel_stats(
     if derives_finished(channel):
         unfinished = counts["depth"] + counts["in_flight_count"] + counts["deferred_count"]
         # nsqd reads its counts one after the other: what comes in between must not make it fall.
-        least = before.finish_count if before is not None else 0
+        # A channel that was made again counts from 0.
+        is_same = before is not None and before.message_count <= counts["message_count"]
+        least = before.finish_count if before is not None and is_same else 0
         counts["finish_count"] = max(counts["message_count"] - unfinished, least)
     texts: dict[str, Any] = {name: figures[name] or "" for name in _CHANNEL_TEXTS}
     return ChannelStats(
@@ -105,6 +108,7 @@ def channel_stats(
         disk_bytes=figures["disk_bytes"],
         ready_count=_ready(channel),
         quarantine=_quarantine(figures),
+        latency=_histogram(channel.latency.get("histogram")),
         **counts,
         **texts,
     )
@@ -120,6 +124,16 @@ def _ready(channel: NodeChannel) -> int | None:
 def _oldest_ns(figures: Figures, read_at_ms: int) -> int | None:
     age_ms = figures["oldest_age_ms"]
     return None if age_ms is None else (read_at_ms - age_ms) * NS_PER_MS
+
+
+def _histogram(numbers: Any) -> dict[int, int]:
+    """Of [bucket, messages, bucket, messages, …], as a Penstock writes it; empty for another form."""
+    if not isinstance(numbers, list) or not all(type(one) is int and one >= 0 for one in numbers):
+        return {}
+    buckets, counts = numbers[::2], numbers[1::2]
+    if len(buckets) != len(counts) or max(buckets, default=0) > BUCKET_MAX:
+        return {}
+    return dict(zip(buckets, counts, strict=True))
 
 
 def _quarantine(figures: Figures) -> QuarantineStats:

@@ -175,12 +175,14 @@ class ClusterOptions:
 @dataclass(frozen=True, slots=True)
 class Pace:
     """period_s: between two readings of one address. cpu_share: of a core, for reading all of them: the period
-    stretches to hold it."""
+    stretches to hold it. sample_s: between two samples of a node: the history's finest windows are minutes, and
+    each gets one."""
 
     period_s: float = 10.0
     retry_s: float = 2.0
     retry_max_s: float = 60.0
     cpu_share: float = 0.1
+    sample_s: float = 30.0
 
     def retry_after_s(self, failures: int) -> float:
         return min(self.retry_s * 2.0 ** min(failures - 1, 16), self.retry_max_s)

@@ -163,6 +163,7 @@ class EmbeddedGateway:
             sync=self._options.sync,
             trash_age_ms=self._options.trash_age_ms,
             capabilities=CAPABILITIES,
+            broadcast_address=self._options.effective_broadcast_address,
         )
 
     def mark(self, topic: str, channel: str = "") -> str:

@@ -119,7 +119,8 @@ class ReadRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """Where the engine listens, as HOST:PORT; `version` as in its statistics."""
+    """Where the engine listens, as HOST:PORT; `version` as in its statistics; broadcast_address: as its samples name
+    it."""
 
     tcp_address: str
     http_address: str
@@ -130,6 +131,7 @@ class NodeInfo:
     sync: str = ""  # when the log is on the disk: always, interval or os
     trash_age_ms: int = 0  # how long emptied or deleted messages of the log can be restored; 0: not at all
     capabilities: frozenset[str] = frozenset()  # names of ACTS and USES that the node has
+    broadcast_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import urlencode
 
 from admin_console.history.ranges import PRESETS, Range, RangeError, live_range, range_of, url_time, worded
@@ -31,12 +32,23 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """One node, or all of them (node ""), as a link."""
+
+    node: str
+    label: str
+    href: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Picker:
     """The content of the picker.
 
     range: the drawn range. If the URL's range is invalid, it is the live one, and `complaint` has the reason.
     first, end: of a span, as the form's fields have them (UTC). table_href: the range as a table, for browsers
-    without scripts. hidden_fields: the fields of the page's list in the URL, which stay there.
+    without scripts. hidden_fields: the fields of the page's list and the node in the URL, which stay there. nodes: to
+    choose from; none where this server stands alone.
     """
 
     range: Range
@@ -51,10 +63,13 @@ class Picker:
     hidden_fields: tuple[tuple[str, str], ...]
     wants_table: bool
     complaint: str
+    nodes: tuple[NodeChoice, ...] = ()
 
 
-def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Picker:
-    """The picker of a page for the query of its URL."""
+def picker_of(
+    page_request: Request, query: Mapping[str, str], now_s: int, nodes: Mapping[str, str] = MappingProxyType({})
+) -> Picker:
+    """The picker of a page for the query of its URL. nodes: label by name in the samples; none without a cluster."""
     complaint = ""
     try:
         chosen = range_of(query, now_s)
@@ -64,7 +79,11 @@ def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Pi
     range_fields = {"from": url_time(chosen.first_s)} | ({} if chosen.grows else {"to": url_time(chosen.end_s)})
     range_fields = range_fields if is_span else {"range": chosen.preset}
     names = [name for name in (page_request.topic, page_request.channel) if name]
-    hidden_fields = page_request.list_query.fields
+    list_fields = page_request.list_query.fields
+    node_field = {"node": chosen.node} if chosen.node else {}
+    hidden_fields = list_fields | node_field
+    if chosen.node:
+        nodes = {**nodes, chosen.node: nodes.get(chosen.node, chosen.node)}  # it may be gone
     return Picker(
         range=chosen,
         choices=tuple(
@@ -82,11 +101,20 @@ def picker_of(page_request: Request, query: Mapping[str, str], now_s: int) -> Pi
         end=_field(chosen.end_s),
         words=f"{worded(chosen.first_s)} to {worded(chosen.end_s)}",
         api_url=url_of(f"{page_request.page}_history", *names),
-        query=urlencode(range_fields),
+        query=urlencode(range_fields | node_field),
         table_href="?" + urlencode(hidden_fields | range_fields | {"as": "table"}),
         hidden_fields=tuple(hidden_fields.items()),
         wants_table=query.get("as") == "table" and not complaint,
         complaint=complaint,
+        nodes=tuple(
+            NodeChoice(
+                node,
+                label,
+                "?" + urlencode(list_fields | range_fields | ({"node": node} if node else {})),
+                node == chosen.node,
+            )
+            for node, label in ({"": "All nodes", **nodes}.items() if nodes else ())
+        ),
     )
 
 

@@ -8,6 +8,8 @@ it, and rate × time is again the count. A bucket without any record is unknown:
 Recorded windows and live seconds weigh by the seconds they cover, so a bucket may have some of both.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +17,7 @@ from admin_console.gateway.history import value_ms_of
 from admin_console.history.store import BUCKET_COUNT, Column, Floats, Rows
 
 Slots = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 PERCENTILES = (("p50", 50), ("p95", 95), ("p99", 99))
 
@@ -90,23 +93,38 @@ class LinePoints:
         self.weights += weights
 
 
+GREATEST = ("samples", "window_s", "oldest_age_ms_avg", "oldest_age_ms_min", "oldest_age_ms_max")
+
+
 def of_all_nodes(windows: Rows) -> Rows:
-    """One row a window, in order of time: the records of several nodes are added up."""
+    """One row a window, in order of time: counts of several nodes are added up; of GREATEST the greatest is taken."""
     times, places = np.unique(np.asarray(windows["t"]), return_inverse=True)
     if len(times) == len(windows["t"]):
         order = np.argsort(windows["t"])
         return {name: column[order] for name, column in windows.items()}
     made: Rows = {"t": times}
     for name, column in windows.items():
-        if name in ("samples", "window_s"):
-            most = np.zeros(len(times))
-            np.maximum.at(most, places, floats(column))
+        if name in GREATEST:
+            most = np.full(len(times), np.nan)
+            np.fmax.at(most, places, floats(column))
             made[name] = most
         elif name != "t":
             values = floats(column)
             has_value = ~np.isnan(values)
             sums = np.bincount(places, weights=np.nan_to_num(values), minlength=len(times))
             made[name] = np.where(np.bincount(places[has_value], minlength=len(times)) > 0, sums, np.nan)
+    return made
+
+
+def partial(points: Points, windows: Rows, nodes: Mapping[str, tuple[int, int]]) -> Flags:
+    """Which points lack a window of a node that was recorded both before and after. windows: of `nodes`, each with the
+    starts of its first and its last."""
+    times, counts = np.unique(np.asarray(windows["t"], np.int64), return_counts=True)
+    expected = np.zeros(len(times))
+    for first_s, last_s in nodes.values():
+        expected += (first_s <= times) & (times <= last_s)
+    made = np.zeros(points.count, dtype=bool)
+    made[points.slots(times[counts < expected])] = True
     return made
 
 

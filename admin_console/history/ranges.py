@@ -1,14 +1,15 @@
-"""The span of time that a page's graphs show, as its URL says it.
+"""The span of time that a page's graphs show, and the node, as its URL says them.
 
     ?range=6h                                             a preset, ending now; 15m (live) is meant without any
     ?from=2026-11-20T10:00Z&to=2026-11-20T16:00Z          a span in UTC; without `to` it ends now
+    &node=nsq-b2:4151                                     of one node, as its samples name it; of all without it
 
 Times without a zone are taken as UTC: the form of a browser without scripts sends them so.
 """
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from admin_console.hub.hub import LiveState
@@ -29,6 +30,7 @@ POINTS_MAX = 1_500
 # Up to here minutes are read, two or three to a point from a day on; beyond it hours are fine enough.
 MINUTES_SPAN_MAX_S = 3 * DAY_S
 SHOWN_CHARACTERS = 40
+NODE_CHARACTERS_MAX = 300  # a host's name has 253
 CLOCK_AHEAD_MAX_S = 2
 
 
@@ -40,18 +42,19 @@ class RangeError(ValueError):
 class Range:
     """Windows in [first_s, end_s), Unix seconds.
 
-    preset: its name, "" for a span. grows: it ends now, and so goes on with every second. is_live: the last fifteen
-    minutes, a value a second, which no file is read for.
+    preset: its name, "" for a span. grows: it ends now, and so goes on with every second. node: "" for all of them
+    together. is_live: the last fifteen minutes, a value a second, which no file is read for.
     """
 
     preset: str
     first_s: int
     end_s: int
     grows: bool
+    node: str = ""
 
     @property
     def is_live(self) -> bool:
-        return self.preset == LIVE
+        return self.preset == LIVE and not self.node
 
     @property
     def span_s(self) -> int:
@@ -82,6 +85,13 @@ def live_range(now_s: int) -> Range:
 
 def range_of(fields: Mapping[str, str], now_s: int) -> Range:
     """The range of a URL's query. Raises RangeError."""
+    node = fields.get("node", "")
+    if len(node) > NODE_CHARACTERS_MAX:
+        raise RangeError(f"node {_shown(node)} has more than {NODE_CHARACTERS_MAX} characters.")
+    return replace(_span(fields, now_s), node=node)
+
+
+def _span(fields: Mapping[str, str], now_s: int) -> Range:
     preset, first, end = fields.get("range", ""), fields.get("from", ""), fields.get("to", "")
     if not first and not end:
         return _preset(preset or LIVE, now_s)

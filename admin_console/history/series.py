@@ -2,7 +2,8 @@
 
 Three tiers end one after another: hours where the last compaction did, minutes where the last rollup did (some minutes
 ago), seconds now. Each is read from where the one before ends. The live seconds go back fifteen minutes; a rollup that
-lags more leaves a gap, as does every window that is not recorded.
+lags more leaves a gap, as does every window that is not recorded. The live seconds are of all nodes together: the lines
+of one node end where its minutes do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from admin_console.gateway.history import HistorySource
-from admin_console.history.points import LinePoints, Points, floats, of_all_nodes, percentiles
+from admin_console.history.points import Flags, LinePoints, Points, floats, of_all_nodes, partial, percentiles
 from admin_console.history.ranges import HOUR_S, POINTS_MAX, Range
 from admin_console.history.store import Floats, HistoryStore, Part, Rows, store_of
-from admin_console.hub.hub import GAUGES, Key, LiveState
+from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
 from admin_console.rings.rings import SECONDS
 from admin_console.screens import graphs
 
@@ -33,6 +34,8 @@ class History:
     (latencies have none), newest: the last live second in it (None when none is): with both a page goes on adding
     seconds, and a counter's rate × weight is its count.
     notice: "never" when no history was ever written, "nothing" when none of this range was, else "".
+    nodes: those with windows in the range. partial: from and to, where one of them has none that has some before and
+    after: counts there are the least that they can be.
     """
 
     range: Range
@@ -48,6 +51,8 @@ class History:
     recorded_from: int | None
     recorded_until: int | None
     notice: str
+    nodes: Sequence[str]
+    partial: Sequence[tuple[int, int]]
 
     def _digits(self, column: str) -> int:
         """A counter's rate × the seconds of the longest point still is its count, rounded."""
@@ -72,6 +77,9 @@ class History:
             "recorded_from": self.recorded_from,
             "recorded_until": self.recorded_until,
             "notice": self.notice,
+            "node": self.range.node,
+            "nodes": self.nodes,
+            "partial": self.partial,
         }
 
 
@@ -97,7 +105,7 @@ def overview_history(
     """All topics together, and the `chosen` channels, or those that held most in the range."""
     tiers = _tiers(source, span, points_max)
     # By name, as in the live graph.
-    drawn = chosen or sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts)) or None
+    drawn = chosen or sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts, span.node)) or None
     return _history(source, live, span, tiers, graphs.overview_plans(live, drawn), None)
 
 
@@ -155,6 +163,9 @@ def _history(
     has_latency: bool = False,
 ) -> History:
     store = store_of(source)
+    nodes = [span.node] if span.node else []
+    if nodes:
+        live = None  # its seconds are of all nodes
     points = Points(span.first_s, span.end_s, tiers.step_s)
     lines = [line for plan in plans for line in plan.lines]
     gathered = {line.column: LinePoints(points) for line in lines}
@@ -162,7 +173,7 @@ def _history(
     found = 0
     for key in dict.fromkeys(line.key for line in lines):
         own = [line for line in lines if line.key == key]
-        windows = _windows(store, key, own, tiers.parts)
+        windows = _windows(store, key, own, tiers.parts, nodes)
         if windows is not None and len(windows["t"]):
             found += len(windows["t"])
             for line in own:
@@ -172,6 +183,7 @@ def _history(
                 paused += points.sums(points.slots(windows["t"]), floats(windows["paused_samples"]))
         for line in own:
             _add_live(gathered[line.column], live, line, tiers.live_from_s, span.end_s)
+    recorded = store.nodes(*(paused_key or TOTAL), tiers.parts, nodes)
     seconds = _live_seconds(live, paused_key, "paused", tiers.live_from_s, span.end_s) if paused_key else None
     if seconds is not None:
         paused += points.sums(points.slots(seconds[0] + np.arange(len(seconds[1]))), np.nan_to_num(seconds[1]))
@@ -179,7 +191,7 @@ def _history(
     named = {plan.name: [line.column for line in plan.lines] for plan in plans}
     labels = {line.column: line.label for line in lines}
     if has_latency and paused_key is not None:
-        columns |= _latencies(store, points, paused_key, tiers.parts)
+        columns |= _latencies(store, points, paused_key, tiers.parts, nodes)
         named[LATENCY] = list(LATENCY_LABELS)
         labels |= LATENCY_LABELS
     newest = live.second if live and live.second is not None and live.second < span.end_s else None
@@ -201,19 +213,34 @@ def _history(
         recorded_from=tiers.recorded_from,
         recorded_until=tiers.recorded_until,
         notice=_notice(tiers, found, columns),
+        nodes=tuple(recorded),
+        partial=_spans(points, _partial(store, points, tuple(recorded), tiers.parts)),
     )
 
 
-def _windows(store: HistoryStore, key: Key, lines: Sequence[graphs.Line], parts: Sequence[Part]) -> Rows | None:
+def _partial(store: HistoryStore, points: Points, nodes: Sequence[str], parts: Sequence[Part]) -> Flags:
+    """Where one of `nodes` is missing between others of its windows. A node without the topic still has its totals."""
+    if len(nodes) > 1:
+        windows = store.windows(*TOTAL, ["samples"], parts, nodes)
+        if windows is not None:
+            return partial(points, windows, store.nodes(*TOTAL, parts, nodes))
+    return np.zeros(points.count, dtype=bool)
+
+
+def _windows(
+    store: HistoryStore, key: Key, lines: Sequence[graphs.Line], parts: Sequence[Part], nodes: Sequence[str]
+) -> Rows | None:
     names = ["samples", "paused_samples"]
     for name in dict.fromkeys(line.ring for line in lines):
         names += [f"{name}_avg", f"{name}_min", f"{name}_max"] if name in GAUGES else [name]
-    windows = store.windows(*key, names, parts)
+    windows = store.windows(*key, names, parts, nodes)
     return None if windows is None else of_all_nodes(windows)
 
 
-def _latencies(store: HistoryStore, points: Points, key: Key, parts: Sequence[Part]) -> dict[str, Floats]:
-    counts = store.latencies(*key, parts)
+def _latencies(
+    store: HistoryStore, points: Points, key: Key, parts: Sequence[Part], nodes: Sequence[str]
+) -> dict[str, Floats]:
+    counts = store.latencies(*key, parts, nodes)
     if counts is None or not len(counts["t"]):
         return {name: np.full(points.count, np.nan) for name in LATENCY_LABELS}
     return percentiles(points, counts)
@@ -238,9 +265,9 @@ def _live_seconds(live: LiveState | None, key: Key, name: str, from_s: int, end_
     return first_s, values[first_s - oldest_s : last_s - oldest_s]
 
 
-def _spans(points: Points, is_paused: "np.ndarray[Any, np.dtype[np.bool_]]") -> list[tuple[int, int]]:
-    """First and last second of every row of paused points."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_paused, [False]))))
+def _spans(points: Points, flags: Flags) -> list[tuple[int, int]]:
+    """First and last second of every row of points with the flag."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False]))))
     return [
         (points.first_s + int(first) * points.step_s, points.first_s + int(end) * points.step_s)
         for first, end in zip(edges[::2], edges[1::2], strict=True)

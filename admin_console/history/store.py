@@ -9,7 +9,7 @@ A query runs in the caller's thread, without the interpreter's lock while duckdb
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -48,38 +48,63 @@ class HistoryStore:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
 
-    def windows(self, topic: str, channel: str, names: Sequence[str], parts: Sequence[Part]) -> Rows | None:
+    def windows(
+        self, topic: str, channel: str, names: Sequence[str], parts: Sequence[Part], nodes: Sequence[str] = ()
+    ) -> Rows | None:
         """Columns `names` of a channel, a topic (channel "") or the totals (both ""), and `t` and `window_s`.
 
-        A row is a window of one node; rows come in no order. None when no file holds any. Raises
+        A row is a window of one node, of all or of `nodes`; rows come in no order. None when no file holds any. Raises
         HistoryUnreadableError.
         """
         columns = ", ".join(names)
-        return self._read(f"t, window_s, {columns}", _OF_ONE, parts, f"t, {columns}", topic=topic, channel=channel)
+        where, values = _of_one(topic, channel, nodes)
+        return self._read(f"t, window_s, {columns}", where, parts, f"t, {columns}", values=values)
 
-    def latencies(self, topic: str, channel: str, parts: Sequence[Part]) -> Rows | None:
+    def latencies(self, topic: str, channel: str, parts: Sequence[Part], nodes: Sequence[str] = ()) -> Rows | None:
         """A channel's counts of messages by latency: columns `t`, `b` (bucket) and `n`. Otherwise as `windows`."""
-        return self._read(
-            "t, u.b AS b, u.n AS n", _OF_ONE, parts, "t, unnest(latency) AS u", topic=topic, channel=channel
-        )
+        where, values = _of_one(topic, channel, nodes)
+        return self._read("t, u.b AS b, u.n AS n", where, parts, "t, unnest(latency) AS u", values=values)
 
-    def deepest(self, count: int, parts: Sequence[Part]) -> list[tuple[str, str]]:
-        """Topic and channel of the channels in which most waited at any moment, at most `count`.
+    def nodes(
+        self, topic: str, channel: str, parts: Sequence[Part], nodes: Sequence[str] = ()
+    ) -> dict[str, tuple[int, int]]:
+        """The nodes with windows of a channel, a topic or the totals, by name: the starts of the first and the last.
+        Otherwise as `windows`."""
+        where, values = _of_one(topic, channel, nodes)
+        selection, behind = "node, min(t) AS first, max(t) AS last", "GROUP BY node ORDER BY node"
+        rows = self._read(selection, where, parts, "node, t", behind, values=values)
+        if rows is None:
+            return {}
+        starts = zip(rows["first"].tolist(), rows["last"].tolist(), strict=True)
+        return dict(zip(map(str, rows["node"]), starts, strict=True))
+
+    def deepest(self, count: int, parts: Sequence[Part], node: str = "") -> list[tuple[str, str]]:
+        """Topic and channel of the channels in which most waited at any moment, at most `count`. Of several nodes the
+        peaks are added up.
 
         Raises as `windows`.
         """
         rows = self._read(
-            "topic, channel, max(waiting_max) AS peak",
-            "channel <> ''",
+            "topic, channel, sum(node_peak) AS peak",
+            "channel <> ''" + (" AND node = $node" if node else ""),
             parts,
-            "topic, channel, waiting_max",
+            "topic, channel, node, waiting_max",
             "GROUP BY topic, channel HAVING peak > 0 ORDER BY peak DESC, topic, channel LIMIT $count",
-            count=count,
+            within="SELECT topic, channel, max(waiting_max) AS node_peak FROM ({}) GROUP BY topic, channel, node",
+            values={"count": count} | ({"node": node} if node else {}),
         )
         return list(zip(map(str, rows["topic"]), map(str, rows["channel"]), strict=True)) if rows else []
 
     def _read(
-        self, selection: str, where: str, parts: Sequence[Part], columns: str, behind: str = "", **values: str | int
+        self,
+        selection: str,
+        where: str,
+        parts: Sequence[Part],
+        columns: str,
+        behind: str = "",
+        within: str = "{}",
+        *,
+        values: Mapping[str, object],
     ) -> Rows | None:
         for is_last_try in (False, True):
             values_by_name: dict[str, object] = dict(values)
@@ -87,7 +112,8 @@ class HistoryStore:
             if not reads:
                 return None
             try:
-                query = f"SELECT {selection} FROM ({' UNION ALL '.join(reads)}) {behind}"  # noqa: S608 - names of our own
+                found = within.format(" UNION ALL ".join(reads))
+                query = f"SELECT {selection} FROM ({found}) {behind}"  # noqa: S608 - names of our own
                 rows = self._run(query, values_by_name)
             except (duckdb.Error, UnicodeDecodeError) as exc:
                 # A file that a newer commit has replaced may be gone between the two.
@@ -130,7 +156,13 @@ class HistoryStore:
                 self._connection = None
 
 
-_OF_ONE = "topic = $topic AND channel = $channel"
+def _of_one(topic: str, channel: str, nodes: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """The condition for the rows of a channel, a topic or the totals, and its values."""
+    where = "topic = $topic AND channel = $channel"
+    values: dict[str, object] = {"topic": topic, "channel": channel}
+    if nodes:
+        where, values = f"{where} AND list_contains($nodes, node)", {**values, "nodes": [*nodes]}
+    return where, values
 
 
 def _connect(directory: str) -> duckdb.DuckDBPyConnection:

@@ -78,6 +78,8 @@ def notice_of(found: History) -> str:
     if found.notice == NEVER:
         return "History is written by the pipeline, which has not run yet: only the last 15 minutes have data."
     since = found.recorded_from
+    if found.partial:
+        return "In parts of this range not every node was recorded: counts there are the least that they can be."
     if found.notice == NOTHING and since is not None:
         begins = f": history begins at {worded(since)}" if since > found.range.first_s else ""
         return f"Nothing was recorded in this range{begins}."

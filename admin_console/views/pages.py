@@ -9,6 +9,8 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.template.loader import render_to_string
 
+from admin_console.cluster.cluster import get_cluster
+from admin_console.cluster.nodes import ClusterState
 from admin_console.gateway.cluster_view import ClusterView, cluster_view
 from admin_console.gateway.gateway import (
     EngineSnapshot,
@@ -104,7 +106,8 @@ def _rendered(
     """filled: overrides the template's context."""
     live = _fresh(gateway, page_request) if page_request.topic else _newest(gateway)
     in_flight = _in_flight(gateway, page_request)
-    picker = picker_of(page_request, request.GET, now_s(live)) if page_request.page in PAGES_WITH_GRAPHS else None
+    has_graphs = page_request.page in PAGES_WITH_GRAPHS
+    picker = picker_of(page_request, request.GET, now_s(live), _nodes(gateway)) if has_graphs else None
     table = table_of(gateway.history(), live, page_request, picker.range) if picker and picker.wants_table else None
     screen = build_screen(
         page_request,
@@ -142,6 +145,16 @@ def _rendered(
     )
     html = render_to_string(f"pages/{page_request.page}.html", {**context, **filled}, request)
     return Rendered(html, 400 if picker and picker.complaint else 200, screen.taken_at_ms)
+
+
+def _nodes(gateway: Gateway) -> Mapping[str, str]:
+    """Node, as samples name it, → its name on pages; none while this server stands alone."""
+    cluster = get_cluster()
+    state = ClusterState() if cluster is None else cluster.state
+    others = {node.name: node.name for node in (*state.called, *state.gone)}
+    node = gateway.node()
+    own = {node.broadcast_address: f"{node.http_address} (this server)"} if node.broadcast_address else {}
+    return own | others if others else {}
 
 
 def _cannot(live: LiveState | None, page_request: Request) -> Mapping[str, Any]:

@@ -414,3 +414,10 @@ class Engine:
         """Hand in a snapshot of all topics, each second; the sampler makes samples from some of them."""
         if SAMPLES_TOPIC not in self.topics:
             self._sampler.offer(snapshot)
+
+    def append_sample(self, body: bytes) -> None:
+        """Write the sample of another node (`samples/sample_format.py`). Raises StorageError; then it was not
+        written."""
+        if SAMPLES_TOPIC in self.topics:
+            raise StorageError(f"no samples are stored while there is a topic {SAMPLES_TOPIC}")
+        self._sampler.append(body)

@@ -123,6 +123,10 @@ class EngineCalls:
     search_state = Read(lambda engine: engine.message_search.state)
     cancel_search = Read(lambda engine: engine.message_search.cancel)
 
+    # Of other nodes.
+
+    append_sample = Read(lambda engine: engine.append_sample)
+
     # The latest acts.
 
     mark = Read(lambda engine: engine.recent_acts.mark)

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
+from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.lakes.history_lake import HistoryLake, window
 from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import LIVE_TIMEOUT_S, create_channel, double_click, wait_until_live
@@ -346,3 +347,46 @@ def test_without_a_script_a_range_is_a_link_and_a_table(lake: HistoryLake, open_
     table = page.get_by_label("The range as a table").get_by_role("table")
     expect(table.get_by_role("columnheader", name="Depth, mean")).to_be_visible()
     expect(table.locator("tbody tr").nth(20)).to_contain_text("1,000")
+
+
+def test_graphs_are_of_all_nodes_or_of_one(lake: HistoryLake, page: Page) -> None:
+    """The last test of the file: its server has another node from here on."""
+    end_s = int(time.time()) // 60 * 60 - 240
+    silent_s = end_s - HOUR_S
+    with FakeNsqd.of(topic("past", channel("line"))) as other:
+        names = (("past", "line"), ("", ""))
+        steps = [t for t in range(end_s - 6 * HOUR_S, end_s, 60) if not silent_s <= t < silent_s + 600]
+        lake.add("minutes", [window(t, *of, node=other.address, depth=50.0) for t in steps for of in names])
+        lake.add("minutes", [window(t, node="here") for t in range(end_s - 6 * HOUR_S, end_s, 60)])
+        page.goto("/nodes/~addresses/")
+        page.locator("[name=nsqds]").fill(other.address)
+        page.locator("form button[type=submit]").last.click()
+        expect(page.get_by_text(other.address).first).to_be_visible()
+        page.goto(f"{PATH}?range=6h")
+        wait_for_span(page, 6 * HOUR_S)
+        drawn = line(page, "depth", "depth")
+        assert drawn is not None
+        assert drawn["y"][30] == 1_050
+        expect(page.locator("[data-range-notice]")).to_have_text(
+            "Grey: not every node was recorded there, so counts are the least that they can be."
+        )
+        nodes = page.locator(".range-nodes")
+        nodes.locator("summary").click()
+        nodes.get_by_role("link", name=other.address).click()
+        expect(page).to_have_url(re.compile(rf"range=6h&node={other.address.replace(':', '%3A')}$"))
+        expect(nodes.locator("summary")).to_have_text(other.address)
+        expect(page.locator("[data-range-notice]")).to_contain_text("One node's graphs end at")
+        wait_for("its depth", lambda: (line(page, "depth", "depth") or {"y": [0] * 31})["y"][30] == 50)
+        # Another range is of the same node, its last fifteen minutes come from the history, too.
+        page.locator('[data-preset="1h"]').click()
+        expect(page).to_have_url(re.compile(r"range=1h&node="))
+        wait_for_span(page, HOUR_S)
+        page.locator('[data-preset="15m"]').click()
+        wait_for_span(page, 900)
+        drawn = line(page, "depth", "depth")
+        assert drawn is not None
+        assert set(drawn["y"]) == {50, None}
+        nodes.locator("summary").click()
+        nodes.get_by_role("link", name="All nodes").click()
+        expect(page).to_have_url(re.compile(r"\?range=15m$"))
+        wait_for("live figures", lambda: points(page, "depth", "depth") == 900, timeout_s=LIVE_TIMEOUT_S)

@@ -2,18 +2,22 @@
 
 import math
 import random
+import re
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import duckdb
 import orjson
 import pytest
 from django.test import Client
 
+from admin_console.gateway.gateway import get_gateway
 from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, value_ms_of
+from admin_console.history.points import floats, of_all_nodes
 from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
@@ -22,6 +26,8 @@ from admin_console.vocabulary.roles import Role
 from admin_console.vocabulary.times import column_time
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of
+from tests.support.fake_nsqd import FakeNsqd
+from tests.support.fake_nsqd import topic as fake_topic
 from tests.support.lakes.history_lake import HistoryLake, window
 from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
@@ -40,6 +46,10 @@ def source(tmp_path: Path) -> Iterator[LakeHistory]:
     found = LakeHistory(str(tmp_path / "pipeline"))
     yield found
     store_of(found).close()
+
+
+def of_node(name: str) -> Range:
+    return range_of({"range": "1h", "node": name}, NOW_S)
 
 
 def shown(
@@ -92,6 +102,7 @@ def test_presets_end_now_and_a_span_is_taken_as_utc() -> None:
         ({"from": "0001-01-01T00:00+14:00", "to": "0001-01-01T00:00Z"}, "is not a time such as"),
         ({"from": "2025-06-10", "to": "9999-12-31T23:59-14:00"}, "is not a time such as"),
         ({"from": "2026-01-01T00:00Z"}, "from '2026-01-01T00:00Z' lies ahead"),
+        ({"node": "x" * 301}, "node 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…' has more than 300 characters"),
     ],
 )
 def test_what_is_no_range_is_refused_with_its_value_and_limit(asked: dict[str, str], words: str) -> None:
@@ -195,6 +206,83 @@ def test_nodes_are_added_up(lake: HistoryLake, source: LakeHistory) -> None:
     assert values(found, "depth") == {at: 33.0}
     assert values(found, "received") == {at: 3.0}
     assert found.band["depth"][1][found.times.index(at)] == 55.0
+
+
+def test_a_range_of_one_node_has_its_windows_alone(lake: HistoryLake, source: LakeHistory) -> None:
+    at = NOW_S - 120
+    latency = [{"b": 100, "n": 5}]
+    lake.add(
+        "minutes",
+        [
+            window(at, *ORDERS, node="here", depth=3.0, messages=60, latency=[{"b": 9, "n": 50}]),
+            window(
+                at, *ORDERS, node="nsq-b2:4151", depth=(10, 50, 30), messages=120, paused_samples=1, latency=latency
+            ),
+            window(at, "other", "channel", node="nsq-c1:4151"),
+        ],
+    )
+    both = shown(source, "1h")
+    assert (both.nodes, both.wire()["node"]) == (("here", "nsq-b2:4151"), "")
+    live = live_after(60, last_s=NOW_S - 1, depth=7)
+    found = shown(source, of_node("nsq-b2:4151"), live)
+    assert (found.nodes, found.wire()["node"]) == (("nsq-b2:4151",), "nsq-b2:4151")
+    # The live seconds are of all nodes: it has none of them.
+    assert values(found, "depth") == {at: 30.0}
+    assert values(found, "received") == {at: 2.0}
+    assert values(found, "p50") == {at: pytest.approx(value_ms_of(100))}
+    assert (found.paused, found.newest) == ([(at, at + 60)], None)
+    assert not range_of({"node": "here"}, NOW_S).is_live, "its last fifteen minutes are those of the history"
+    none = shown(source, of_node("' OR 1=1 --"))
+    assert (values(none, "depth"), none.notice) == ({}, "nothing")
+
+
+def test_of_several_nodes_counts_are_added_up_and_of_ages_the_greatest_is_taken(
+    lake: HistoryLake, source: LakeHistory
+) -> None:
+    at = NOW_S - 120
+    rows = [
+        window(at, *ORDERS, node="a:1", oldest_age_ms=(5, 9, 7)),
+        window(at, *ORDERS, node="b:1", oldest_age_ms=(1, 80, 70)),
+        window(at, *ORDERS, node="c:1", oldest_age_ms=(None, None, None)),
+        window(at + 60, *ORDERS, node="c:1", oldest_age_ms=(None, None, None)),
+    ]
+    lake.add("minutes", rows)
+    names = ["samples", *(f"oldest_age_ms_{kind}" for kind in ("min", "max", "avg"))]
+    found = store_of(source).windows(*ORDERS, names, [Part("minutes", at, NOW_S)])
+    assert found is not None
+    made = {name: floats(column).tolist() for name, column in of_all_nodes(found).items()}
+    assert made["samples"] == [6, 6]
+    assert [made[name][0] for name in names[1:]] == [5, 80, 70]
+    assert math.isnan(made["oldest_age_ms_avg"][1])
+
+
+def test_where_a_node_is_missing_between_its_windows_a_sum_is_partial(lake: HistoryLake, source: LakeHistory) -> None:
+    first_s = NOW_S - HOUR_S
+    steps = range(first_s, NOW_S, 60)
+    silent = (first_s + 600, first_s + 660)
+    rows = [window(t, *names, node="here") for t in steps for names in (ORDERS, ("", ""))]
+    rows += [window(t, node="b:1") for t in steps if t not in silent]
+    # It had the topic for a while: without it a node is still recorded, and misses nothing.
+    rows += [window(t, *ORDERS, node="b:1") for t in steps if t not in silent and t % 300 == 0]
+    # This one came late, has no such topic, and was silent, too.
+    rows += [window(t, node="c:1") for t in steps if t > first_s + 1_200 and t != first_s + 1_800]
+    lake.add("minutes", rows)
+    found = shown(source, "1h")
+    assert found.partial == [(first_s + 600, first_s + 720)]
+    assert found.wire()["partial"] == found.partial
+    assert shown(source, of_node("b:1")).partial == []
+    everything = overview_history(source, None, range_of({"range": "1h"}, NOW_S))
+    assert everything.partial == [(first_s + 600, first_s + 720), (first_s + 1_800, first_s + 1_860)]
+
+
+def test_the_channels_that_held_most_are_those_of_all_nodes_together(lake: HistoryLake, source: LakeHistory) -> None:
+    at = NOW_S - 120
+    rows = [window(at, "orders", name, node="a:1", waiting=50.0) for name in ("one", "two", "three", "four")]
+    rows += [window(at, "orders", "spread", node=node, waiting=30.0) for node in ("a:1", "b:1")]
+    lake.add("minutes", rows)
+    parts = [Part("minutes", at, NOW_S)]
+    assert store_of(source).deepest(1, parts) == [("orders", "spread")]
+    assert store_of(source).deepest(9, parts, "b:1") == [("orders", "spread")]
 
 
 def test_percentiles_are_nearest_ranks_of_the_summed_histograms(lake: HistoryLake, source: LakeHistory) -> None:
@@ -572,3 +660,34 @@ def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: C
     shutil.rmtree(lake.directory)
     empty = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
     assert "History is written by the pipeline, which has not run yet" in empty
+
+
+def test_beside_other_nodes_the_graphs_are_of_all_of_them_or_of_one(
+    engine: EngineRunner, lake: HistoryLake, viewer: Client
+) -> None:
+    assert "data-node" not in viewer.get("/topics/orders/").content.decode(), "this server stands alone"
+    with FakeNsqd.of(fake_topic("orders")) as other:
+        admin = client_of(make_user("grace", role=Role.ADMIN))
+        admin.post("/nodes/~addresses/", {"lookupds": "", "nsqds": other.address})
+        own = get_gateway().node()
+        last_s = recent(lake, node=own.broadcast_address, depth=10.0, messages=60)
+        lake.add("minutes", [window(last_s, *ORDERS, node=other.address, depth=4.0, messages=120)])
+        page = viewer.get("/topics/orders/billing/", {"range": "6h", "node": other.address}).content.decode()
+        choices = dict(re.findall(r'<a href="([^"]*)" data-node="[^"]*"[^>]*>([^<]*)</a>', page))
+        assert choices == {
+            "?range=6h": "All nodes",
+            f"?range=6h&amp;node={quote_plus(own.broadcast_address)}": f"{own.http_address} (this server)",
+            f"?range=6h&amp;node={quote_plus(other.address)}": other.address,
+        }
+        assert re.search(rf'data-node="{other.address}"\s+aria-current="true"', page)
+        assert f'<input type="hidden" name="node" value="{other.address}">' in page, "another range is of it, too"
+        for node, depth, received in ((other.address, 4, 2), (own.broadcast_address, 10, 1), ("", 14, 3)):
+            query = {"range": "1h", "node": node}
+            found = viewer.get("/api/history/orders/billing/", query).json()
+            at = found["times"].index(last_s)
+            assert (found["columns"]["depth"][at], found["columns"]["received"][at]) == (depth, received)
+            table = viewer.get("/topics/orders/billing/", {**query, "as": "table"}).content.decode()
+            assert f'data-label="Depth, mean">{depth}</td>' in table
+        # A node that is gone is still to be read.
+        gone = viewer.get("/topics/orders/billing/", {"range": "6h", "node": "gone:4151"}).content.decode()
+        assert re.search(r'data-node="gone:4151"\s+aria-current="true"', gone)

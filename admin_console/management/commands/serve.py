@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,8 @@ from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.cluster import Cluster, set_cluster
 from admin_console.cluster.members import Identity
 from admin_console.cluster.merged import ClusterSnapshot
+from admin_console.cluster.node_samples import DirectorySamples
+from admin_console.cluster.options import PACE as PACE_OF_NODES
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
@@ -109,6 +112,7 @@ class Serving:
         self._with_pipeline = given.with_pipeline
         self._pipeline: Pipeline | None = None
         self._with_engine = given.with_engine
+        self._samples: DirectorySamples | None = None
         raise_limit()  # before the runner shares out the descriptors
         self._runner: HostedServer
         own: Callable[[], Identity | None]
@@ -117,10 +121,13 @@ class Serving:
             runner = self._runner = EngineRunner(options)
             own = partial(identity_of, runner, options)
             own_name = lambda: joined(*runner.http_address)  # noqa: E731
+            append_sample: Callable[[bytes], None] = partial(_append_sample, runner)
             self._make_gateway: Callable[[], Gateway] = partial(EmbeddedGateway, runner, options)
         else:
             alone = self._runner = HostedServer(options, DescriptorShares.of(current_limit(), 0))
             own = _no_identity
+            samples = self._samples = DirectorySamples(options)
+            append_sample = samples.append
             self._make_gateway = lambda: ClusterOnlyGateway(options, lambda: alone.snapshot)
         self._report = ConsoleReport()
         self._audit_writer = AuditWriter()
@@ -136,6 +143,8 @@ class Serving:
             own=own,
             own_name=own_name,
             has_engine=given.with_engine,
+            pace=replace(PACE_OF_NODES, sample_s=max(PACE_OF_NODES.sample_s, options.samples_interval_ms / 1000)),
+            append_sample=append_sample if options.samples_interval_ms else None,
         )
         if given.with_engine:
             self._runner.on_snapshot.append(self._cluster.take)
@@ -212,6 +221,8 @@ class Serving:
             set_gateway(None)
             set_cluster(None)
             self._cluster.stop()
+            if self._samples is not None:
+                self._samples.close()
             if self._demo is not None:
                 self._demo.stop()
             if self._pipeline is not None:
@@ -453,6 +464,11 @@ class Serving:
         reactor = self._reactor
         if reactor is not None:
             reactor.callFromThread(lambda: reactor.stop() if reactor.running else None)
+
+
+def _append_sample(runner: EngineRunner, body: bytes) -> None:
+    """Returns once the sample is written. Raises PenstockError."""
+    runner.calls.append_sample(body).result()
 
 
 def _no_identity() -> None:

@@ -1,4 +1,4 @@
-"""A sample: the engine's figures at one moment, and the growth of its counters since the sample before.
+"""A sample: one node's figures at one moment, and the growth of its counters since its sample before.
 
     | "PSMP" | version u8 = 1 | zlib of JSON |
 
@@ -24,8 +24,13 @@ growth of a channel's histogram (latency_buckets.py): its counts add up to `fini
 sample, also with those that could not be written; the next sample has their growth. `cpu_ms` is the process's since its
 start, all threads; `log` counts since then, too.
 
+`node` is the broadcast address of the engine that writes the log. Of another node that its console reads it is
+HOST:PORT, so the two differ. Such a sample has `"engine": null, "log": null, "disk": null`, `taken_ms` by the console's
+clock, and `started_ms` of the node. Its counters are the growth since the console's last sample of that node, 0 in the
+first. A figure that the node does not give is null where the table says so, else 0.
+
 To change it: add keys, which old readers pass over; for another meaning the next version number, and go on reading the
-old one.
+old one. A version that writes none of other nodes reads them: its history has a row for each node, too.
 """
 
 import zlib
@@ -79,9 +84,15 @@ class ProcessFigures:
 
 
 def compose_sample(
-    snapshot: EngineSnapshot, previous: EngineSnapshot | None, process: ProcessFigures, *, node: str, sequence: int
+    snapshot: EngineSnapshot,
+    previous: EngineSnapshot | None,
+    process: ProcessFigures | None,
+    *,
+    node: str,
+    sequence: int,
 ) -> Sample:
-    """The sample of a snapshot. previous: of the last sample written by this process; None for the first."""
+    """The sample of a snapshot. previous: of the last sample of its node; None for a node that began at 0 since.
+    process: None for a node that is another process."""
     before = {} if previous is None else {topic.topic_name: topic for topic in previous.topics}
     topics = snapshot.topics
     channels = [channel for topic in topics for channel in topic.channels]
@@ -96,7 +107,8 @@ def compose_sample(
         "taken_ms": snapshot.taken_at_ns // NS_PER_MS,
         "started_ms": snapshot.started_at_ns // NS_PER_MS,
         "sequence": sequence,
-        "engine": {
+        "engine": process
+        and {
             "connections": snapshot.connection_count,
             "producers": snapshot.producer_count,
             "topics": len(topics),
@@ -106,7 +118,7 @@ def compose_sample(
             "cpu_ms": process.cpu_ms,
         },
         "log": None if log is None else {column: int(getattr(log, attribute)) for column, attribute in _LOG.items()},
-        "disk": {"free_bytes": process.disk_free_bytes, "total_bytes": process.disk_total_bytes},
+        "disk": process and {"free_bytes": process.disk_free_bytes, "total_bytes": process.disk_total_bytes},
         "topics": _topic_table(topics, [_same(one, before.get(one.topic_name)) for one in topics], channel_table),
         "channels": channel_table,
     }

@@ -91,6 +91,10 @@ class Sampler:
         self._job = BackgroundJob(encoding.run, then=done)
         self._job.start(self._background)
 
+    def append(self, body: bytes) -> None:
+        """Write the sample of another node. Raises StorageError; then it was not written."""
+        self._log.append(body)
+
     def close(self, snapshot: Callable[[], EngineSnapshot] | None) -> None:
         """Write a last sample, with the growth up to the stop, and close the log. snapshot: makes one; None for no
         sample."""

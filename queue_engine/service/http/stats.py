@@ -6,7 +6,9 @@ nsqd's, so that nsqadmin, nsq_stat and monitoring read them unchanged. Beside ns
 
 `e2e_processing_latency` has `buckets` beside nsqd's keys where the request has include_buckets=true: [end of the bucket
 in nanoseconds, messages in it], the shortest first. A reader of several servers adds up the counts of the same end
-and makes the percentiles of the sum (`vocabulary/latency/latency_percentiles.py`).
+and makes the percentiles of the sum (`vocabulary/latency/latency_percentiles.py`). A channel's `histogram` beside it is
+of all messages that it finished since the start: [bucket, messages, bucket, messages, …], ascending
+(`vocabulary/latency/latency_buckets.py`); a reader that samples it has the growth in between.
 
 The fields of features that this server lacks (TLS, compression, sampling, zones) have the values that nsqd gives when
 they are off.

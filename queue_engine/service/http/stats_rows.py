@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from queue_engine.delivery.latency_window import NO_CHANNELS, LatencyWindow
+from queue_engine.delivery.latency_window import NO_CHANNELS, ChannelWindow, LatencyWindow
 from queue_engine.delivery.stats import ClientStats, Figures
 from queue_engine.vocabulary.figures import CLIENT, dict_reader, in_stats
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
@@ -103,6 +103,8 @@ class StatsRows:
             ]
         if self._has_buckets:
             answer["buckets"] = bucket_table(counts)
+            if isinstance(window, ChannelWindow):
+                answer["histogram"] = [number for pair in sorted(window.now.items()) for number in pair]
         return answer
 
 

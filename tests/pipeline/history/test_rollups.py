@@ -57,7 +57,7 @@ class Story:
         rng = Random(5)
         self.engines = [
             EngineModel("n1", {"orders": ["billing", "mail"], "pay": ["ledger"]}, seed=1, finished_max=80),
-            EngineModel("n2", {"orders": ["billing"], "idle": []}, seed=2),
+            EngineModel("nsq-b2:4151", {"orders": ["billing"], "idle": []}, seed=2),
         ]
         self.on_time: list[Sample] = []
         self.late: list[Sample] = []

@@ -15,6 +15,7 @@ from queue_engine.delivery.stats import ClientStats, EngineFigures
 from queue_engine.engine.engine import Engine
 from queue_engine.service.http import api, stats
 from queue_engine.service.monitoring.process_memory import CollectorPauses
+from queue_engine.vocabulary.latency.latency_buckets import end_ns_of
 from queue_engine.vocabulary.version import NSQ_VERSION
 from tests.service.http.server import Server, http_server
 from tests.support.engine import Client, pass_time, settle
@@ -450,6 +451,19 @@ async def test_buckets_of_two_answers_add_up_to_the_topic_s(tmp_path: Path) -> N
         assert topic["e2e_processing_latency"]["count"] == sums.total() == 200
         at = lambda ms: [count for end_ns, count in sums.items() if ms * 1e6 <= end_ns <= ms * 1e6 * 1.041]  # noqa: E731
         assert (at(3), at(250), at(9_000)) == ([90], [10], [100])
+        # A channel's histogram counts since the start, the windows have moved on.
+        latencies = [channel["e2e_processing_latency"] for channel in topic["channels"]]
+        for _ in range(2_000):
+            server.clock.advance(ms=1_000)
+            server.engine.stats.now(include_clients=False)
+        (topic,) = (await server.request("GET", "/stats?format=json&topic=b&include_buckets=true")).json["topics"]
+        assert topic["e2e_processing_latency"] == {"count": 0, "percentiles": None, "buckets": []}
+        for before, channel in zip(latencies, topic["channels"], strict=True):
+            found = channel["e2e_processing_latency"]
+            assert (found["buckets"], found["histogram"]) == ([], before["histogram"])
+            numbers = found["histogram"][::2]
+            assert [end_ns_of(number) for number in numbers] == [end_ns for end_ns, _ in before["buckets"]]
+            assert found["histogram"][1::2] == [count for _, count in before["buckets"]]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ Key = tuple[int, str, str, str]  # t, node, topic, channel
 
 
 class EngineModel:
-    """One engine: topics with channels, whose values differ in each sample.
+    """One engine: topics with channels, whose values differ in each sample. A node HOST:PORT is one that another server
+    samples: its process and disk are unknown.
 
     latencies_ms: of every message finished, by (window of a minute, topic, channel).
     """
@@ -66,14 +67,15 @@ class EngineModel:
             for name in COUNTERS[2:]:
                 self._count(topics, topic, "", name, sum(channels[name][mine]))
         self._sequence += 1
+        is_other = ":" in self._node
         return {
             "node": self._node,
             "taken_ms": taken_ms,
             "started_ms": self._started_ms,
             "sequence": self._sequence,
-            "engine": {"connections": 3, "rss_bytes": 1 << 27, "cpu_ms": 17},
+            "engine": None if is_other else {"connections": 3, "rss_bytes": 1 << 27, "cpu_ms": 17},
             "log": None,
-            "disk": {"free_bytes": 1 << 40, "total_bytes": 1 << 41},
+            "disk": None if is_other else {"free_bytes": 1 << 40, "total_bytes": 1 << 41},
             "topics": dict(topics),
             "channels": dict(channels),
         }

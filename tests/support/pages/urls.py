@@ -13,8 +13,7 @@ NODE = "127.0.0.1:1"  # that no nsqlookupd knows
 
 
 # Acts on what is not there: they are answered 404.
-AT_LOOKUPDS = ("tombstone_producer", "unregister_topic", "unregister_channel")
-GONE = ("restore_trash", "delete_trash", "revoke_token", *AT_LOOKUPDS)
+GONE = ("restore_trash", "delete_trash", "revoke_token", "tombstone_producer")
 
 
 def all_urls() -> list[tuple[str, str]]:

@@ -29,9 +29,13 @@ _LATENCY = record(
             "items": record({"quantile": {"type": "number"}, "value": COUNT}),
         },
         "buckets": array(array(nullable(COUNT))),
+        "histogram": array(COUNT),
     },
-    optional=("buckets",),
-    text="From publish to FIN, nanoseconds. count: of the messages that the percentiles are of. buckets: [end, count].",
+    optional=("buckets", "histogram"),
+    text=(
+        "From publish to FIN, nanoseconds. count: of the messages that the percentiles are of. buckets: [end, count]. "
+        "histogram: of a channel since the start, [bucket, count, bucket, count, …]; bucket n ends at 0.1 ms × 1.04^n."
+    ),
 )
 PAUSE = record(
     {
