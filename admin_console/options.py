@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from admin_console.cluster.options import CLUSTER_OPTIONS, CONNECT_TIMEOUT, REQUEST_TIMEOUT, ClusterOptions
+from admin_console.nsqadmin_options import BASE_PATH, NSQADMIN_OPTIONS, NsqadminOptions
 from admin_console.vocabulary.console_option import ConsoleOption, environment_variable, seconds_of, split_list
 from queue_engine.vocabulary.client_key import TrustedAddresses
 
@@ -82,6 +83,7 @@ CONSOLE_OPTIONS = (
         limits="true, false",
     ),
     *CLUSTER_OPTIONS,
+    *NSQADMIN_OPTIONS,
 )
 
 # Switches of `serve`. In the environment they are true or false.
@@ -177,6 +179,7 @@ class ConsoleOptions:
     audit_bytes_max: int  # 0 for no limit
     pause_reason_required: bool
     cluster: ClusterOptions
+    nsqadmin: NsqadminOptions
     speaks_tls: bool = False
 
     @property
@@ -203,6 +206,15 @@ class ConsoleOptions:
             origin, sub_path = _origin_and_sub_path(texts["--console-origin"])
         except ValueError as exc:
             complaints.append(f"--console-origin: {exc}")
+        try:
+            base_path = _sub_path_of(texts[BASE_PATH.flag], texts[BASE_PATH.flag])
+            if base_path and sub_path and base_path != sub_path:
+                raise ValueError(
+                    f"{base_path!r} is another path than that of --console-origin {texts['--console-origin']}"
+                )
+            sub_path = sub_path or base_path
+        except ValueError as exc:
+            complaints.append(f"{BASE_PATH.flag}: {exc}")
         try:
             trusted = TrustedAddresses.parse(split_list(environment.get(environment_variable("--trusted-proxy"), "")))
         except ValueError as exc:
@@ -246,6 +258,11 @@ class ConsoleOptions:
             )
         except ValueError as exc:
             complaints.extend(str(exc).splitlines())
+        nsqadmin = NsqadminOptions()
+        try:
+            nsqadmin = NsqadminOptions.parse(texts, has_trusted_proxy=trusted.has_any)
+        except ValueError as exc:
+            complaints.extend(str(exc).splitlines())
         allowed = split_list(environment.get(environment_variable("--allowed-host"), ""))
         for name in allowed:
             if not re.fullmatch(r"\*|(?:\*?\.)?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:]+\]?", name):
@@ -265,6 +282,7 @@ class ConsoleOptions:
             audit_bytes_max=audit_bytes_max,
             pause_reason_required=is_reason_required == "true",
             cluster=cluster,
+            nsqadmin=nsqadmin,
             speaks_tls=console_tls == "true",
             allowed_hosts=_allowed_hosts(
                 host, origin, [*allowed, environment.get(environment_variable("--broadcast-address"), "")]
@@ -306,14 +324,19 @@ def _origin_and_sub_path(text: str) -> tuple[str, str]:
     found = _ORIGIN.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not an origin such as https://queue.example.org")
-    sub_path = (found[2] or "").removesuffix("/")
+    return found[1].lower(), _sub_path_of(found[2] or "", text)
+
+
+def _sub_path_of(path: str, text: str) -> str:
+    """`/queue/` → `/queue`, "" for the root. text: what has the path, for a complaint. Raises ValueError."""
+    sub_path = path.removesuffix("/")
     if not _SUB_PATH.fullmatch(sub_path):
         raise ValueError(
             f"{text!r} has a path with an empty part, a dot part, or another character than A-Z a-z 0-9 . _ ~ -"
         )
     if (word := sub_path.partition("/")[2].partition("/")[0]) in OWN_WORDS:
         raise ValueError(f"{text!r} has a path that begins with /{word}/, as pages of the console do; take another one")
-    return found[1].lower(), sub_path
+    return sub_path
 
 
 def _allowed_hosts(console_host: str, origin: str, further: list[str]) -> tuple[str, ...]:

@@ -176,6 +176,7 @@ ENGINE_IMPORTERS = (
     "admin_console.cluster",
     "admin_console.gateway",
     "admin_console.management",
+    "admin_console.nsqadmin_options",
     "admin_console.options",
     "admin_console.security.proxy",
     "admin_console.settings",

@@ -1,4 +1,4 @@
-"""The start of the command `penstock`: checks that come before all other imports.
+"""The start of the commands `penstock` and `penstock-admin`: checks that come before all other imports.
 
 So this module imports next to nothing at its top: the rest takes half a second.
 """
@@ -6,6 +6,7 @@ So this module imports next to nothing at its top: the rest takes half a second.
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 
 from queue_engine.service.process.streams import open_missing_descriptors
 
@@ -16,12 +17,28 @@ READER_GONE = 141
 
 def main() -> None:
     """Run the command line, and exit with its status."""
+    _begin()
+    from admin_console.management.program import run
+
+    _run_and_exit(run)
+
+
+def nsqadmin() -> None:
+    """`penstock-admin`: as `main`, with nsqadmin's flags."""
+    _begin()
+    from admin_console.management.nsqadmin_program import run
+
+    _run_and_exit(run)
+
+
+def _begin() -> None:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a shell's background process has it ignored
         # Ctrl-C while modules are imported is no error to report. Commands that have something to end change this.
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     open_missing_descriptors()
-    from admin_console.management.program import run
 
+
+def _run_and_exit(run: Callable[[Sequence[str]], int]) -> None:
     try:
         status = run(sys.argv)
         sys.stdout.flush()

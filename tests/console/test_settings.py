@@ -137,6 +137,52 @@ def test_a_pattern_is_django_s_and_any_host_is_for_the_http_api_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("variables", "complaint"),
+    [
+        ({"ACL_HTTP_HEADER": "X-User"}, "--acl-http-header X-User needs --trusted-proxy: other clients could"),
+        (
+            {"ACL_HTTP_HEADER": "X User", "TRUSTED_PROXY": "10.0.0.1"},
+            "--acl-http-header: 'X User' is no name of a header",
+        ),
+        ({"ACL_ADMIN_USER": "ada"}, "--acl-admin-user needs --acl-http-header, the header that has the user's name"),
+        ({"NOTIFICATION_HTTP_ENDPOINT": "hooks/nsq"}, "--notification-http-endpoint: 'hooks/nsq' is no URL such as"),
+        ({"ALLOW_CONFIG_FROM_CIDR": "10.0.0.0/99"}, "--allow-config-from-cidr: '10.0.0.0/99' is neither an IP address"),
+        ({"ALLOW_API_FROM_CIDR": "any"}, "--allow-api-from-cidr: 'any' is neither an IP address"),
+        ({"BASE_PATH": "/topics/"}, "--base-path: '/topics/' has a path that begins with /topics/"),
+        (
+            {"BASE_PATH": "/a/", "CONSOLE_ORIGIN": "https://x/b/"},
+            "--base-path: '/a' is another path than that of --console-origin https://x/b/",
+        ),
+    ],
+)
+def test_a_value_of_nsqadmins_options_that_can_not_hold_is_named(variables: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        ConsoleOptions.from_environment({f"PENSTOCK_{name}": text for name, text in variables.items()})
+    (sentence,) = str(caught.value).splitlines()
+    assert sentence.startswith(complaint)
+
+
+def test_nsqadmins_options_are_read() -> None:
+    options = ConsoleOptions.from_environment(
+        {
+            "PENSTOCK_BASE_PATH": "/nsq",
+            "PENSTOCK_TRUSTED_PROXY": "10.0.0.1",
+            "PENSTOCK_ACL_HTTP_HEADER": "X-User",
+            "PENSTOCK_ACL_ADMIN_USER": "ada,grace",
+            "PENSTOCK_ALLOW_CONFIG_FROM_CIDR": "",
+            "PENSTOCK_ALLOW_API_FROM_CIDR": "10.0.0.1/8",
+        }
+    )
+    assert (options.sub_path, options.nsqadmin.acl_header) == ("/nsq", "X-User")
+    assert options.nsqadmin.admin_users == {"ada", "grace"}
+    assert options.nsqadmin.config_from is None
+    assert [str(one) for one in options.nsqadmin.api_from] == ["10.0.0.0/8"]
+    own = ConsoleOptions.from_environment({}).nsqadmin
+    assert [str(one) for one in own.config_from or ()] == ["127.0.0.0/8"]
+    assert own.api_from == ()
+
+
+@pytest.mark.parametrize(
     ("address", "origin", "sub_path"),
     [
         ("https://queue.example.org/", "https://queue.example.org", ""),

@@ -52,6 +52,7 @@ from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.console_report import ConsoleReport
 from admin_console.management.serve_options import ServeOptions, ServeParser
+from admin_console.nsqadmin_options import NOT_YET
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
@@ -184,6 +185,9 @@ class Serving:
         # engine the console's loop feeds it.
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
         self._runner.console = self._report
+        for option in NOT_YET:
+            if os.environ.get(option.variable):
+                logger.warning("%s has no effect in this version of Penstock", option.flag)
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
             raise CommandError(complaint)
         if self._with_demo and self._options.is_tls_required:

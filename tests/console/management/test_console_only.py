@@ -1,4 +1,4 @@
-"""`penstock serve --console-only` as a process: what it prints, which files and ports it has, how it stops."""
+"""The console without a queue as a process: what it prints, which files and ports it has, how it stops."""
 
 import signal
 import socket
@@ -17,7 +17,22 @@ pytestmark = pytest.mark.slow(reason="starts a real server")
 
 
 class ConsoleOnly(ServerProcess):
+    """`penstock-admin`, with nsqadmin's flags."""
+
     _listeners = frozenset({"Console"})
+
+    def __init__(self, data_path: Path, *flags: str) -> None:
+        super().__init__(data_path)
+        self._options = list(flags)
+
+    def _command(self) -> list[str]:
+        return [
+            "-c",
+            "from admin_console.management.entry import nsqadmin; nsqadmin()",
+            f"-http-address=127.0.0.1:{self.console_port}",
+            "-data-path",
+            str(self.data_path),
+        ]
 
 
 def is_free(port: int) -> bool:
@@ -29,10 +44,14 @@ def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path
     data_path = tmp_path / "data"
     with FakeNode() as node:
         node.answer_as_nsqd()
-        options = ["--console-only", "--no-pipeline", f"--nsqd-http-address={node.address}"]
-        server = ConsoleOnly(data_path, options=options)
+        options = ["-no-pipeline", f"-nsqd-http-address={node.address}", "-graphite-url=http://graphite:8080"]
+        server = ConsoleOnly(data_path, *options)
         server.start()
         try:
+            assert (
+                "WARNING admin_console.management.nsqadmin_program: --graphite-url has no effect: Graphite"
+                in server.log
+            )
             assert "No queue of its own (--console-only): the console calls 0 nsqlookupds and 1 node" in server.log
             assert is_free(server.tcp_port)
             assert is_free(server.http_port)

@@ -252,6 +252,12 @@ def sample_of(flag: str, default: object) -> str:
         "--http-client-tls-root-ca-file": "/etc/penstock/ca.pem",
         "--http-client-tls-cert": "/etc/penstock/cert.pem",
         "--http-client-tls-key": "/etc/penstock/key.pem",
+        "--base-path": "/queue/",
+        "--acl-http-header": "X-Forwarded-User",
+        "--acl-admin-user": "ada",
+        "--trusted-proxy": "10.1.2.3",
+        "--notification-http-endpoint": "https://hooks.example.org/nsq",
+        "--allow-api-from-cidr": "10.0.0.0/8",
         "--http-token-file": "",  # beside --http-token it is refused
     }
     if flag in others or default in ("", ()):

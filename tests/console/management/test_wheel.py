@@ -100,7 +100,8 @@ def test_the_installed_command_is_the_same_program(installed: Path, tmp_path: Pa
 
 
 def test_the_commands_that_stand_in_for_nsqs_daemons_are_installed(installed: Path) -> None:
-    for command, name in (("penstock-queue", "nsqd v"), ("penstock-lookup", "nsqlookupd v")):
+    names = {"penstock-queue": "nsqd v", "penstock-lookup": "nsqlookupd v", "penstock-admin": "nsqadmin v"}
+    for command, name in names.items():
         done = subprocess.run(
             [installed.parent / command, "--version"], check=True, capture_output=True, text=True, timeout=120
         )
