@@ -17,6 +17,7 @@ from admin_console.views import (
     bulk_kinds,
     cursors,
     lookup,
+    lookup_acts,
     nodes,
     pages,
     pausing,
@@ -98,7 +99,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{CHANNEL}/~messages/~search/<slug:search>/", search.message_search, name="message_search"),
     path(f"{CHANNEL}/~messages/<message:message>/", lists.channel_message, name="channel_message"),
     path(f"{CHANNEL}/~messages/<message:message>/body", files.message_body, name="message_body"),
-    *_acts(acts, archive_limits, cursors, lookup, nodes, pausing, pipeline, quarantine, rewind),
+    *_acts(acts, archive_limits, cursors, lookup_acts, nodes, pausing, pipeline, quarantine, rewind),
     *_acts(risky_acts, safe_acts, tokens, trash),
     # The same acts on several that are selected in a list.
     *(

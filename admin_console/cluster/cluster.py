@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.lookupds import Lookupds
 from admin_console.cluster.members import Identity
 from admin_console.cluster.merged import ClusterSnapshot
 from admin_console.cluster.nodes import ClusterState, NotCallingError
@@ -70,6 +71,7 @@ class Cluster:
         self._reader: Reader | None = None
         self._append_sample = append_sample
         self._sampler: NodeSampler | None = None
+        self.lookupds = Lookupds(self.call)
 
     def start(self) -> None:
         """Read the addresses, and begin to call them. Without any, nothing begins beside an engine: most servers have

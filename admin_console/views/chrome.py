@@ -38,7 +38,7 @@ _UNDER = {
     **{act.name: "topics" if act.name in SENTENCES else "pipeline" for act in ACTS.values() if act.role is not None},
     # The worker does them, and their pages are below those of a topic; nsqlookupds do the last.
     "set_archive_limits": "topics",
-    "tombstone_producer": "lookup",
+    **dict.fromkeys(("tombstone_producer", "register_name", "unregister_topic", "unregister_channel"), "lookup"),
     "set_addresses": "nodes",
     **{name: "trash" for name in ACTS if name.endswith("_trash")},
     **{name: "tokens" for name in ACTS if name.endswith("_token")},

@@ -1,24 +1,25 @@
-"""Discovery: this server's registrations at each nsqlookupd, and those of all servers; tombstones."""
+"""Lookup: the nsqlookupds with their state, this server's registrations, and what all of them list."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.views.decorators.http import require_safe
 
-from admin_console.gateway.gateway import ActResult, LookupdStats, get_gateway
-from admin_console.gateway.lookups import LookupdProducer, LookupdReport, LookupdTopic, get_lookup_reports, tombstone
+from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.cluster import get_cluster
+from admin_console.cluster.lookupd_answers import ListedProducer, ListedTopic, LookupdReport, topics_listed
+from admin_console.gateway.gateway import LookupdStats, get_gateway
+from admin_console.gateway.sentences import and_list
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.views.act_page import ActPage, NotThereError
-from admin_console.views.question import Question
 from admin_console.views.standing import stands
 from admin_console.vocabulary import units
 
-# Topics that the page lists of one nsqlookupd; beyond, its own API has them.
+# Topics that the page lists; beyond, the filter finds them.
 TOPICS_SHOWN_MAX = 200
+LONELY_SHOWN_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,21 @@ class RegistrationLine:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupdLine:
+    """One nsqlookupd by its HTTP API. source: what names it to the console."""
+
+    address: str
+    source: str
+    state: str
+    tone: str
+    note: str
+    servers: str
+    topics: str
+    answered: str
+    answered_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerChip:
     """A server as producer of a topic. note: the reason why consumers do not find it, "" if they do. tombstone_url: ""
     for one that is hidden already."""
@@ -48,20 +64,25 @@ class ProducerChip:
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
+    """lookupds: at how many of them; missing: those that do not list it, for one that differs."""
+
     topic: str
     channels: str
     producers: list[ProducerChip]
+    lookupds: str
+    missing: str
 
 
 @dataclass(frozen=True, slots=True)
-class KnownPanel:
-    """The registrations in one nsqlookupd. note: their number, or its error."""
+class LonelyLine:
+    """A topic or channel without a producer. action, url: of the act that removes it; "" where its name fits no URL."""
 
-    address: str
-    note: str
-    error: str
-    lines: list[TopicLine]
-    further: int
+    name: str
+    kind: str
+    why: str
+    lookupds: str
+    action: str
+    url: str
 
 
 @require_safe
@@ -70,87 +91,54 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
     gateway = get_gateway()
     snapshot = gateway.snapshot()
     lookupds = snapshot.lookupds if snapshot is not None else ()
-    addresses = _registered_at(lookupds)
-    reports = get_lookup_reports().of(list(addresses))
+    sources = lookupd_sources(lookupds)
+    reports = reports_of(sources)
+    answered = [one for one in reports if one is not None and one.answered_at_ms]
+    listed = topics_listed(answered)
+    query = request.GET.get("q", "").strip()[:130]
+    found = [one for one in listed if query in one.topic]
+    answering = [one.address for one in answered if not one.error]
+    lonely = [line for one in found for line in _lonely(one)]
     context = {
         "lines": [_registration(one) for one in lookupds],
-        "panels": [
-            _panel(address, registered, report)
-            for (address, registered), report in zip(addresses.items(), reports, strict=True)
+        "lookupds": [
+            _lookupd(address, source, report)
+            for (address, source), report in zip(sources.items(), reports, strict=True)
         ],
+        "topics": [_topic(one, answering) for one in found[:TOPICS_SHOWN_MAX]],
+        "topic_count": units.plural(len(listed), "topic"),
+        "further": max(0, len(found) - TOPICS_SHOWN_MAX),
+        "lonely": lonely[:LONELY_SHOWN_MAX],
+        "lonely_further": max(0, len(lonely) - LONELY_SHOWN_MAX),
+        "query": query,
+        "has_answers": bool(answered),
+        "has_several": len(sources) > 1,
         "config_url": f"http://{gateway.node().http_address}/config/nsqlookupd_tcp_addresses",
     }
     return render(request, "pages/lookup.html", context)
 
 
-class TombstoneProducer(ActPage):
-    """Makes the nsqlookupds that list a producer hide it from consumers for a while."""
-
-    routes = {"tombstone_producer": "lookup/<name:topic>/<str:node>/~tombstone/"}
-
-    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
-        super().setup(request, *args, **kwargs)
-        self.node: str = kwargs["node"]
-
-    @property
-    def part(self) -> str:
-        return f"node {self.node}"
-
-    @property
-    def page_url(self) -> str:
-        return reverse("lookup")
-
-    def addresses(self) -> list[str]:
-        """The HTTP addresses of the nsqlookupds that name the server as a producer. Raises NotThereError."""
-        snapshot = self.gateway.snapshot()
-        addresses = list(_registered_at(snapshot.lookupds if snapshot is not None else ()))
-        found = [
-            address
-            for address, report in zip(addresses, get_lookup_reports().of(addresses), strict=True)
-            if report is not None and _names(report, self.topic, self.node)
-        ]
-        if not found:
-            raise NotThereError(f"No nsqlookupd names {self.node[:80]} as a producer of {self.topic}.")
-        return found
-
-    def question(self) -> Question:
-        count = units.plural(len(self.addresses()), "nsqlookupd")
-        hidden = (
-            f"Consumers that look {self.topic} up at {count} do not find {self.node} for a while: 45 s, or the "
-            "--tombstone-lifetime of the nsqlookupd. Afterwards they find it again if it still has the topic."
-        )
-        stays = (
-            "Connected consumers stay connected, and the server's messages stay. To end the topic there, delete it "
-            "on that server within that time."
-        )
-        return self.pose(
-            f"Tombstone {self.node} for {self.topic}",
-            (hidden, stays),
-            button=f"Tombstone {self.node}",
-        )
-
-    def audit_detail(self, details: dict[str, Any]) -> str:
-        return self.node
-
-    def details(self) -> dict[str, Any]:
-        return {"addresses": self.addresses()}
-
-    def do(self, details: dict[str, Any]) -> ActResult:
-        return self.done_beside(lambda: tombstone(details["addresses"], self.topic, self.node))
+def lookupd_sources(own: Iterable[LookupdStats]) -> dict[HttpAddress, str]:
+    """The HTTP addresses of all nsqlookupds, each with what names it: the options of the console, or the one at which
+    this server registers."""
+    cluster = get_cluster()
+    state = cluster.state if cluster is not None else None
+    found = dict.fromkeys(state.addresses.lookupds if state is not None else (), "the addresses of nodes")
+    registered: dict[HttpAddress, list[str]] = {}
+    for one in own:
+        try:
+            registered.setdefault(HttpAddress.parse(one.http_address), []).append(one.address)
+        except ValueError:
+            continue  # it is not connected, or names no address of its HTTP API
+    for address, at in registered.items():
+        found.setdefault(address, f"this server registers at {', '.join(at)}")
+    return found
 
 
-def _registered_at(lookupds: Sequence[LookupdStats]) -> dict[str, list[str]]:
-    """The HTTP addresses of nsqlookupds, each with those that this server registers at."""
-    addresses: dict[str, list[str]] = {}
-    for one in lookupds:
-        if one.http_address:
-            addresses.setdefault(one.http_address, []).append(one.address)
-    return addresses
-
-
-def _names(report: LookupdReport, topic: str, node: str) -> bool:
-    producers = (producer for one in report.topics if one.topic == topic for producer in one.producers)
-    return any(one.node == node and not one.is_tombstoned and not one.is_inactive for one in producers)
+def reports_of(addresses: Iterable[HttpAddress], *, is_new: bool = False) -> list[LookupdReport | None]:
+    """As `Lookupds.reports`."""
+    cluster = get_cluster()
+    return [None for _ in addresses] if cluster is None else cluster.lookupds.reports(list(addresses), is_new=is_new)
 
 
 def _registration(one: LookupdStats) -> RegistrationLine:
@@ -173,34 +161,66 @@ def _registration(one: LookupdStats) -> RegistrationLine:
     )
 
 
-def _panel(address: str, registered: list[str], report: LookupdReport | None) -> KnownPanel:
-    """registered: the addresses above, which the nsqlookupd may name in another way than its HTTP API."""
-    where = f"the HTTP API of {', '.join(registered)}"
+def _lookupd(address: HttpAddress, source: str, report: LookupdReport | None) -> LookupdLine:
+    """One that does not answer keeps its last counts."""
+    state, tone, note = "", "", ""
     if report is None:
-        return KnownPanel(address, f"{where}; it has not answered yet: reload the page", "", [], 0)
-    servers, topics = units.plural(report.server_count, "server"), units.plural(len(report.topics), "topic")
-    lines = [_topic(one) for one in report.topics[:TOPICS_SHOWN_MAX]]
-    error = f"It does not answer: {report.error}." if report.error else ""
-    return KnownPanel(
-        address, f"{servers}, {topics}; {where}", error, lines, max(0, len(report.topics) - TOPICS_SHOWN_MAX)
+        state, note = "not read yet", "It has not answered yet: reload the page."
+    elif report.error:
+        state, tone = f"not answering for {_ago(report.failing_since_ms)}", "danger"
+        note = f"{report.error}."
+    is_read = report is not None and bool(report.answered_at_ms)
+    at_ms = report.answered_at_ms if report is not None else 0
+    return LookupdLine(
+        str(address),
+        source,
+        state,
+        tone,
+        note,
+        units.number(report.server_count if report is not None and is_read else None),
+        units.number(len(report.topics) if report is not None and is_read else None),
+        _ago(at_ms) if at_ms else units.UNKNOWN,
+        units.moment(at_ms) if at_ms else "",
     )
 
 
-def _topic(one: LookupdTopic) -> TopicLine:
-    producers = [_producer(one.topic, producer) for producer in one.producers]
-    return TopicLine(one.topic, ", ".join(one.channels) or "–", producers)
+def _topic(one: ListedTopic, answering: Sequence[HttpAddress]) -> TopicLine:
+    missing = [str(address) for address in answering if address not in one.at]
+    return TopicLine(
+        one.topic,
+        ", ".join(one.channels) or "–",
+        [_producer(one.topic, producer) for producer in one.producers],
+        f"{len(one.at)} of {len(set(one.at) | set(answering))}",
+        f"Not listed at {and_list(missing)}." if missing else "",
+    )
 
 
-def _producer(topic: str, one: LookupdProducer) -> ProducerChip:
-    note = "tombstoned" if one.is_tombstoned else "inactive" if one.is_inactive else ""
+def _producer(topic: str, one: ListedProducer) -> ProducerChip:
+    hidden, count = len(one.tombstoned_at), len(one.at)
+    note = "inactive" if one.is_silent else ""
+    if hidden:
+        note = "tombstoned" if hidden == count else f"tombstoned at {hidden} of {count}"
     pinged = f"last ping {_ago(one.pinged_at_ms)} ago" if one.pinged_at_ms else ""
-    return ProducerChip(one.node, note, pinged, "" if note else _tombstone_url(topic, one.node))
+    return ProducerChip(one.node, note, pinged, _url("tombstone_producer", topic, one.node) if one.visible_at else "")
 
 
-def _tombstone_url(topic: str, node: str) -> str:
+def _lonely(one: ListedTopic) -> Iterable[LonelyLine]:
+    if one.is_lonely:
+        silent = [producer.node for producer in one.producers]
+        why = f"{and_list(silent)} sent no PING for longer than the nsqlookupd waits." if silent else ""
+        lookupds = and_list([str(address) for address in one.at])
+        url = _url("unregister_topic", one.topic)
+        yield LonelyLine(one.topic, "topic", why, lookupds, "unregister_topic", url)
+    for channel, at in one.lonely.items():
+        lookupds = and_list([str(address) for address in at])
+        url = _url("unregister_channel", one.topic, channel)
+        yield LonelyLine(f"{one.topic}/{channel}", "channel", "", lookupds, "unregister_channel", url)
+
+
+def _url(name: str, *args: str) -> str:
     """ "" for a name that another program registered and that no URL of ours can have."""
     try:
-        return reverse("tombstone_producer", args=(topic, node))
+        return reverse(name, args=args)
     except NoReverseMatch:
         return ""
 

@@ -16,7 +16,7 @@ from admin_console.gateway.sentences import counted
 from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
-_NAME_HELP = (
+NAME_HELP = (
     f"1 to {NAME_LENGTH_MAX} letters, digits, dots, underscores and hyphens. A name that ends in #ephemeral: deleted "
     "with its last consumer."
 )
@@ -27,7 +27,7 @@ _STORAGE_KINDS = {
 }
 
 
-def _checked_name(text: str, kind: str) -> str:
+def checked_name(text: str, kind: str) -> str:
     if not is_valid_name(text):
         raise ComplaintError(
             f"{text[:80]!r} is not a {kind} name: 1 to {NAME_LENGTH_MAX} of letters, digits and . _ -, "
@@ -49,7 +49,7 @@ class CreateTopic(ActPage):
             cancel_url=reverse("topics"),
             consequences=["The first message published to a topic also creates it."],
             fields=[
-                Field("topic", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX),
+                Field("topic", "Name", value=wanted, help=NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX),
                 Field(
                     "storage",
                     "Storage",
@@ -61,7 +61,7 @@ class CreateTopic(ActPage):
         )
 
     def details(self) -> dict[str, Any]:
-        self.topic = _checked_name(self.request.POST.get("topic", "").strip(), "topic")
+        self.topic = checked_name(self.request.POST.get("topic", "").strip(), "topic")
         storage = self.request.POST.get("storage", "")
         if storage and storage not in _STORAGE_KINDS:
             raise ComplaintError(f"There is no storage {storage[:40]!r}: it can be {' or '.join(_STORAGE_KINDS)}.")
@@ -86,12 +86,12 @@ class CreateChannel(ActPage):
             cancel_url=reverse("topic", args=(self.topic,)),
             consequences=[takes_over, "It keeps each message until a consumer finishes it."],
             fields=[
-                Field("channel", "Name", value=wanted, help=_NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX)
+                Field("channel", "Name", value=wanted, help=NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX)
             ],
         )
 
     def details(self) -> dict[str, Any]:
-        self.channel = _checked_name(self.request.POST.get("channel", "").strip(), "channel")
+        self.channel = checked_name(self.request.POST.get("channel", "").strip(), "channel")
         return {}
 
 

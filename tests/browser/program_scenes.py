@@ -52,6 +52,8 @@ def programs(directory: Path) -> Iterator[tuple[ServerProcess, tuple[ConsolePage
             "replay": _archive_with_replays(server),
         }
         wait_for("both registrations", lambda: lookup.producer_ports("clicks") and lost.producer_ports("clicks"))
+        lookup.post("/topic/create?topic=lonely")
+        lookup.post("/channel/create?topic=clicks&channel=lonely")
         lost.stop()
         yield server, pages_of_programs(known)
 

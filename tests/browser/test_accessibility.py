@@ -18,6 +18,7 @@ from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.axe import small_targets, violations
 from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import create_channel, open_act
+from tests.support.pages.urls import AT_LOOKUPDS
 from tests.support.processes.server import ServerProcess
 
 pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
@@ -195,8 +196,8 @@ def test_axe_finds_nothing_in_any_dialog(
     page.get_by_role("dialog").get_by_role("link", name="Cancel", exact=True).click()
     page.unroute_all()
     for act in ACTS:
-        if act == "tombstone_producer":
-            continue  # no nsqlookupd names a producer here; its form is that of revoke_token
+        if act in AT_LOOKUPDS:
+            continue  # there is no nsqlookupd here; their forms are those of revoke_token and delete_trash
         open_dialog(page, path_of(act, trash, token))
         found[act] = complaints_about(page, "dialog")
         page.get_by_role("dialog").locator("[data-close]").click()  # Cancel; Close where nothing can be done

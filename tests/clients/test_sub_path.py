@@ -42,7 +42,7 @@ PASSWORDS = {Role.VIEWER: "only looking, not touching", Role.OPERATOR: "pausing,
 # forms; a server without the pipeline starts and stops no job, and has no archive that lost its table; no message is in
 # flight, deferred or quarantined, nothing is in the trash, and no nsqlookupd is asked.
 WITHOUT_LINK = {
-    *("login", "logout", "clock", "message_file", "message_search", "start_job", "stop_job"),
+    *("login", "logout", "clock", "message_file", "message_search", "start_job", "stop_job", "register_name"),
     *("requeue_messages", "release_messages", "redrive_messages"),
     *GONE,
     *BULK_ACTS,

@@ -1,17 +1,24 @@
-"""The page Lookup: registrations, what nsqlookupds know, and what it says while there is none."""
+"""The page Lookup: nsqlookupds with their state, what they list, registrations, and the acts there."""
 
+import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
-from admin_console.gateway import lookups
-from admin_console.gateway.lookups import LookupReports
+from admin_console.cluster import lookupds
+from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.cluster import get_cluster
+from admin_console.cluster.lookupd_answers import LookupdProducer, LookupdReport, LookupdTopic, topics_listed
+from admin_console.views.lookup_acts import result_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
+from tests.support.fake_node import FakeNode
 from tests.support.pages.console import client_of, console_engine, make_user
 from tests.support.processes.running_lookup import RunningLookup
 from tests.support.waiting import wait_for
@@ -21,7 +28,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "FRESH_S", 0.01)
+    monkeypatch.setattr(lookupds, "FRESH_S", 0.01)
 
 
 @pytest.fixture
@@ -72,11 +79,22 @@ def test_it_shows_the_registrations_and_what_each_nsqlookupd_knows(engine: Engin
     assert f"{lookup.tcp_address} Registered" in text
     assert re.search("(none yet|[0-9.]+ s ago) 1 1 –", text)
     node = f"127.0.0.1:{engine.http_address[1]}"
-    assert f"Topics at {lookup.http_address} 1 server, 2 topics" in text
+    assert re.search(f"{lookup.http_address} – this server registers at {lookup.tcp_address} 1 2 [0-9.]+ m?s", text)
     assert f"orders {node} Tombstone… billing" in text
     assert "returns none –" in text
+    assert f"returns topic {lookup.http_address} – Unregister… returns/c channel {lookup.http_address}" in text
     lookup.post(f"/topic/tombstone?topic=orders&node={node}")
     wait_for("the tombstone", lambda: f"{node} (tombstoned)" in text_of(client))
+
+
+def test_topics_are_filtered_by_name(engine: EngineRunner, lookup: RunningLookup) -> None:
+    client = client_of(make_user(role=Role.VIEWER))
+    lookup.post("/topic/create?topic=returns")
+    wait_for("both", lambda: "returns" in text_of(client) and "orders" in text_of(client))
+    found = client.get("/lookup/?q=ret").content.decode()
+    assert "returns" in found
+    assert "billing" not in found
+    assert "No topic has “nope” in its name" in client.get("/lookup/?q=nope").content.decode()
 
 
 def test_a_lost_nsqlookupd_is_shown_with_its_error(engine: EngineRunner, lookup: RunningLookup) -> None:
@@ -94,30 +112,47 @@ def test_a_producer_without_pings_is_inactive(tmp_path: Path) -> None:
             wait_for("its registration", lambda: "topic:orders:" in lookup.get("/debug"))
 
             def producers() -> list[tuple[str, bool]]:
-                (topic,) = lookups.read_report(lookup.http_address).topics
-                return [(one.node, one.is_inactive) for one in topic.producers]
+                return [
+                    (producer.node, producer.is_silent)
+                    for report in reports(lookup.http_address)
+                    for topic in topics_listed([report] if report else [])
+                    for producer in topic.producers
+                ]
 
             wait_for("its silence", lambda: producers() == [(f"127.0.0.1:{runner.http_address[1]}", True)])
+            # Consumers do not find it: the topic counts as one without a producer.
+            client = client_of(make_user(role=Role.VIEWER))
+            why = f"orders topic {lookup.http_address} 127.0.0.1:{runner.http_address[1]} sent no PING"
+            wait_for("its line", lambda: why in text_of(client))
 
 
-def test_an_nsqlookupd_that_does_not_answer_keeps_its_last_report_and_says_why() -> None:
-    reports = LookupReports()
-    with RunningLookup() as lookup:
+def reports(*addresses: str) -> list[LookupdReport | None]:
+    cluster = get_cluster()
+    assert cluster is not None
+    return cluster.lookupds.reports([HttpAddress.parse(one) for one in addresses])
+
+
+def test_an_nsqlookupd_that_does_not_answer_keeps_its_last_report_and_says_why(tmp_path: Path) -> None:
+    with console_engine(tmp_path), RunningLookup() as lookup:
         lookup.post("/topic/create?topic=orders")
         address = lookup.http_address
-        first = wait_for("a report", lambda: reports.of([address])[0])
+        first = wait_for("a report", lambda: reports(address)[0])
         assert [one.topic for one in first.topics] == ["orders"]
-    later = wait_for("its failure", lambda: (found := reports.of([address])[0]) and found.error and found)
-    assert [one.topic for one in later.topics] == ["orders"]
-    assert reports.of([]) == []
+        lookup.stop()
+        later = wait_for("its failure", lambda: (found := reports(address)[0]) and found.error and found)
+        assert [one.topic for one in later.topics] == ["orders"]
+        assert later.failing_since_ms >= first.answered_at_ms == later.answered_at_ms > 0
+        assert reports() == []
 
 
-def test_an_answer_of_another_form_is_an_error_and_the_next_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter(([], {"topics": []}, {"producers": []}, {}))
-    monkeypatch.setattr(lookups, "_get", lambda *_: next(answers))
-    reports = LookupReports()
-    wait_for("its failure", lambda: (found := reports.of(["x:1"])[0]) and found.error)
-    wait_for("a report", lambda: (found := reports.of(["x:1"])[0]) and not found.error)
+@pytest.mark.parametrize("answer", [[], {"topics": 3}, {"data": None}, {"topics": [None, 3, "x" * 100]}])
+def test_an_answer_of_another_form_costs_its_own_part_alone(answer: Any, tmp_path: Path) -> None:
+    with console_engine(tmp_path), FakeNode() as fake:
+        fake.answer_as_lookupd(fake, topics=("orders",))
+        body = json.dumps(answer).encode()
+        fake.answers.update({"/topics": body, "/debug": body, "/channels": body})
+        report = wait_for("a report", lambda: reports(fake.address)[0])
+        assert (report.error, [one.topic for one in report.topics]) == ("", ["orders"])
 
 
 def test_a_producer_is_tombstoned_after_a_question_and_audited(engine: EngineRunner, lookup: RunningLookup) -> None:
@@ -153,14 +188,98 @@ def test_a_viewer_sees_why_not(engine: EngineRunner) -> None:
     assert "~tombstone" not in page
 
 
-def test_an_nsqlookupd_that_does_not_take_a_tombstone_is_named() -> None:
-    with RunningLookup() as lookup:
-        address = lookup.http_address
-        result = lookups.tombstone([address, "127.0.0.1:1"], "orders", "h:1")
-        assert result.verdict == "failed"
+def test_an_nsqlookupd_that_does_not_take_an_act_is_named(tmp_path: Path) -> None:
+    def lose() -> bytes:
+        raise ConnectionError("the connection ends without an answer")
+
+    with console_engine(tmp_path), RunningLookup() as lookup, FakeNode() as losing:
+        losing.answers["/topic/create"] = lose
+        cluster = get_cluster()
+        assert cluster is not None
+        addresses = [HttpAddress.parse(one) for one in (lookup.http_address, "127.0.0.1:1", losing.address)]
+        outcomes = cluster.lookupds.act(addresses, "/topic/create", {"topic": "orders"})
+        result = result_of("Created orders", "Did not create orders.", outcomes)
+        assert result.verdict == "unknown"
         assert result.message == (
-            "Tombstoned h:1 as a producer of orders at 1 nsqlookupd. Without an answer: 127.0.0.1:1: [Errno 111] "
-            "Connection refused."
+            "Created orders at 1 of 3 nsqlookupds. http://127.0.0.1:1/topic/create can't be reached: Connection "
+            f"refused. http://{losing.address}/topic/create can't be reached: Server disconnected: it may have been "
+            "done there."
         )
-    result = lookups.tombstone(["127.0.0.1:1"], "orders", "h:1")
-    assert result.message.startswith("h:1 was not tombstoned as a producer of orders. Without an answer: ")
+        failed = result_of("Created orders", "Did not create orders.", outcomes[1:2])
+        assert (failed.verdict, failed.message.partition(". ")[0]) == ("failed", "Did not create orders")
+
+
+def test_a_name_without_a_producer_is_unregistered_after_a_question_and_audited(
+    engine: EngineRunner, lookup: RunningLookup
+) -> None:
+    admin = client_of(make_user(role=Role.ADMIN))
+    for name in ("topic=returns&channel=c", "topic=returns&channel=d", "topic=orders&channel=lost"):
+        lookup.post(f"/channel/create?{name}")
+    asked = unescape(admin.get("/lookup/returns/~unregister/").content.decode())
+    assert f"{lookup.http_address} lists returns no more. No message is lost by it." in asked
+    assert "With it 2 channels of it: c and d." in asked
+    assert "A node that creates returns later does not make these channels by itself any more" in asked
+    answer = admin.post("/lookup/returns/~unregister/", {"reason": "a typo"}, follow=True).content.decode()
+    assert "Unregistered returns at 1 nsqlookupd." in answer
+    assert lookup.get("/topics")["topics"] == ["orders"]
+    # A channel alone: those that a server has stay.
+    assert lookup.channels("orders") == ["billing", "lost"]
+    admin.post("/lookup/orders/lost/~unregister/")
+    assert lookup.channels("orders") == ["billing"]
+    rows = AuditRow.objects.filter(action__startswith="unregister", phase="result").order_by("id")
+    assert [(row.verdict, row.topic, row.channel, row.detail, row.reason) for row in rows] == [
+        ("done", "returns", "", f"at {lookup.http_address}", "a typo"),
+        ("done", "orders", "lost", f"at {lookup.http_address}", ""),
+    ]
+    # What a producer has is not unregistered, whatever a page showed before it came.
+    for url in ("/lookup/orders/~unregister/", "/lookup/orders/billing/~unregister/"):
+        refused = admin.post(url)
+        assert refused.status_code == 404
+        assert "has a producer by now" in refused.content.decode()
+    assert lookup.channels("orders") == ["billing"]
+
+
+def test_a_channel_is_created_at_the_nsqlookupds_that_are_ticked(engine: EngineRunner, lookup: RunningLookup) -> None:
+    operator = client_of(make_user(role=Role.OPERATOR))
+    asked = operator.get("/lookup/~create/").content.decode()
+    assert re.search(f'type="checkbox" name="lookupds"\\s+value="{lookup.http_address}" checked', asked)
+    form = {"topic": "returns", "channel": "c", "lookupds": [lookup.http_address]}
+    answer = operator.post("/lookup/~create/", form, follow=True).content.decode()
+    assert "Created returns/c at 1 nsqlookupd." in answer
+    assert lookup.channels("returns") == ["c"]
+    for bad, sentence in (
+        ({**form, "lookupds": []}, "No nsqlookupd is ticked."),
+        ({**form, "channel": "a b"}, "is not a channel name"),
+        ({**form, "topic": ""}, "is not a topic name"),
+    ):
+        refused = operator.post("/lookup/~create/", bad)
+        assert refused.status_code == 400
+        assert sentence in refused.content.decode()
+
+
+def test_without_an_nsqlookupd_nothing_can_be_created(tmp_path: Path) -> None:
+    with console_engine(tmp_path):
+        asked = client_of(make_user(role=Role.ADMIN)).get("/lookup/~create/").content.decode()
+        assert "There is no nsqlookupd: name one with --lookupd-http-address" in asked
+
+
+def test_what_several_nsqlookupds_list_is_one_topic_with_what_differs() -> None:
+    a, b = HttpAddress("a", 4161), HttpAddress("b", 4161)
+    hidden, silent = LookupdProducer("n:1", is_tombstoned=True), LookupdProducer("n:1", is_inactive=True)
+    (orders, returns) = topics_listed(
+        [
+            LookupdReport(
+                a,
+                (
+                    LookupdTopic("orders", ("billing",), (LookupdProducer("n:1"),), ("mail",)),
+                    LookupdTopic("returns", (), (silent,), ("c",)),
+                ),
+            ),
+            LookupdReport(b, (LookupdTopic("orders", ("mail",), (hidden,), ("old",)),)),
+        ]
+    )
+    (producer,) = orders.producers
+    assert (producer.visible_at, producer.tombstoned_at, producer.is_silent) == ((a,), (b,), False)
+    # A channel that a producer has at one of them is none without a producer.
+    assert (orders.at, orders.channels, dict(orders.lonely)) == ((a, b), ("billing", "mail"), {"old": (b,)})
+    assert (orders.is_lonely, returns.is_lonely, dict(returns.lonely)) == (False, True, {"c": (a,)})

@@ -194,6 +194,9 @@ plan_replay         operator   -
 run_replay          operator   -
 cancel_replay       operator   -
 tombstone_producer  operator   -
+register_name       operator   -
+unregister_topic    admin      -
+unregister_channel  admin      -
 create_token        admin      -
 set_addresses       admin      -
 revoke_token        admin      -

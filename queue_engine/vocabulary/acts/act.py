@@ -55,6 +55,7 @@ class State(Enum):
     JOB = "whether the job is stopped"
     REPLAY = "how far the replay is"
     TOMBSTONE = "whether the producer is hidden"
+    REGISTRATION = "whether nsqlookupds list the name"
     ADDRESSES = "which nodes and nsqlookupds the console calls"
 
 

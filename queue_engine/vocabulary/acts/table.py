@@ -451,6 +451,10 @@ _TABLE = (
     Act("cancel_replay", Role.OPERATOR, unchanged=(State.REPLAY,)),
     # A tombstone ends by itself, after its lifetime. The maker of a token can give its rights to any program.
     Act("tombstone_producer", Role.OPERATOR, unchanged=(State.TOMBSTONE,)),
+    # A channel that no nsqlookupd lists is not made by a node that gets the topic: it misses messages.
+    Act("register_name", Role.OPERATOR),
+    Act("unregister_topic", Role.ADMIN, unchanged=(State.REGISTRATION,)),
+    Act("unregister_channel", Role.ADMIN, unchanged=(State.REGISTRATION,)),
     # The console sends requests to these addresses, from its own machine.
     Act("set_addresses", Role.ADMIN, unchanged=(State.ADDRESSES,)),
     Act("create_token", Role.ADMIN),

@@ -13,7 +13,8 @@ NODE = "127.0.0.1:1"  # that no nsqlookupd knows
 
 
 # Acts on what is not there: they are answered 404.
-GONE = ("restore_trash", "delete_trash", "revoke_token", "tombstone_producer")
+AT_LOOKUPDS = ("tombstone_producer", "unregister_topic", "unregister_channel")
+GONE = ("restore_trash", "delete_trash", "revoke_token", *AT_LOOKUPDS)
 
 
 def all_urls() -> list[tuple[str, str]]:
