@@ -153,7 +153,7 @@ CONSOLE_MAY_IMPORT = {
     "security": "pacing accounts audit answers",
     "screens": "vocabulary cluster gateway rings diagnosis hub permissions",
     "history": "vocabulary pacing gateway rings hub screens",
-    "live": "vocabulary accounts gateway hub permissions screens",
+    "live": "vocabulary accounts cluster gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
     "views": (
         "vocabulary database pacing graphs accounts cluster audit gateway answers diagnosis hub messages permissions"

@@ -11,6 +11,7 @@ from admin_console.cluster.members import Identity
 from admin_console.cluster.merged import ClusterSnapshot
 from admin_console.cluster.nodes import ClusterState, NotCallingError
 from admin_console.cluster.options import NO_ADDRESSES, PACE, Addresses, ClusterOptions, Pace
+from admin_console.cluster.watches import Watch
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.vocabulary.errors import StorageError
 
@@ -28,6 +29,10 @@ class Reader(Protocol):
     def state(self) -> ClusterState: ...
 
     def change(self, addresses: Addresses) -> None: ...
+
+    def watch(self, watch: Watch) -> None: ...
+
+    def watch_clients(self, node: str) -> None: ...
 
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]: ...
 
@@ -111,6 +116,21 @@ class Cluster:
     def request_timeout_s(self) -> float:
         """Of one call of a node."""
         return self._options.request_timeout_s
+
+    def watch(self, topic: str, channel: str = "", *, clients: bool = False) -> None:
+        """Have this topic, or this channel of it, read every second for the next seconds, at the nodes that have it.
+        clients: with those of the channel; without a channel those of all its channels and its producers, which come
+        every five seconds."""
+        reader = self._reader
+        if reader is not None:
+            reader.watch(Watch(topic, channel, clients))
+
+    def watch_clients(self, node: str = "") -> None:
+        """Have all topics read with their clients and producers for the next seconds, at this node (`Node.name`), or
+        at all; each period has them then (`NodeStats.has_clients`, `read_at_ms`)."""
+        reader = self._reader
+        if reader is not None:
+            reader.watch_clients(node)
 
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]:
         """Have the cluster's thread make calls beside its reading, such as those of an act. The thread begins with the

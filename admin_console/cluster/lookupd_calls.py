@@ -13,9 +13,9 @@ from typing import Any
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.lookupd_answers import LookupdOutcome, LookupdProducer, LookupdReport, LookupdTopic
 from admin_console.cluster.node_http import NodeHttp
-from admin_console.cluster.node_stats import NAME_LENGTH_MAX
 from admin_console.cluster.registrations import Registration, registrations_in
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError, list_in
+from queue_engine.vocabulary.names import is_valid_name
 
 # Of one nsqlookupd: how many topics are taken in, and of how many the channels are read, each with a call.
 TOPICS_MAX = 20_000
@@ -126,7 +126,7 @@ def _pinged_ms(entry: Mapping[str, Any]) -> int:
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= NAME_LENGTH_MAX
+    return isinstance(value, str) and is_valid_name(value)
 
 
 def _names(values: list[Any]) -> list[str]:

@@ -9,7 +9,7 @@ is; `silent` names such nodes by topic and channel, and `places` has their last 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -89,7 +89,12 @@ class ClusterSnapshot:
     def places(self, topic: str, channel: str = "") -> tuple[Place, ...]:
         """Where a topic or channel is, silent nodes included, sorted by node."""
         found = [place.of(channel) for place in self.by_topic.get(topic, ())]
-        return tuple(sorted([one for one in found if one is not None], key=attrgetter("node")))
+        # A topic that did not change is merged no more: it was read since.
+        read_at_ms = {
+            node.name: node.stats.topic_read_at_ms(topic) for node in self.state.nodes if node.stats is not None
+        }
+        places = [replace(one, read_at_ms=read_at_ms.get(one.node, one.read_at_ms)) for one in found if one is not None]
+        return tuple(sorted(places, key=attrgetter("node")))
 
 
 _topic_counts, _channel_counts = attrgetter(*TOPIC_COUNTS), attrgetter(*CHANNEL_COUNTS)

@@ -10,7 +10,7 @@ from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.growth import GrowthLedger, grown
 from admin_console.cluster.merged import TOTAL, ClusterSnapshot, Key, TopicPlace, merged_topic
 from admin_console.cluster.node_figures import lacking, topic_stats
-from admin_console.cluster.node_stats import NodeTopic
+from admin_console.cluster.node_stats import NodeStats, NodeTopic
 from admin_console.cluster.nodes import ClusterState, Node
 from queue_engine.delivery.stats import HEALTHY, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
@@ -38,6 +38,9 @@ class _Part:
     read_at_ms: int
     stats: TopicStats
     lacking: tuple[str, ...] = ()  # channels, "" for the topic, whose counts the node does not report in full
+
+
+_NO_PARTS: Mapping[HttpAddress | None, _Part] = {}
 
 
 @dataclass(slots=True)
@@ -143,6 +146,8 @@ class Merger:
             is_same = seen.is_answering == is_answering
             if topics is not seen.topics or not is_same:
                 self._note_topics(seen.topics, topics, is_same=is_same)
+            if node.stats is not None:
+                self._note_unchanged(target, node.stats, seen.node.stats)
             self._is_silent_old |= not (is_same and is_answering)
             seen.node, seen.topics, seen.is_answering = node, topics, is_answering
 
@@ -161,6 +166,19 @@ class Merger:
             if not self._holders[name]:
                 del self._holders[name]
             self._due.setdefault(name)
+
+    def _note_unchanged(self, target: HttpAddress, stats: NodeStats, before: NodeStats | None) -> None:
+        """A topic that is the same object was read again: what it grows from now on, it grows since this reading."""
+        if before is None or stats is before:
+            return
+        if stats.read_at_ms != before.read_at_ms:
+            names: Iterable[str] = stats.topics
+        else:
+            names = [name for name, at_ms in stats.alone_at_ms.items() if before.alone_at_ms.get(name) != at_ms]
+        for name in names:
+            part = self._parts.get(name, _NO_PARTS).get(target)
+            if part is not None and part.source is stats.topics.get(name):
+                part.read_at_ms = stats.topic_read_at_ms(name)
 
     def _note_own(self, own: EngineSnapshot | None) -> None:
         topics = {topic.topic_name: topic for topic in own.topics} if own is not None else {}
@@ -188,7 +206,7 @@ class Merger:
                 continue
             found.add(target)
             stats = seen.node.stats
-            read_at_ms = topic.read_at_ms or seen.node.answers.answered_at_ms
+            read_at_ms = stats.topic_read_at_ms(name) if stats is not None else 0
             part = self._renew(parts, target, topic, stats.started_s if stats is not None else 0, read_at_ms, tick_s)
             places.append(TopicPlace(seen.node.name, False, seen.is_answering, part.read_at_ms, part.stats))
             self._is_silent_old |= bool(part.lacking)

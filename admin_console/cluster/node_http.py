@@ -3,7 +3,9 @@
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -11,14 +13,18 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
 from admin_console.cluster.addresses import HttpAddress, ip_of
+from admin_console.cluster.node_clock import ClockOffset
 from admin_console.cluster.node_rules import NodeRules
 from admin_console.cluster.node_tokens import NodeTokens
 from admin_console.cluster.options import ClientTls, ClusterOptions
-from queue_engine.client.http_json import HttpJson, HttpRefusedError
+from queue_engine.client.http_json import HttpJson, HttpRefusedError, JsonAnswer
 from queue_engine.client.tools.connecting import tls_context
 
 # Of all nodes together, reads and acts apart: more at once would only make each of them slower.
 CALLS_MAX = 16
+# Of the reads for nodes whose last one failed or took so long: they do not take the turns of all others.
+SLOW_CALLS_MAX = 4
+SLOW_S = 1.0
 # /stats of ten thousand channels has 9 MB.
 ANSWER_BYTES_MAX = 32 << 20
 
@@ -55,6 +61,15 @@ class CheckedResolver(AbstractResolver):
         await self._system.close()
 
 
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """took_ms: without the wait for its turn. clock: None where the answer has no date."""
+
+    document: Any
+    took_ms: int
+    clock: ClockOffset | None
+
+
 class NodeHttp:
     """`async with NodeHttp(…) as http`; belongs to the event loop that runs when it is made. rules may be replaced at
     any time. tokens: returns those of now."""
@@ -64,7 +79,9 @@ class NodeHttp:
     ) -> None:
         self._resolver = CheckedResolver(rules)
         self._tokens = tokens
-        self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._calls = asyncio.Semaphore(CALLS_MAX - SLOW_CALLS_MAX)
+        self._slow_calls = asyncio.Semaphore(SLOW_CALLS_MAX)
+        self._slow: set[HttpAddress] = set()
         self._acts = asyncio.Semaphore(CALLS_MAX)  # an operator's act does not wait behind reads of silent nodes
         self._http = HttpJson(
             timeout_s=options.request_timeout_s,
@@ -93,22 +110,41 @@ class NodeHttp:
         await self._http.__aexit__(*exc)
 
     async def get_of_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """The document of `read_lookupd`."""
+        return (await self.read_lookupd(address, path, query)).document
+
+    async def read_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> NodeAnswer:
         """An nsqlookupd's answer. Raises as `HttpJson.get`."""
         self._resolver.trusted.add((address.host, address.port))
-        async with self._calls:
-            return await self._http.get(f"{address.url}{path}", query)
+        return await self._in_turn(address, lambda: self._http.dated(f"{address.url}{path}", query))
 
     async def get_of_node(
         self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, for_act: bool = False
     ) -> Any:
-        """A node's answer; by https where the node names its port. for_act: an operator waits for it. Raises as
-        `HttpJson.get`."""
+        """The document of a node's answer, as `read_node` has it. for_act: an operator waits for it."""
+        return (await self.read_node(target, path, query, for_act=for_act)).document
 
-        async def get(url: str, token: str) -> Any:
-            return await self._http.get(f"{url}{path}", query, token=token)
+    async def read_node(
+        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, for_act: bool = False
+    ) -> NodeAnswer:
+        """A node's answer; by https where the node names its port. Raises as `HttpJson.get`."""
 
-        async with self._acts if for_act else self._calls:
-            return await self._of_node(target, get)
+        async def get(url: str, token: str) -> JsonAnswer:
+            return await self._http.dated(f"{url}{path}", query, token=token)
+
+        return await self._in_turn(target, lambda: self._of_node(target, get), for_act=for_act)
+
+    async def _in_turn(
+        self, target: HttpAddress, call: Callable[[], Awaitable[JsonAnswer]], *, for_act: bool = False
+    ) -> NodeAnswer:
+        async with self._acts if for_act else self._slow_calls if target in self._slow else self._calls:
+            began_s, sent_ms = time.monotonic(), _now_ms()
+            self._slow.add(target)
+            answer = await call()
+            took_s = time.monotonic() - began_s
+            if took_s < SLOW_S:
+                self._slow.discard(target)
+            return NodeAnswer(answer.document, round(took_s * 1000), ClockOffset.of(answer.date, sent_ms, _now_ms()))
 
     async def post_to_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str]) -> bytes:
         """Have an nsqlookupd do an act. Raises as `HttpJson.post`."""
@@ -138,6 +174,10 @@ class NodeHttp:
                 raise
             self._https[target] = HttpAddress(target.host, port, is_tls=True)
         return await call(self._https[target].url, token)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _https_port(refused: HttpRefusedError) -> int:

@@ -5,25 +5,27 @@ costs no other.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, Figure, in_stats
+from queue_engine.vocabulary.names import is_valid_name
 
 TOPICS_MAX = 20_000
 CHANNELS_MAX = 50_000  # of a node
-NAME_LENGTH_MAX = 64 + len("#ephemeral")
+CLIENTS_MAX = 50_000  # of a node, its producers apart
+PUB_COUNTS_MAX = 1_000  # topics of one producer
 TEXT_LENGTH_MAX = 255
 NUMBER_MAX = (1 << 63) - 1
 
 Figures = Mapping[str, Any]
-"""By name in /stats: int, bool or str; None for unknown."""
+"""By name in /stats: int, bool or str; None for unknown. `pub_counts` of a producer: topic → messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChannel:
-    """A channel at one node. latency: its `e2e_processing_latency` as the node writes it. clients: None where they were
-    not requested."""
+    """A channel at one node. latency: its `e2e_processing_latency` as the node writes it. clients: None where no page
+    shows them."""
 
     name: str
     figures: Figures
@@ -33,40 +35,119 @@ class NodeChannel:
 
 @dataclass(frozen=True, slots=True)
 class NodeTopic:
-    """A topic at one node. read_at_ms: Unix; of one that was read by itself, else 0."""
+    """A topic at one node. producers: the connections that publish to it; None where no page shows them."""
 
     name: str
     figures: Figures
     channels: Mapping[str, NodeChannel]
     latency: Mapping[str, Any] = field(default_factory=dict)
-    read_at_ms: int = 0
+    producers: tuple[Figures, ...] | None = None
+
+    def with_clients_of(self, before: "NodeTopic") -> "NodeTopic":
+        """With the clients and producers of an earlier reading, where this one has none."""
+        channels = {
+            name: replace(one, clients=earlier.clients)
+            if one.clients is None and (earlier := before.channels.get(name)) is not None
+            else one
+            for name, one in self.channels.items()
+        }
+        producers = before.producers if self.producers is None else self.producers
+        return replace(self, channels=channels, producers=producers)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStats:
-    """An answer to `/stats`. started_s: Unix; 0 for unknown. unreadable: how many topics and channels were left out,
-    since their names or their form can't be right."""
+    """A node's answer to `/stats`, with newer ones for single topics in it. started_s: Unix; 0 for unknown. unreadable:
+    how many topics and channels were left out, since their names or their form can't be right. producers: None where no
+    page shows them. read_at_ms: of the answer for all topics, Unix; alone_at_ms: of newer ones for one topic.
+
+    A topic that did not change is the same object as in the stats before."""
 
     version: str = ""
     health: str = ""
     started_s: int = 0
     topics: Mapping[str, NodeTopic] = field(default_factory=dict)
     unreadable: int = 0
+    producers: tuple[Figures, ...] | None = None
+    read_at_ms: int = 0
+    alone_at_ms: Mapping[str, int] = field(default_factory=dict)
+
+    def topic_read_at_ms(self, topic: str) -> int:
+        """When this topic was read, Unix."""
+        return self.alone_at_ms.get(topic, self.read_at_ms)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether it has those of all channels."""
+        return self.producers is not None
+
+    def after(self, before: "NodeStats | None", keeps_clients: Iterable[str] = ()) -> "NodeStats":
+        """This answer for all topics, with the topics of `before` that did not change. keeps_clients: topics whose
+        clients a page shows."""
+        if before is None:
+            return self
+        topics = dict(self.topics)
+        for name in keeps_clients:
+            if name in topics and name in before.topics:
+                topics[name] = topics[name].with_clients_of(before.topics[name])
+        return replace(self, topics={name: _same(before, one) for name, one in topics.items()})
+
+    def with_topic(
+        self, answer: "NodeStats", topic: str, channel: str = "", *, keeps_clients: bool = False
+    ) -> "NodeStats":
+        """With a newer answer for one topic, or for one channel of it. keeps_clients: those that it lacks stay."""
+        topics = dict(self.topics)
+        found, before = answer.topics.get(topic), self.topics.get(topic)
+        if channel and before is not None:
+            read = {} if found is None else found.channels
+            channels = {**{name: one for name, one in before.channels.items() if name != channel}, **read}
+            found = replace(found or before, channels=channels)
+        if found is None:
+            topics.pop(topic, None)
+        else:
+            if keeps_clients and before is not None:
+                found = found.with_clients_of(before)
+            topics[topic] = _same(self, found)
+        return replace(
+            self,
+            version=answer.version,
+            health=answer.health,
+            topics=topics,
+            alone_at_ms={**self.alone_at_ms, topic: answer.read_at_ms},
+        )
 
 
-def node_stats_in(document: Any, *, with_clients: bool = False) -> NodeStats | None:
-    """The answer to `/stats?format=json`, also that of an nsqd before 1.0; None for another form."""
+def _same(before: NodeStats, topic: NodeTopic) -> NodeTopic:
+    earlier = before.topics.get(topic.name)
+    return earlier if earlier is not None and earlier == topic else topic
+
+
+def node_stats_in(
+    document: Any, *, with_clients: bool = False, topic: str = "", read_at_ms: int = 0
+) -> NodeStats | None:
+    """The answer to `/stats?format=json`, also that of an nsqd before 1.0; None for another form. topic: the one that
+    was requested, "" for all: its producers are the answer's."""
     fields = document.get("data", document) if isinstance(document, dict) else None
-    if not isinstance(fields, dict) or not isinstance(fields.get("topics"), list):
+    if not isinstance(fields, dict):
+        return None
+    entries = fields.get("topics")
+    if topic and entries is None:
+        entries = []  # as nsqd answers for a topic that it lacks
+    if not isinstance(entries, list):
         return None
     reading = _Reading(with_clients=with_clients)
-    topics = reading.topics(fields["topics"])
+    topics = reading.topics(entries)
+    producers = reading.clients(fields.get("producers") or []) if with_clients else None
+    if topic in topics:
+        topics = {topic: replace(topics[topic], producers=producers)}
     return NodeStats(
         _text(fields.get("version")) or "",
         _text(fields.get("health")) or "",
         _number(fields.get("start_time")) or 0,
         topics,
         reading.unreadable,
+        producers,
+        read_at_ms,
     )
 
 
@@ -76,6 +157,7 @@ class _Reading:
     def __init__(self, *, with_clients: bool) -> None:
         self._with_clients = with_clients
         self._channels_left = CHANNELS_MAX
+        self._clients_left = CLIENTS_MAX
         self.unreadable = 0
 
     def topics(self, entries: list[Any]) -> dict[str, NodeTopic]:
@@ -99,20 +181,21 @@ class _Reading:
         for entry in read:
             name = self._name(entry, "channel_name", found)
             if name is not None:
-                clients = entry.get("clients") if self._with_clients else None
-                found[name] = NodeChannel(
-                    name,
-                    _figures(entry, _CHANNEL_ROWS),
-                    _latency(entry),
-                    tuple(_figures(one, _CLIENT_ROWS) for one in clients if isinstance(one, dict))
-                    if isinstance(clients, list)
-                    else None,
-                )
+                clients = self.clients(entry.get("clients")) if self._with_clients else None
+                found[name] = NodeChannel(name, _figures(entry, _CHANNEL_ROWS), _latency(entry), clients)
         return found
+
+    def clients(self, entries: Any) -> tuple[Figures, ...] | None:
+        if not isinstance(entries, list):
+            return None
+        read = [one for one in entries[: self._clients_left] if isinstance(one, dict)]
+        self._clients_left -= len(read)
+        return tuple(_client(one) for one in read)
 
     def _name(self, entry: Any, key: str, found: Mapping[str, object]) -> str | None:
         name = entry.get(key) if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or name in found:
+        # Another name is no page's and no act's: it would cost them more than its row.
+        if not isinstance(name, str) or not is_valid_name(name) or name in found:
             self.unreadable += 1
             return None
         return name
@@ -141,6 +224,18 @@ _TOPIC_ROWS, _CHANNEL_ROWS, _CLIENT_ROWS = _rows(TOPIC), _rows(CHANNEL), _rows(C
 
 def _figures(entry: Mapping[str, Any], rows: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: read(entry.get(name)) for name, read in rows}
+
+
+def _client(entry: Mapping[str, Any]) -> dict[str, Any]:
+    figures = _figures(entry, _CLIENT_ROWS)
+    counts = entry.get("pub_counts")
+    if isinstance(counts, list):
+        figures["pub_counts"] = {
+            topic: _number(one.get("count")) or 0
+            for one in counts[:PUB_COUNTS_MAX]
+            if isinstance(one, dict) and isinstance(topic := one.get("topic"), str) and is_valid_name(topic)
+        }
+    return figures
 
 
 def _latency(entry: Mapping[str, Any]) -> Mapping[str, Any]:

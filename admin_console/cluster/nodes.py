@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.members import Member
+from admin_console.cluster.node_clock import ClockOffset
 from admin_console.cluster.node_info import NodeInfo
 from admin_console.cluster.node_rates import NO_RATES, Rates
 from admin_console.cluster.node_stats import NodeStats
@@ -36,8 +37,9 @@ NO_ANSWER = Answers()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. info, stats, sums: of its last answer; None before the first. rates: up to it.
-    gone_since_ms: when the last nsqlookupd stopped naming it; 0 for a node that is named, or configured."""
+    """One node. info, stats, sums: of its last answer; None before the first. rates: up to it. gone_since_ms: when the
+    last nsqlookupd stopped naming it; 0 for a node that is named, or configured. clock: None where its answers have no
+    date."""
 
     member: Member
     answers: Answers = NO_ANSWER
@@ -46,6 +48,7 @@ class Node:
     gone_since_ms: int = 0
     sums: NodeSums | None = None
     rates: Rates = NO_RATES
+    clock: ClockOffset | None = None
 
     @property
     def name(self) -> str:

@@ -174,11 +174,12 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """period_s: between two readings of one address. cpu_share: of a core, for reading all of them: the period
-    stretches to hold it. sample_s: between two samples of a node: the history's finest windows are minutes, and
-    each gets one."""
+    """period_s: between two readings of one address; watched_s: of what a page shows. cpu_share: of a core, for reading
+    all of them: the periods stretch to hold it. sample_s: between two samples of a node: the history's finest windows
+    are minutes, and each gets one."""
 
     period_s: float = 10.0
+    watched_s: float = 1.0
     retry_s: float = 2.0
     retry_max_s: float = 60.0
     cpu_share: float = 0.1

@@ -1,41 +1,33 @@
 """Reads nsqlookupds and nodes, each in a task of its own: one that is slow or dead costs its own freshness alone.
 
-    nsqlookupd   /nodes                               every period
-    node         /info, when it may have restarted    /stats without clients, every period
-
-A call that fails is repeated after 1, 2, 4 … times `Pace.retry_s`, at most `Pace.retry_max_s`. The answer before it
-stays, with its age.
+A node's task is in `node_reading.py`. An nsqlookupd's `/nodes` is read every period; a call that fails is repeated as
+there.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.members import Identity, Member, members_of, without_duplicates
 from admin_console.cluster.node_http import NodeHttp
-from admin_console.cluster.node_info import NodeInfo, node_info_in
-from admin_console.cluster.node_rates import NO_RATES, NodeRates, Rates
-from admin_console.cluster.node_stats import NodeStats, node_stats_in
+from admin_console.cluster.node_reading import NodeReading, called
 from admin_console.cluster.nodes import NO_ANSWER, Answers, ClusterState, Lookupd, Node
 from admin_console.cluster.options import PACE, Addresses, ClusterOptions, Pace
 from admin_console.cluster.registrations import NO_REGISTRATIONS, Registrations, registrations_in
-from admin_console.cluster.totals import NodeSums
-from queue_engine.client.http_json import HttpRefusedError, UnreachableError, list_in
+from admin_console.cluster.stretch import Stretch
+from admin_console.cluster.watches import Watch, Watches
+from queue_engine.client.http_json import list_in
 
 logger = logging.getLogger(__name__)
 
 GONE_S = 24 * 3600  # how long a node that no nsqlookupd names any more is shown
 GONE_MAX = 500
-_Read = Callable[[HttpAddress], Awaitable[bool]]
-STATS_QUERY = {"format": "json", "include_clients": "false"}
-
-
-class AnswerError(Exception):
-    """An answer of another form than the API's; the text is a sentence."""
+RENEWAL_S = 0.05
 
 
 @dataclass(slots=True)
@@ -44,38 +36,9 @@ class _LookupdReading:
     registrations: Registrations = NO_REGISTRATIONS
 
 
-@dataclass(slots=True)
-class _NodeReading:
-    answers: Answers = NO_ANSWER
-    info: NodeInfo | None = None
-    stats: NodeStats | None = None
-    sums: NodeSums | None = None
-    counted: NodeRates = field(default_factory=NodeRates)
-    rates: Rates = NO_RATES
-
-
-class Stretch:
-    """How many times longer than `Pace.period_s` the period is, so that reading takes `Pace.cpu_share` of a core."""
-
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
-        self._noted: tuple[float, float] | None = None
-        self.factor = 1.0
-
-    def note(self, now_s: float, cpu_s: float) -> None:
-        """now_s: monotonic. cpu_s: processor time of the thread since it began."""
-        if self._noted is None:
-            self._noted = now_s, cpu_s
-        took_s = now_s - self._noted[0]
-        if took_s >= self._pace.period_s * self.factor:
-            share = (cpu_s - self._noted[1]) / took_s
-            self.factor = max(1.0, self.factor * share / self._pace.cpu_share)
-            self._noted = now_s, cpu_s
-
-
 class ClusterPoller:
     """Belongs to one event loop; `state` may be read by any thread. own: the identity of the engine of this process,
-    None without one. on_state: called with each new state, on the loop."""
+    None without one."""
 
     def __init__(
         self,
@@ -91,15 +54,16 @@ class ClusterPoller:
         self._addresses = addresses
         self._http = http
         self._own = own
-        self._pace = pace
         self._now_ms = now_ms
         self._tasks: dict[tuple[str, HttpAddress], asyncio.Task[None]] = {}
         self._lookupds: dict[HttpAddress, _LookupdReading] = {}
-        self._nodes: dict[HttpAddress, _NodeReading] = {}
+        self._nodes: dict[HttpAddress, NodeReading] = {}
         self._members: tuple[Member, ...] = ()
         self._last: dict[HttpAddress, Node] = {}
         self._gone: dict[HttpAddress, Node] = {}
         self._stretch = Stretch(pace)
+        self._watches = Watches()
+        self._renewal: asyncio.TimerHandle | None = None
         self.state = ClusterState(addresses)
 
     def start(self) -> None:
@@ -107,6 +71,8 @@ class ClusterPoller:
         self._follow()
 
     async def stop(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:
@@ -123,7 +89,26 @@ class ClusterPoller:
     @property
     def period_s(self) -> float:
         """Between two readings of one address, as it is now."""
-        return self._pace.period_s * self._stretch.factor
+        return self._stretch.period_s
+
+    def watch(self, watch: Watch) -> None:
+        """A page shows it; call on the loop."""
+        if self._watches.note(watch):
+            self._wake()
+
+    def watch_clients(self, node: str) -> None:
+        """A page shows all clients of a node, of all for ""; call on the loop."""
+        if self._watches.note_clients(node):
+            self._wake()
+
+    @property
+    def watched(self) -> list[str]:
+        """The topics that pages show."""
+        return [one.topic for one in self._watches.topics()]
+
+    def _wake(self) -> None:
+        for one in self._nodes.values():
+            one.wake()
 
     def _follow(self) -> None:
         """Work out the members, and have a task for each address and for no other."""
@@ -131,89 +116,71 @@ class ClusterPoller:
         self._lookupds = {one: self._lookupds.get(one) or _LookupdReading() for one in lookupds}
         named = {one: reading.registrations.nodes for one, reading in self._lookupds.items()}
         self._members = members_of(self._addresses.nsqds, named, self._http.rules)
-        called = [member.target for member in self._members if not member.refusal]
-        self._nodes = {target: self._nodes.get(target) or _NodeReading() for target in called}
-        wanted: dict[tuple[str, HttpAddress], _Read] = {("lookupd", one): self._read_lookupd for one in lookupds}
-        wanted.update({("node", one): self._read_node for one in called})
+        called_ones = [member for member in self._members if not member.refusal]
+        before, self._nodes = self._nodes, {}
+        for member in called_ones:
+            reading = self._nodes[member.target] = before.get(member.target) or self._begun(member)
+            reading.member = member
+        wanted: dict[tuple[str, HttpAddress], Callable[[], Coroutine[Any, Any, None]]] = {
+            **{("lookupd", one): partial(self._repeat_lookupd, one) for one in lookupds},
+            **{("node", one): reading.run for one, reading in self._nodes.items()},
+        }
         for key in self._tasks.keys() - wanted.keys():
             self._tasks.pop(key).cancel()
-        for key, read in wanted.items():
+        for key, run in wanted.items():
             if key not in self._tasks:
-                self._tasks[key] = asyncio.create_task(self._repeat(key[1], read), name=f"{key[0]} {key[1]}")
+                self._tasks[key] = asyncio.create_task(run(), name=f"{key[0]} {key[1]}")
         self._renew()
 
-    async def _repeat(self, address: HttpAddress, read: _Read) -> None:
+    def _begun(self, member: Member) -> NodeReading:
+        return NodeReading(
+            member,
+            self._http,
+            self._watches,
+            self._stretch,
+            own=self._own,
+            now_ms=self._now_ms,
+            on_change=self._renew_soon,
+        )
+
+    async def _repeat_lookupd(self, address: HttpAddress) -> None:
         failures = 0
         while True:
             try:
-                is_answered = await read(address)
+                is_answered = await self._read_lookupd(address)
             except Exception:
                 # A fault of ours with this one's answer: the others go on.
-                logger.exception("the answer of %s can't be taken in", address)
+                logger.exception("the answer of nsqlookupd %s can't be taken in", address)
                 is_answered = False
-            self._stretch.note(time.monotonic(), time.thread_time())
+            self._stretch.note()
             failures = 0 if is_answered else failures + 1
-            await asyncio.sleep(self.period_s if is_answered else self._pace.retry_after_s(failures))
+            await asyncio.sleep(self._stretch.retry_after_s(failures) if failures else self._stretch.period_s)
 
     async def _read_lookupd(self, address: HttpAddress) -> bool:
         reading = self._lookupds[address]
-        reading.answers, document = await self._called(
-            f"nsqlookupd {address}", reading.answers, self._http.get_of_lookupd(address, "/nodes")
+        reading.answers, answer = await called(
+            f"nsqlookupd {address}", reading.answers, self._http.read_lookupd(address, "/nodes"), self._now_ms
         )
-        if document is not None:
-            found = registrations_in(list_in(document, "producers"))
+        if answer is not None:
+            found = registrations_in(list_in(answer.document, "producers"))
             is_changed = found != reading.registrations
             reading.registrations = found
             if is_changed:
                 self._follow()
                 return True
-        self._renew()
+        self._renew_soon()
         return reading.answers.is_answering
 
-    async def _read_node(self, target: HttpAddress) -> bool:
-        reading = self._nodes[target]
-        reading.answers, stats = await self._called(f"node {target}", reading.answers, self._stats_of(target, reading))
-        if stats is not None:
-            reading.stats = stats
-            reading.sums = NodeSums.of(stats)
-            reading.rates = reading.counted.note(time.monotonic(), stats.started_s, reading.sums)
-        self._renew()
-        return reading.answers.is_answering
-
-    async def _stats_of(self, target: HttpAddress, reading: _NodeReading) -> NodeStats | None:
-        """None where the engine of this process answers. Raises AnswerError, or as NodeHttp."""
-        if reading.info is None or reading.info.identity == self._own():
-            reading.info = await self._info_of(target)
-            if reading.info.identity == self._own():
-                return None
-        stats = node_stats_in(await self._http.get_of_node(target, "/stats", STATS_QUERY))
-        if stats is None:
-            raise AnswerError(f"{target.url}/stats answered with another document than an nsqd's")
-        if reading.info.identity.started_s != stats.started_s:
-            reading.info = await self._info_of(target)
-        return stats
-
-    async def _info_of(self, target: HttpAddress) -> NodeInfo:
-        info = node_info_in(await self._http.get_of_node(target, "/info"))
-        if info is None:
-            raise AnswerError(f"{target.url}/info answered with another document than an nsqd's")
-        return info
-
-    async def _called(self, name: str, before: Answers, call: Awaitable[Any]) -> tuple[Answers, Any]:
-        """Wait for a call; how its address answers now, and the answer, None where there is none."""
-        began_s = time.monotonic()
-        try:
-            answer = await call
-        except (HttpRefusedError, UnreachableError, AnswerError) as exc:
-            if not before.error:
-                logger.warning("%s does not answer: %s", name, exc)
-            return replace(before, error=str(exc), failing_since_ms=before.failing_since_ms or self._now_ms()), None
-        if before.error:
-            logger.info("%s answers again", name)
-        return Answers(self._now_ms(), round((time.monotonic() - began_s) * 1000)), answer
+    def _renew_soon(self) -> None:
+        """Once for all answers of a short while: each state looks at all nodes."""
+        if self._renewal is None:
+            self._renewal = asyncio.get_running_loop().call_later(RENEWAL_S, self._renew)
 
     def _renew(self) -> None:
         """Make the state anew."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         identities = {target: one.info.identity for target, one in self._nodes.items() if one.info is not None}
         members, embedded = without_duplicates(self._members, identities, self._own())
         nodes = tuple(self._node(member) for member in members)
@@ -231,9 +198,8 @@ class ClusterPoller:
 
     def _node(self, member: Member) -> Node:
         one = self._nodes.get(member.target)
-        if one is None:
-            return Node(member)
-        return Node(member, one.answers, one.info, one.stats, sums=one.sums, rates=one.rates)
+        # A member that several addresses reach has the registrations of all of them.
+        return Node(member) if one is None else replace(one.node, member=member)
 
     def _note_gone(self, nodes: Iterable[Node], embedded: set[HttpAddress]) -> None:
         now_ms = self._now_ms()

@@ -17,6 +17,7 @@ from admin_console.cluster.node_tokens import NodeTokens
 from admin_console.cluster.nodes import ClusterState, NotCallingError
 from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.poller import ClusterPoller
+from admin_console.cluster.watches import Watch
 from queue_engine.delivery.stats import EngineSnapshot
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class NodeReader:
         if self._poller is None:
             return
         try:
-            self._on_snapshot(self._merger.tick(own, self._poller.state, time.time_ns()))
+            self._on_snapshot(self._merger.tick(own, self._poller.state, time.time_ns(), self._poller.watched))
         except Exception:
             logger.exception("the nodes' figures can't be merged")
 
@@ -97,6 +98,19 @@ class NodeReader:
         while True:
             self._tick(None)
             await asyncio.sleep(TICK_S)
+
+    def watch(self, watch: Watch) -> None:
+        """A page shows it."""
+        self._on_loop(lambda poller: poller.watch(watch))
+
+    def watch_clients(self, node: str) -> None:
+        """A page shows all clients of a node, of all nodes for ""."""
+        self._on_loop(lambda poller: poller.watch_clients(node))
+
+    def _on_loop(self, note: Callable[[ClusterPoller], None]) -> None:
+        if self._poller is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                self._loop.call_soon_threadsafe(note, self._poller)
 
     def call(self, work: Callable[[NodeHttp], Coroutine[Any, Any, T]]) -> Future[T]:
         """Make calls on the thread. Raises NotCallingError."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from django.conf import settings
 
+from admin_console.cluster.cluster import get_cluster
 from admin_console.gateway.cluster_view import cluster_view
 from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats, get_gateway
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
@@ -57,6 +58,8 @@ class Broadcast:
             await asyncio.sleep(0)
 
     async def build_update(self, request: Request, live: LiveState) -> bytes:
+        if request.topic and (nodes := get_cluster()) is not None:
+            nodes.watch(request.topic, request.channel, clients=True)
         in_flight: tuple[InFlightStats, ...] | None = None
         http_address = ""
         try:

@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -37,6 +38,14 @@ class HttpRefusedError(PenstockError):
         self.word = word
         self.detail = detail
         self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class JsonAnswer:
+    """An answer of 200. date: its header of this name, "" for none."""
+
+    document: Any
+    date: str
 
 
 class HttpJson:
@@ -82,11 +91,17 @@ class HttpJson:
     ) -> Any:
         """The answer's document. sends_token: for the API of an nsqd; an nsqlookupd needs none. token: to send instead,
         whatever the scheme. Raises UnreachableError or HttpRefusedError."""
+        return (await self.dated(url, query, sends_token=sends_token, token=token)).document
+
+    async def dated(
+        self, url: str, query: Mapping[str, str] | None = None, *, sends_token: bool = False, token: str = ""
+    ) -> JsonAnswer:
+        """As `get`, with the date."""
         if self._token and sends_token and (self._tls is None or url.startswith("https://")):
             token = self._token
-        body = await self._answer("GET", url, query, token)
+        body, date = await self._answer("GET", url, query, token)
         try:
-            return orjson.loads(body)
+            return JsonAnswer(orjson.loads(body), date)
         except orjson.JSONDecodeError as exc:
             raise UnreachableError(f"{url} answered with no JSON") from exc
 
@@ -94,11 +109,12 @@ class HttpJson:
         self, url: str, query: Mapping[str, str] | None = None, *, body: bytes = b"", token: str = ""
     ) -> bytes:
         """The answer's body, which acts leave empty. It is sent once. Raises UnreachableError or HttpRefusedError."""
-        return await self._answer("POST", url, query, token, body)
+        return (await self._answer("POST", url, query, token, body))[0]
 
     async def _answer(
         self, method: str, url: str, query: Mapping[str, str] | None, token: str, sent: bytes | None = None
-    ) -> bytes:
+    ) -> tuple[bytes, str]:
+        """Its body and its date."""
         assert self._session is not None
         bytes_max = self._answer_bytes_max
         # An nsqlookupd before 1.0 wraps its answers unless the request accepts those of 1.0.
@@ -138,7 +154,7 @@ class HttpJson:
             detail = unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX]
             detail = detail.replace("\r", " ").replace("\n", " ")
             raise HttpRefusedError(url, response.status, _message_in(body), detail, body)
-        return body
+        return body, response.headers.get("Date", "")
 
 
 def list_in(document: Any, name: str) -> list[Any]:

@@ -1,5 +1,6 @@
 """The merged snapshot of the cluster: sums over the nodes that answer, and what each counter has grown."""
 
+from dataclasses import replace
 from typing import Any
 
 from admin_console.cluster.merged import TOTAL, ClusterSnapshot
@@ -92,3 +93,31 @@ def test_a_silent_node_is_in_no_sum_and_is_named_at_what_it_has() -> None:
     ]
     assert [(one.node, one.read_at_ms) for one in found.places("mails")] == [(C, 0)]
     assert seconds.tick(a, b).silent == {}
+
+
+def test_a_topic_that_did_not_change_for_long_grows_since_its_newest_reading() -> None:
+    seconds = Seconds()
+
+    def read(messages: int, before: Node | None = None) -> Node:
+        found = node(A, orders(message_count=messages), read_at_ms=seconds.now_ms)
+        assert found.stats is not None
+        return found if before is None else replace(found, stats=found.stats.after(before.stats))
+
+    first = idle = read(100)
+    seconds.tick(first)
+    for _ in range(5):
+        for _ in range(9):
+            seconds.tick(idle)
+        newer = read(100, idle)
+        assert newer.stats is not None
+        assert idle.stats is not None
+        assert newer.stats.topics["orders"] is idle.stats.topics["orders"], "it would be merged for nothing"
+        idle = newer
+        found = seconds.tick(idle)
+        (place,) = found.places(*BILLING)
+        assert place.read_at_ms == seconds.now_ms - 1000
+    for _ in range(9):
+        seconds.tick(idle)
+    found = seconds.tick(read(200, idle))
+    assert found.growth["orders", ""].raw[0] == 100
+    assert found.growth["orders", ""].spread[0] == 10, "of ten seconds, not of the whole minute"

@@ -33,7 +33,7 @@ def node(
         Member(address, address, is_configured=True),
         Answers(read_at_ms, 2, *error),
         NodeInfo(Identity(address.host, address.host, 4150, address.port, started_s), version),
-        node_stats_in(document, with_clients=with_clients),
+        node_stats_in(document, with_clients=with_clients, read_at_ms=read_at_ms),
     )
 
 
