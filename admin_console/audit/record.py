@@ -95,11 +95,16 @@ class ActInProgress:
 
     intent: AuditRow
 
-    def finish(self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None) -> None:
-        """Add the result's row, which repeats the intent so that it can be read alone."""
-        _add(self.result(verdict, message, counts))
+    def finish(
+        self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None, *, detail: str = ""
+    ) -> None:
+        """Add the result's row, which repeats the intent so that it can be read alone. detail: instead of the
+        intent's."""
+        _add(self.result(verdict, message, counts, detail=detail))
 
-    def result(self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None) -> AuditRow:
+    def result(
+        self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None, *, detail: str = ""
+    ) -> AuditRow:
         intent = self.intent
         return AuditRow(
             act_id=intent.act_id,
@@ -112,7 +117,7 @@ class ActInProgress:
             action=intent.action,
             topic=intent.topic,
             channel=intent.channel,
-            detail=intent.detail,
+            detail=detail[:DETAIL_LENGTH_MAX] or intent.detail,
             reason=intent.reason,
             verdict=verdict,
             message=message[:500],

@@ -5,25 +5,15 @@ consumer that polls them does not make the topic again meanwhile. Then the nodes
 the nsqlookupds forget it: a node that refused or gave no answer is found again once its tombstone ends.
 """
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.nodes import ClusterState, NotCallingError
+from admin_console.cluster.nodes import ClusterState
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActOrder, ActResult, Gateway
 from admin_console.gateway.sentences import and_list, counted
-from queue_engine.vocabulary.errors import PenstockError
-
-if TYPE_CHECKING:
-    from admin_console.cluster.node_http import NodeHttp
-
-logger = logging.getLogger(__name__)
-
-_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +60,17 @@ def fan_out(orders: Sequence[tuple[ActingNode, ActOrder]]) -> list[NodeResult]:
     return [NodeResult(name, wait()) for name, wait in waits]
 
 
-def delete_everywhere(cluster: Cluster, orders: Sequence[tuple[ActingNode, ActOrder]]) -> list[NodeResult]:
-    """`fan_out` of deleting one topic, or one channel, in the order above. A result says where an nsqlookupd did not
-    take part."""
+def delete_in_order(
+    cluster: Cluster, orders: Sequence[tuple[ActingNode, ActOrder]], *, is_everywhere: bool
+) -> list[NodeResult]:
+    """`fan_out` of deleting one topic, or one channel, in the order above. is_everywhere: no other node has it. A
+    result says where an nsqlookupd did not take part."""
     order = orders[0][1]
     registered = _Registered(cluster, order)
     if not order.channel:
         registered.hide([node.name for node, _ in orders])
     results = fan_out(orders)
-    if all(_is_gone(one.result) for one in results):
+    if is_everywhere and all(_is_gone(one.result) for one in results):
         registered.forget()
     if not registered.failures:
         return results
@@ -127,46 +119,24 @@ class _Registered:
 
     def __init__(self, cluster: Cluster, order: ActOrder) -> None:
         self._cluster = cluster
-        self._topic = order.topic
-        self._channel = order.channel
+        self._names = {"topic": order.topic, **({"channel": order.channel} if order.channel else {})}
         self.failures: list[str] = []
 
     def hide(self, nodes: Sequence[str]) -> None:
         """Tombstone these nodes for the topic, where they are registered."""
-        state = self._cluster.state
-        self._post(
-            [
-                (lookupd, "/topic/tombstone", {"topic": self._topic, "node": named})
-                for lookupd, named in _registrations(state, self._topic, set(nodes))
-            ]
-        )
+        by_name: dict[str, list[HttpAddress]] = {}
+        for lookupd, named in _registrations(self._cluster.state, self._names["topic"], set(nodes)):
+            by_name.setdefault(named, []).append(lookupd)
+        for named, lookupds in by_name.items():
+            self._do(lookupds, "/topic/tombstone", {**self._names, "node": named})
 
     def forget(self) -> None:
         """Delete it at each nsqlookupd."""
-        scope = "channel" if self._channel else "topic"
-        query = {"topic": self._topic, **({"channel": self._channel} if self._channel else {})}
-        self._post([(one.address, f"/{scope}/delete", query) for one in self._cluster.state.lookupds])
+        scope = "channel" if "channel" in self._names else "topic"
+        self._do([one.address for one in self._cluster.state.lookupds], f"/{scope}/delete", self._names)
 
-    def _post(self, calls: Sequence[tuple[HttpAddress, str, dict[str, str]]]) -> None:
-        if not calls:
-            return
-
-        async def post_all(http: "NodeHttp") -> list[str]:
-            return list(filter(None, await asyncio.gather(*(_posted(http, *call) for call in calls))))
-
-        try:
-            self.failures += self._cluster.call(post_all).result(2 * self._cluster.request_timeout_s + 1)
-        except (NotCallingError, TimeoutError) as exc:
-            self.failures.append(str(exc) or "no answer in time")
-
-
-async def _posted(http: "NodeHttp", address: HttpAddress, path: str, query: dict[str, str]) -> str:
-    """Why the nsqlookupd did not do it; "" where it did, or has no such topic or channel."""
-    try:
-        await http.post_to_lookupd(address, path, query)
-    except PenstockError as exc:
-        return "" if getattr(exc, "status", 0) == _NOT_FOUND else str(exc)
-    return ""
+    def _do(self, lookupds: Sequence[HttpAddress], path: str, query: dict[str, str]) -> None:
+        self.failures += [one.error for one in self._cluster.lookupds.act(lookupds, path, query) if one.error]
 
 
 def _registrations(state: ClusterState, topic: str, nodes: set[str]) -> list[tuple[HttpAddress, str]]:

@@ -16,29 +16,17 @@ from admin_console.cluster.nodes import Node, NotCallingError
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult, Asker
 from admin_console.gateway.held import Held
-from admin_console.gateway.node_requests import number_in, outcome_of, path_of, requests_of
+from admin_console.gateway.node_requests import number_in, outcome_of, requests_of, why_node_can_not
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
 from queue_engine.engine.acts.log_acts import Target
-from queue_engine.vocabulary.acts.table import ACTS, USES, kinds_of
+from queue_engine.vocabulary.acts.table import ACTS, USES
 
 # Figures before, the act, figures after: each has the time of one call (--http-client-request-timeout).
 CALLS_OF_AN_ACT = 3
 # An act may remove so many messages more than its question counted, or a tenth: as the engine of a Penstock compares.
 COUNTS_TOLERANCE = 1_000
-
-
-def why_node_can_not(node: Node, action: str) -> str:
-    """Why a node can't do an act or use, as a sentence without its full stop; "" where it can."""
-    if node.info is None:
-        return f"{node.name} has not answered yet"
-    reason = kinds_of(action).nsqd
-    if reason and not node.info.is_penstock:
-        return f"{node.name} is an nsqd and {reason}"
-    if action in ACTS and not path_of(action):
-        return f"{node.name} does this at its own console alone"
-    return ""
 
 
 class NodeGateway:

@@ -1,4 +1,4 @@
-"""The requests of an act to a node's HTTP API, and what their answers and its figures say of the outcome."""
+"""Which acts a node can do; their requests to its HTTP API, and the outcome by the answers and its figures."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -6,18 +6,31 @@ from typing import Any
 
 import orjson
 
+from admin_console.cluster.nodes import Node
 from admin_console.gateway.gateway import ActOrder
 from admin_console.gateway.held import Held
 from queue_engine.delivery.stats import MessageResult, Outcome
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.engine.messages.rows import DEFERRED, IN_FLIGHT, QUARANTINED, WAITING
 from queue_engine.vocabulary.acts.parameters import Duration, Parameter, Position
-from queue_engine.vocabulary.acts.table import ACTS
+from queue_engine.vocabulary.acts.table import ACTS, kinds_of
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.options.durations import format_duration
 
 _PUBLISH_PATH = "/pub"
 _TEXT_LENGTH_MAX = 200
+
+
+def why_node_can_not(node: Node, action: str) -> str:
+    """Why a node can't do an act or use, as a sentence without its full stop; "" where it can."""
+    if node.info is None:
+        return f"{node.name} has not answered yet"
+    reason = kinds_of(action).nsqd
+    if reason and not node.info.is_penstock:
+        return f"{node.name} is an nsqd and {reason}"
+    if action in ACTS and not path_of(action):
+        return f"{node.name} does this at its own console alone"
+    return ""
 
 
 def path_of(action: str) -> str:

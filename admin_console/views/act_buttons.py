@@ -1,6 +1,6 @@
 """The acts that pages offer, and the template tags that draw their buttons."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -10,9 +10,12 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from admin_console.gateway.act_sentences import SENTENCES
+from admin_console.gateway.gateway import get_gateway, is_valid_name
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.cells import ActionCell
 from admin_console.views.bulk_kinds import KINDS
+from admin_console.views.on_nodes import Doers, doers_of
 
 register = Library()
 
@@ -97,7 +100,7 @@ def act_buttons(context: Mapping[str, Any], at: str = "head") -> SafeString:
     names = [context[name] for name in ("topic", "channel", "replay") if context.get(name)]
     return _joined(
         _button(
-            context, button.act, button.label, reverse(button.act, args=names),
+            context, button.act, button.label, reverse(button.act, args=names), names,
             css=button.css, when=button.when, is_on=bool(screen.flags.get(button.when)), stays=button.stays,
         )
         for button in BUTTONS[screen.page]
@@ -111,7 +114,7 @@ def act(
 ) -> SafeString:
     """The button of one act. href: its path; "" for that with these names. next: the path that it leads back to."""
     href = href or reverse(name, args=names)
-    return _button(context, name, label, f"{href}?{urlencode({'next': next})}" if next else href, css=css)
+    return _button(context, name, label, f"{href}?{urlencode({'next': next})}" if next else href, names, css=css)
 
 
 @register.simple_tag(takes_context=True)
@@ -135,11 +138,24 @@ def selected_acts(context: Mapping[str, Any], scope: str) -> SafeString:
     return _joined(buttons)
 
 
-def _button(context: Mapping[str, Any], name: str, label: str, href: str, **look: Any) -> SafeString:
+def _button(
+    context: Mapping[str, Any], name: str, label: str, href: str, names: Sequence[str], **look: Any
+) -> SafeString:
+    """names: of the act's topic and channel."""
     request: CheckedRequest = context["request"]
-    # A kind of topic that can't do it comes before a role that may not.
-    reason = context.get("cannot", {}).get(name) or request.why_not[name]
+    doers = _doers_of(name, names)
+    # A node or a kind of topic that can't do it comes before a role that may not.
+    reason = (context.get("cannot", {}).get(name) if doers is None else doers.why_not) or request.why_not[name]
+    if doers is not None and doers.count > 1:
+        label = f"{label.removesuffix('…')} on {doers.count:,} nodes…"
     return SafeString(ActionCell(label, "" if reason else href, reason, **look).html)
+
+
+def _doers_of(name: str, names: Sequence[str]) -> Doers | None:
+    """None for an act that this server alone does."""
+    if not names or name not in SENTENCES or not is_valid_name(names[0]):
+        return None
+    return doers_of(get_gateway(), name, names[0], names[1] if len(names) > 1 else "")
 
 
 def _joined(buttons: Iterable[str]) -> SafeString:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,6 +20,7 @@ from admin_console.answers.next_page import next_page
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.models import AuditRow, Verdict
 from admin_console.audit.record import ActInProgress, begin_act, intent_of, write_together
+from admin_console.gateway.fan_out import by_node
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
@@ -31,7 +33,9 @@ from admin_console.gateway.gateway import (
     TopicStats,
     get_gateway,
 )
-from admin_console.views.question import SHOWN, Field, Question, reason_field, show_question
+from admin_console.views.node_answers import node_results, node_row
+from admin_console.views.on_nodes import NODE, Holder, OnNodes, on_nodes
+from admin_console.views.question import SHOWN, Field, NodeRow, Question, reason_field, show_question
 from admin_console.views.standing import CHANGED, GONE, STILL, standing
 
 logger = logging.getLogger(__name__)
@@ -49,6 +53,7 @@ _STATUS_OF_CODE = {
     "NOT_OWNER": 409,
     "FENCED": 409,
     "LIMIT_REACHED": 409,
+    "UNREACHABLE": 502,
     "ENGINE_BUSY": 503,
     "EXITING": 503,
     "STORAGE_ERROR": 503,
@@ -107,6 +112,13 @@ class ActPage(View):
             return reverse("channel", args=(self.topic, self.channel))
         return reverse("topic", args=(self.topic,)) if self.topic else reverse("topics")
 
+    @cached_property
+    def nodes(self) -> OnNodes | None:
+        """The nodes that do the act; None where this server alone is concerned."""
+        wanted = self.request.POST.getlist(NODE) or self.request.GET.getlist(NODE)
+        channel = self.channel if self.action != "create_channel" else ""
+        return on_nodes(self.gateway, self.action, self.topic, channel, wanted)
+
     # For subclasses to define.
 
     def question(self) -> Question:
@@ -132,12 +144,45 @@ class ActPage(View):
 
     def do(self, details: dict[str, Any]) -> ActResult:
         """Do the act, and wait until it is durable."""
+        if self.nodes is not None:
+            return self._do_on(self.nodes, details)
         result = self.gateway.act(self.action, self.topic, self.channel, self.asker(), **details)
         self.note(result)
         return result
 
+    def _do_on(self, nodes: OnNodes, details: dict[str, Any]) -> ActResult:
+        if not nodes.chosen and not nodes.left_out:
+            return ActResult(FAILED, "No node is ticked. Nothing was done.", "NOT_SUPPORTED")
+        if not nodes.chosen:
+            return ActResult(FAILED, f"Nothing was done to {self.name}. {' '.join(nodes.reasons())}", "NOT_SUPPORTED")
+        order = self.order(details)
+        field, posted = self.expected_name(), self.request.POST
+        texts = {holder.name: posted.get(f"{field}:{holder.name}", "") for holder in nodes.chosen}
+        expected = {name: int(text) for name, text in texts.items() if text.isdecimal() and len(text) < 16}
+        if not nodes.has_own:
+            result = self.done_beside(lambda: nodes.do(order, expected))
+        elif changed := self.gateway.changed_since(self.action, self.topic, self.channel, self.asker()):
+            return ActResult(FAILED, f"{changed} Nothing was done.", STATE_CHANGED)
+        else:
+            result = nodes.do(order, expected)
+        own = nodes.own_result
+        self.note(result if own is None else own)
+        return result
+
     def note(self, result: ActResult) -> None:
         """Store the part of the result that the undo needs."""
+
+    def expected_of(self, holder: Holder) -> dict[str, int]:
+        """By field, how many messages of a node the question counts."""
+        return {}
+
+    def expected_name(self) -> str:
+        """The name of the field with the count of the messages that the user chose to remove."""
+        return ""
+
+    def undo_on(self, holder: Holder) -> str:
+        """The undo at a node, and its end; "" for an act that loses nothing."""
+        return ""
 
     def after_url(self) -> str:
         """The page that the browser goes to after the act."""
@@ -196,12 +241,27 @@ class ActPage(View):
             return standing(GONE, self._gone(exc))
         return standing(CHANGED, sentence)
 
+    def posed(self) -> Question:
+        """The question with its nodes. Raises NotThereError."""
+        question, nodes = self.question(), self.nodes
+        if nodes is None:
+            return question
+        rows = [
+            NodeRow(
+                holder.name,
+                "; ".join(filter(None, (nodes.words_of(holder), self.undo_on(holder)))),
+                tuple(self.expected_of(holder).items()),
+            )
+            for holder in nodes.chosen
+        ]
+        return nodes.posed(question, rows)
+
     def ask_again(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
         """The question with the state of this moment."""
         shown = self.gateway.mark(self.topic, self.channel)
         return show_question(
             self.request,
-            self.question(),
+            self.posed(),
             complaints=tuple(complaints),
             next_url=next_page(self.request),
             complaint_status=status,
@@ -217,17 +277,19 @@ class ActPage(View):
             # The user decided on the state that the first question showed.
             shown = self.shown() or self.gateway.mark(self.topic, self.channel)
             next_url = next_page(self.request)
-            return show_question(request, self.question(), complaints=exc.sentences, next_url=next_url, shown=shown)
+            return show_question(request, self.posed(), complaints=exc.sentences, next_url=next_url, shown=shown)
         return self._answer(self.perform(details))
 
     def intent(self, details: dict[str, Any]) -> AuditRow:
         """The audit row of the act that is about to be done."""
+        names = [holder.name for holder in self.nodes.chosen] if self.nodes is not None else []
+        on = f"on {', '.join(names)}" if names else ""
         return intent_of(
             self.request,
             self.action,
             topic=self.audit_topic(),
             channel=self.channel,
-            detail=self.audit_detail(details),
+            detail="; ".join(filter(None, (self.audit_detail(details), on))),
             reason=self.request.POST.get("reason", "").strip(),
         )
 
@@ -248,8 +310,9 @@ class ActPage(View):
         return result
 
     def finish(self, act: ActInProgress, result: ActResult) -> None:
+        outcomes = by_node(self.nodes.results) if self.nodes is not None else ""
         try:
-            act.finish(Verdict(result.verdict), result.message, result.counts)
+            act.finish(Verdict(result.verdict), result.message, result.counts, detail=outcomes)
         except DatabaseError:
             # The intent is on disk; the user gets the result all the same.
             logger.exception("result not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
@@ -257,6 +320,7 @@ class ActPage(View):
     def _answer(self, result: ActResult) -> HttpResponse:
         is_done = result.verdict == DONE
         is_in_dialog = wants_fragment(self.request)
+        nodes = self.nodes.results if self.nodes is not None else []
         url = next_page(self.request) or (self.after_url() if is_done else self.page_url)
         if wants_json(self.request):
             body = {
@@ -266,7 +330,13 @@ class ActPage(View):
                 "counts": dict(result.counts),
                 "undo": self.undo_url() if is_done else "",
             }
+            if nodes:
+                body["nodes"] = [node_row(one) for one in nodes]
             return JsonResponse(body, status=200 if is_done else _STATUS_OF_CODE.get(result.code, 400))
+        if self.nodes is not None and len(nodes) > 1:
+            act = f"{self.action.replace('_', ' ').capitalize()} {self.name}"
+            undo_url = self.undo_link(url)
+            return node_results(self.request, act, nodes, again_url=self.url, close_url=url, undo_url=undo_url)
         if result.verdict == FAILED and (is_in_dialog or result.code == STATE_CHANGED):
             return self._refused_in_dialog(result)
         if is_done and (undo_url := self.undo_link(url)):
@@ -291,7 +361,7 @@ class ActPage(View):
         # The act was done: report that even if the engine does not answer by now.
         with suppress(EngineUnavailableError):
             query[SHOWN] = self.gateway.mark(self.topic, self.channel)
-        return f"{undo_url}?{urlencode(query)}" if query else undo_url
+        return f"{undo_url}{'&' if '?' in undo_url else '?'}{urlencode(query)}" if query else undo_url
 
     def _refused_in_dialog(self, result: ActResult) -> HttpResponse:
         """The form once more, with its filled-in fields and the reason why nothing was done."""
@@ -305,7 +375,9 @@ class ActPage(View):
     # For several acts.
 
     def topic_stats(self) -> TopicStats:
-        """The topic at this moment. Raises NotThereError."""
+        """The topic at this moment, of all the nodes that do the act. Raises NotThereError."""
+        if self.nodes is not None:
+            return self.nodes.topic
         for topic in self.gateway.exact(self.topic).topics:
             if topic.topic_name == self.topic:
                 return topic
@@ -313,6 +385,8 @@ class ActPage(View):
 
     def channel_stats(self) -> ChannelStats:
         """The channel at this moment, with its clients. Raises NotThereError."""
+        if self.nodes is not None:
+            return next(one for one in self.nodes.topic.channels if one.channel_name == self.channel)
         for topic in self.gateway.exact(self.topic, self.channel).topics:
             if topic.topic_name == self.topic:
                 for channel in topic.channels:

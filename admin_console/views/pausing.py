@@ -17,6 +17,7 @@ from admin_console.history.ranges import HOUR_S, Range
 from admin_console.history.series import channel_history
 from admin_console.hub.hub import get_hub
 from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
+from admin_console.views.on_nodes import with_nodes
 from admin_console.views.question import Choice, Field, Question, reason_field
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import time_of
@@ -130,7 +131,11 @@ class PausePage(_PauseAct):
 
     def undo_url(self) -> str:
         # Resume would not revert a change of a pause.
-        return reverse(ACTS[self.action].undo, kwargs=self.kwargs) if self._is_new else ""
+        url = reverse(ACTS[self.action].undo, kwargs=self.kwargs)
+        if self.nodes is None:
+            return url if self._is_new else ""
+        new = [one.node for one in self.nodes.results if one.result.created]
+        return with_nodes(url, new) if new else ""
 
 
 class ResumePage(_PauseAct):

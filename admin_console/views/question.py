@@ -43,11 +43,22 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node that does the act. words: its messages, and the undo there. expected: by field, how many
+    messages of it the question counts."""
+
+    name: str
+    words: str
+    expected: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """Title and button name verb and object; `consequences` are sentences with counts. button: "" where the act can't
     be done now; then a consequence gives the reason. dismiss: the label beside it, where the act itself is to cancel.
 
-    selected: the names that an act on several is about, a line each, and `rows` their lines on the page.
+    selected: the names that an act on several is about, a line each, and `rows` their lines on the page. nodes: those
+    that do it; empty for this server alone.
     """
 
     title: str
@@ -61,6 +72,7 @@ class Question:
     is_small: bool = False  # shown beside the page, which stays in use
     selected: str = ""
     rows: list[str] = field(default_factory=list)
+    nodes: list[NodeRow] = field(default_factory=list)
 
 
 def show_question(

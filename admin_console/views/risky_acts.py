@@ -18,6 +18,7 @@ from admin_console.gateway.gateway import (
 )
 from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
+from admin_console.views.on_nodes import Holder, messages_in, messages_in_all
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.vocabulary import units
 
@@ -79,7 +80,9 @@ class Removal(ActPage):
     takes_own = takes_channels = takes_readers = False
 
     def afterwards(self, storage: str) -> str:
-        """The undo and its end, by the topic's storage kind."""
+        """The undo and its end, by the topic's storage kind. With other nodes each row has its own."""
+        if self.nodes is not None:
+            return "What can be undone differs by node."
         reason = why_not("restore_trash", storage, *[name for name in (self.topic, self.channel) if name])
         if reason:
             return f"This can't be undone: {reason}."
@@ -94,6 +97,8 @@ class Removal(ActPage):
     def frees(self, storage: str, *, channels_too: bool | None = None) -> list[str]:
         """A sentence about the space that the act frees, or about the act that frees it; none for a kind without the
         log. channels_too: with the messages in all channels of the topic, where that is a choice."""
+        if self.nodes is not None:
+            return []
         if why_not("read_messages", storage, *[name for name in (self.topic, self.channel) if name]):
             return []
         emptied = {self.topic: [self.channel] if self.channel else []}
@@ -127,8 +132,24 @@ class Removal(ActPage):
         return Field(name, "", kind="hidden", value=str(count))
 
     def expected_name(self) -> str:
-        """The name of the field with the count of the messages that the user chose to remove."""
         return EXPECTED
+
+    def expected_of(self, holder: Holder) -> dict[str, int]:
+        return {EXPECTED: messages_in(holder.stats(self.channel))}
+
+    def undo_on(self, holder: Holder) -> str:
+        place = holder.place
+        if reason := holder.node.why_not("restore_trash"):
+            return f"this can't be undone: {reason}"
+        names = [name for name in (self.topic, self.channel) if name]
+        if reason := why_not("restore_trash", place.stats.storage, *names):
+            return f"this can't be undone: {reason}"
+        if not place.is_embedded:
+            return "its own trash can restore this"
+        age_ms = self.gateway.node().trash_age_ms
+        return (
+            f"this can be undone for {format_duration(age_ms)}" if age_ms else "this can't be undone: the trash is off"
+        )
 
     def details(self) -> dict[str, Any]:
         self.check_typed_name()
@@ -187,6 +208,9 @@ class EmptyTopic(Removal):
         own, both = self.frees(storage), self.frees(storage, channels_too=True)
         return own if own == both else [*own, *(f"With its channels too: {text[0].lower()}{text[1:]}" for text in both)]
 
+    def expected_of(self, holder: Holder) -> dict[str, int]:
+        return {**super().expected_of(holder), EXPECTED_IN_ALL: messages_in_all(holder.place.stats)}
+
     def expected_name(self) -> str:
         return EXPECTED_IN_ALL if self.request.POST.get("scope") == "channels_too" else EXPECTED
 
@@ -225,8 +249,11 @@ class DeleteTopic(Removal):
             is_dangerous=True,
         )
 
+    def expected_of(self, holder: Holder) -> dict[str, int]:
+        return {EXPECTED: messages_in_all(holder.place.stats)}
+
     def after_url(self) -> str:
-        return reverse("topics")
+        return reverse("topics") if self.nodes is None or self.nodes.is_all else self.page_url
 
 
 class _ChannelAct(Removal):
@@ -280,7 +307,7 @@ class DeleteChannel(_ChannelAct):
         )
 
     def after_url(self) -> str:
-        return reverse("topic", args=(self.topic,))
+        return reverse("topic", args=(self.topic,)) if self.nodes is None or self.nodes.is_all else self.page_url
 
 
 class RequeueChannel(ActPage):
@@ -290,6 +317,14 @@ class RequeueChannel(ActPage):
 
     def question(self) -> Question:
         channel = self.channel_stats()
+        if self.nodes is not None:
+            return self.pose(
+                f"Requeue {self.name}",
+                [
+                    f"{counted(channel.in_flight_count, 'message')} in flight will go back to the queue.",
+                    "A requeued message may be processed twice: its consumer may still work on it.",
+                ],
+            )
         given = self.request.POST if self.request.method == "POST" else self.request.GET
         client_key, message_id = given.get("client", ""), given.get("message", "")
         scope = given.get("scope") or ("message" if message_id else "client" if client_key else "all")
@@ -328,7 +363,7 @@ class RequeueChannel(ActPage):
 
     def details(self) -> dict[str, Any]:
         scope = self.request.POST.get("scope", "all")
-        if scope == "all":
+        if scope == "all" or self.nodes is not None:
             return {}
         if scope == "client":
             text = self.request.POST.get("client", "")

@@ -7,7 +7,7 @@ from typing import Any
 
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.options import ClusterOptions
-from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_everywhere, fan_out, summary
+from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_in_order, fan_out, summary
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder
 from admin_console.gateway.node_gateway import NodeGateway
 from tests.cluster.test_cluster import cluster_of
@@ -160,7 +160,7 @@ def test_a_topic_is_hidden_first_then_deleted_then_forgotten(tmp_path: Path) -> 
     with orders_node() as a, orders_node() as b, lookupd(a, b) as lookup:
         journal = Journal(a=a, b=b, lookup=lookup)
         with nodes_of(tmp_path, a, b, lookupds=[lookup]) as (cluster, nodes):
-            results = delete_everywhere(cluster, [(node, delete()) for node in nodes])
+            results = delete_in_order(cluster, [(node, delete()) for node in nodes], is_everywhere=True)
             assert [one.result.verdict for one in results] == [DONE, DONE]
             assert sorted(journal.lines[:2]) == sorted(f"lookup /topic/tombstone {one.address}" for one in (a, b))
             assert sorted(journal.lines[2:4]) == ["a /topic/delete orders", "b /topic/delete orders"]
@@ -172,12 +172,12 @@ def test_a_node_that_refuses_a_delete_stays_at_the_nsqlookupds(tmp_path: Path) -
         b.answers["/topic/delete"] = (403, {}, b'{"message":"TOKEN_NOT_ALLOWED"}')
         journal = Journal(lookup=lookup)
         with nodes_of(tmp_path, a, b, lookupds=[lookup]) as (cluster, nodes):
-            results = delete_everywhere(cluster, [(node, delete()) for node in nodes])
+            results = delete_in_order(cluster, [(node, delete()) for node in nodes], is_everywhere=True)
             assert [one.result.code for one in results] == ["", "TOKEN_NOT_ALLOWED"]
             # Its tombstone ends by itself; nothing else hides it.
             assert sorted(journal.lines) == sorted(f"lookup /topic/tombstone {one.address}" for one in (a, b))
             del b.answers["/topic/delete"]
-            (again,) = delete_everywhere(cluster, [(nodes[1], delete())])
+            (again,) = delete_in_order(cluster, [(nodes[1], delete())], is_everywhere=True)
             assert (again.result.verdict, journal.lines[-1]) == (DONE, "lookup /topic/delete orders")
 
 
@@ -187,7 +187,7 @@ def test_a_channel_is_forgotten_once_the_nodes_deleted_it(tmp_path: Path) -> Non
         journal = Journal(a=a, lookup=lookup)
         with nodes_of(tmp_path, a, lookupds=[lookup, deaf]) as (cluster, nodes):
             deaf.failing = (500, {}, b"")
-            (found,) = delete_everywhere(cluster, [(nodes[0], delete("orders", "billing"))])
+            (found,) = delete_in_order(cluster, [(nodes[0], delete("orders", "billing"))], is_everywhere=True)
             assert journal.lines == ["a /channel/delete billing", "lookup /channel/delete billing"]
             assert found.result.verdict == DONE
             assert found.result.message == (

@@ -1,0 +1,271 @@
+"""An act on a topic or channel that several nodes have: which of them, the question by node, and a result for each.
+
+The nodes are those that the request names (`node`, of the link or the form), or all that have the topic or channel. A
+node that can't do the act is left out, with the reason. The newest figures of the cluster say which nodes have it; this
+server's own are read at this moment.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from admin_console.cluster.cluster import Cluster, get_cluster
+from admin_console.cluster.merged import TopicPlace, merged_topic
+from admin_console.gateway.fan_out import (
+    ActingNode,
+    EmbeddedNode,
+    NodeResult,
+    delete_in_order,
+    fan_out,
+    summary,
+)
+from admin_console.gateway.gateway import DONE, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
+from admin_console.gateway.node_requests import why_node_can_not
+from admin_console.gateway.sentences import counted, message_counts
+from admin_console.hub.hub import get_hub
+from admin_console.views.question import NodeRow, Question
+from admin_console.vocabulary import units
+
+if TYPE_CHECKING:
+    from admin_console.cluster.nodes import Node
+
+NODE = "node"  # the field, or the parameter of a link, with the name of a node; several times for several
+# Acts on topics and channels that a page can have other nodes do.
+ON_NODES = frozenset(
+    f"{verb}_{scope}" for verb in ("delete", "empty", "pause", "unpause", "retry") for scope in ("topic", "channel")
+) | {
+    "create_channel",
+    "publish",
+    "requeue_channel",
+    "release_deferred",
+    "set_max_attempts",
+    "redrive_channel",
+    "cancel_redrive",
+}
+ON_ONE = frozenset({"publish"})  # on one node at a time
+_REASONS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A node that has the topic or channel. place: its topic; of this server as it is at this moment."""
+
+    place: TopicPlace
+    node: ActingNode
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def stats(self, channel: str) -> TopicStats | ChannelStats:
+        """Of the topic, or of its channel."""
+        found = self.place.of(channel)
+        assert found is not None
+        return found.stats
+
+
+class OnNodes:
+    """The nodes of one act. left_out: why each of the others takes no part, without a full stop."""
+
+    def __init__(
+        self, cluster: Cluster, action: str, holders: Sequence[Holder], channel: str, wanted: Collection[str]
+    ) -> None:
+        """wanted: the names of nodes that the request names; empty for all."""
+        self._cluster = cluster
+        self._action = action
+        self._channel = channel
+        self._holders = holders
+        self.left_out: dict[str, str] = {}
+        self.chosen: list[Holder] = []
+        self.results: list[NodeResult] = []
+        # A form whose nodes are all unticked names "" alone.
+        for holder in holders:
+            if wanted and holder.name not in wanted:
+                continue
+            if reason := holder.node.why_not(action):
+                self.left_out[holder.name] = reason
+            else:
+                self.chosen.append(holder)
+        for name in sorted({*wanted} - {"", *(holder.name for holder in holders)}):
+            self.left_out[name] = f"{name[:80]} does not have it"
+        if action in ON_ONE:
+            self.chosen = self.chosen[:1]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no other node has it."""
+        return len(self.chosen) == len(self._holders)
+
+    @property
+    def has_own(self) -> bool:
+        """Whether this server is one of them."""
+        return any(holder.place.is_embedded for holder in self.chosen)
+
+    @property
+    def is_own_alone(self) -> bool:
+        return self.has_own and len(self.chosen) == 1 and not self.left_out
+
+    @cached_property
+    def topic(self) -> TopicStats:
+        """Merged over the chosen ones."""
+        places = [holder.place for holder in self.chosen or self._holders]
+        return merged_topic(places[0].stats.topic_name, places)
+
+    @property
+    def where(self) -> str:
+        """` on 3 nodes`, ` on nsq-b2:4151`."""
+        names = [holder.name for holder in self.chosen]
+        return f" on {names[0]}" if len(names) == 1 else f" on {counted(len(names), 'node')}"
+
+    # The question.
+
+    def posed(self, question: Question, rows: Sequence[NodeRow]) -> Question:
+        """The question of the act, with its nodes."""
+        if not self.chosen:
+            return replace(question, consequences=self.reasons(), fields=[], button="", is_dangerous=False)
+        if not question.button:
+            return question
+        return replace(
+            question,
+            title=question.title + self.where,
+            button=question.button + (self.where if len(rows) == 1 else " on the ticked nodes"),
+            consequences=[*question.consequences, *self.reasons()],
+            nodes=list(rows),
+        )
+
+    def reasons(self) -> list[str]:
+        """Why nodes are left out, a sentence each; the last one counts those beyond three."""
+        texts = [f"{reason}." for reason in self.left_out.values()]
+        more = len(texts) - _REASONS_MAX
+        return [*texts[:_REASONS_MAX], *([f"{counted(more, 'further node')} can't do it, too."] if more > 0 else [])]
+
+    def words_of(self, holder: Holder) -> str:
+        """Its messages and consumers."""
+        place, one = holder.place, holder.stats(self._channel)
+        if not place.is_answering:
+            if not place.read_at_ms:
+                return "it does not answer"
+            ago = units.duration(max(0, units.now_ms() - place.read_at_ms) / 1000)
+            return f"it does not answer; it had {_held(one)} {ago} ago"
+        paused = ", paused" if one.paused else ""
+        own = " (this server)" if place.is_embedded else ""
+        return f"{_held(one)}{paused}{own}"
+
+    # The act.
+
+    def do(self, order: ActOrder, expected: Mapping[str, int]) -> ActResult:
+        """Have all of them do it. expected: by node, the messages that the question counted there."""
+        orders = [(holder.node, self._order_of(holder, order, expected)) for holder in self.chosen]
+        if order.action in ("delete_topic", "delete_channel"):
+            self.results = delete_in_order(self._cluster, orders, is_everywhere=self.is_all)
+        else:
+            self.results = fan_out(orders)
+        return self.results[0].result if len(self.results) == 1 else summary(order, self.results)
+
+    def _order_of(self, holder: Holder, order: ActOrder, expected: Mapping[str, int]) -> ActOrder:
+        details = {name: value for name, value in order.details.items() if name != "expected"}
+        if holder.name in expected:
+            details["expected"] = expected[holder.name]
+        return replace(order, details=details)
+
+    @property
+    def own_result(self) -> ActResult | None:
+        """This server's; None where it took no part."""
+        own = {holder.name for holder in self.chosen if holder.place.is_embedded}
+        return next((one.result for one in self.results if one.node in own), None)
+
+    def left(self) -> list[str]:
+        """The nodes that did not do it."""
+        return [one.node for one in self.results if one.result.verdict != DONE]
+
+
+def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Collection[str]) -> OnNodes | None:
+    """None where this server alone is concerned."""
+    cluster, live = get_cluster(), get_hub().live
+    if action not in ON_NODES or cluster is None or live is None or live.cluster is None:
+        return None
+    places = [place for place in live.cluster.by_topic.get(topic, ()) if place.of(channel) is not None]
+    others = [place for place in places if not place.is_embedded]
+    if not others:
+        return None
+    nodes = {node.name: node for node in live.cluster.state.nodes}
+    holders = [_remote(place, nodes[place.node], cluster) for place in others if place.node in nodes]
+    own = [one for one in gateway.exact(topic).topics if one.topic_name == topic] if _has_engine(gateway) else []
+    if own:
+        taken = TopicPlace(gateway.node().http_address, True, True, units.now_ms(), own[0])
+        if taken.of(channel) is not None:
+            holders.insert(0, Holder(taken, EmbeddedNode(gateway)))
+    found = OnNodes(cluster, action, sorted(holders, key=lambda one: one.name), channel, wanted)
+    return None if found.is_own_alone and not wanted else found
+
+
+@dataclass(frozen=True, slots=True)
+class Doers:
+    """The nodes that an act's button is about. count: how many of them can do it. why_not: why none can, sentences; ""
+    where one can."""
+
+    count: int
+    why_not: str = ""
+
+
+def doers_of(gateway: Gateway, action: str, topic: str, channel: str) -> Doers | None:
+    """By the newest figures; None where this server alone has the topic or channel."""
+    live = get_hub().live
+    if live is None or live.cluster is None:
+        return None
+    places = live.cluster.places(topic, channel)
+    if all(place.is_embedded for place in places):
+        return None
+    nodes = {node.name: node for node in live.cluster.state.nodes}
+    has_own = any(place.is_embedded for place in places) and _has_engine(gateway)
+    others = [nodes[place.node] for place in places if place.node in nodes]
+    reasons = [reason for node in others if (reason := why_node_can_not(node, action))]
+    if action not in ON_NODES:
+        if has_own:
+            return Doers(1)
+        reasons = reasons or [f"{node.name} does this at its own console alone" for node in others]
+        return Doers(0, _in_short(reasons))
+    count = len(others) - len(reasons) + has_own
+    return Doers(min(count, 1) if action in ON_ONE else count, "" if count else _in_short(reasons))
+
+
+def _in_short(reasons: Sequence[str]) -> str:
+    more = f" So it is with {counted(len(reasons) - 1, 'further node')}." if len(reasons) > 1 else ""
+    return f"{reasons[0]}.{more}" if reasons else ""
+
+
+def _has_engine(gateway: Gateway) -> bool:
+    return "publish" in gateway.node().capabilities
+
+
+def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:
+    # Here: a server without other nodes starts without an HTTP client.
+    from admin_console.gateway.node_gateway import NodeGateway
+
+    return Holder(place, NodeGateway(node, cluster))
+
+
+def with_nodes(url: str, names: Sequence[str]) -> str:
+    """A link to a question about these nodes alone."""
+    return f"{url}?{urlencode({NODE: names}, doseq=True)}" if names else url
+
+
+def messages_in(one: TopicStats | ChannelStats) -> int:
+    """Messages at a topic itself, or in a channel."""
+    if isinstance(one, TopicStats):
+        return one.depth
+    return one.depth + one.in_flight_count + one.deferred_count + one.quarantined_count
+
+
+def messages_in_all(topic: TopicStats) -> int:
+    return topic.depth + sum(map(messages_in, topic.channels))
+
+
+def _held(one: TopicStats | ChannelStats) -> str:
+    if isinstance(one, TopicStats):
+        channels = counted(len(one.channels), "channel")
+        return f"{counted(messages_in_all(one), 'message')}, of these {one.depth:,} at the topic itself; {channels}"
+    held = message_counts(one.depth, one.in_flight_count, one.deferred_count, one.quarantined_count) or "no messages"
+    return f"{held}, {counted(one.client_count, 'consumer')}"

@@ -1,0 +1,216 @@
+"""Acts on what several nodes have: which of them, the question by node, a row for each, one row in the audit list."""
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.gateway.gateway import get_gateway
+from admin_console.views.on_nodes import Doers, doers_of
+from tests.support.fake_node import FakeNode
+from tests.support.fake_nsqd import FakeNsqd, channel, topic
+from tests.support.pages.cluster_console import ClusterConsole, cluster_console
+from tests.support.pages.console import client_of, make_user, words
+
+pytestmark = pytest.mark.django_db
+
+JSON = {"Accept": "application/json"}
+DIALOG = {"X-Fragment": "1"}
+PAUSE = "/topics/orders/billing/~pause/"
+
+
+def nsqd(depth: int, **figures: object) -> FakeNsqd:
+    return FakeNsqd.of(topic("orders", channel("billing", depth=depth, **figures)))
+
+
+def own_orders(console: ClusterConsole, count: int) -> None:
+    """Have this server have orders/billing, too, with so many messages."""
+    calls = console.engine.calls
+    calls.create_topic("orders").result(30)
+    calls.create_channel("orders", "billing").result(30)
+    calls.publish("orders", [b"m"] * count).result(30)
+
+
+def fields_of(html: str) -> dict[str, list[str]]:
+    """The hidden fields of a form, and those that are ticked."""
+    found: dict[str, list[str]] = {}
+    hidden = re.findall(r'<input\s+type="hidden" name="([^"]+)" value="([^"]*)"', html)
+    for name, value in [*hidden, *re.findall(r'<input\s+type="checkbox" name="([^"]+)" value="([^"]*)" checked', html)]:
+        found.setdefault(name, []).append(unescape(value))
+    return found
+
+
+def nodes_in(html: str) -> list[str]:
+    """Those that a question ticks; "" of forms without any is left out."""
+    return [name for name in fields_of(html).get("node", []) if name]
+
+
+def last_row() -> AuditRow:
+    row = AuditRow.objects.filter(phase=Phase.RESULT).first()
+    assert row is not None
+    return row
+
+
+def test_an_act_goes_to_all_nodes_that_have_it_with_a_row_for_each(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, FakeNsqd() as other, cluster_console(tmp_path, a, b, other) as console:
+        own_orders(console, 5)
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        question = browser.get(PAUSE, headers=DIALOG).content.decode()
+        text = words(question)
+        assert "Pause orders/billing on 3 nodes" in text
+        assert "It holds 12 messages now." in text
+        for name, held in ((a.address, "3 messages"), (b.address, "4 messages"), (console.own, "5 messages")):
+            assert re.search(rf"{name} : {held}, 0 consumers", text), (name, text)
+        assert nodes_in(question) == sorted([a.address, b.address, console.own])
+        answer = browser.post(PAUSE, {**fields_of(question), "reason": "deploy"}, headers=DIALOG)
+        assert answer.content.startswith(b"<form")  # by which a dialog knows its content
+        text = words(answer.content.decode())
+        assert "Pause channel orders/billing: done on 3 nodes" in text
+        for name, depth in ((a.address, 3), (b.address, 4), (console.own, 5)):
+            assert re.search(rf"✓ {name} : Paused orders/billing: .* It holds {depth} messages now\.", text)
+        assert a.channel("orders", "billing")["paused"]
+        assert b.channel("orders", "billing")["paused"]
+        (own,) = console.engine.calls.stats(topic="orders").result(10).topics
+        assert (own.channels[0].paused, own.channels[0].pause.reason) == (True, "deploy")
+        assert other.acts == []
+        row = last_row()
+        assert (row.action, row.verdict, row.reason) == ("pause_channel", Verdict.DONE, "deploy")
+        assert row.message == "Pause channel orders/billing: done on 3 nodes."
+        assert sorted(row.detail.split("; ")) == sorted(f"{one} done" for one in (a.address, b.address, console.own))
+        assert AuditRow.objects.count() == 2  # the intent and the result
+
+
+def test_ticked_nodes_alone_do_it(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        url = f"/topics/orders/billing/~empty/?node={b.address}"
+        question = browser.get(url, headers=DIALOG).content.decode()
+        assert f"Empty orders/billing on {b.address}" in words(question)
+        assert "4 messages will be removed." in words(question)
+        assert f"this can't be undone: {b.address} is an nsqd and has no trash" in words(question)
+        fields = fields_of(question)
+        assert (nodes_in(question), fields[f"expected:{b.address}"]) == ([b.address], ["4"])
+        typed = {**fields, "typed_name": "orders/billing"}
+        answer = browser.post("/topics/orders/billing/~empty/", typed, headers=JSON).json()
+        assert (answer["ok"], answer["message"]) == (True, "Emptied orders/billing: removed 4 messages.")
+        assert [one["node"] for one in answer["nodes"]] == [b.address]
+        assert (a.channel("orders", "billing")["depth"], b.channel("orders", "billing")["depth"]) == (3, 0)
+
+
+def test_a_node_that_refuses_and_one_that_is_gone_have_a_row_and_the_rest_is_tried_again(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        b.answers["/channel/pause"] = (403, {}, b'{"message":"NOT_ALLOWED"}')
+        browser = client_of(make_user())
+        html = browser.post(PAUSE, {"node": [a.address, b.address]}, headers=DIALOG).content.decode()
+        assert "done on 1 of 2 nodes" in words(html)
+        assert f"✕ {b.address} : Nothing was done to orders/billing: {b.address} refused it: NOT_ALLOWED." in words(
+            html
+        )
+        (again,) = re.findall(r'href="([^"]*)"[^>]*>Try the rest again', html)
+        row = last_row()
+        assert row.verdict == Verdict.FAILED
+        assert sorted(row.detail.split("; ")) == sorted([f"{a.address} done", f"{b.address} NOT_ALLOWED"])
+        del b.answers["/channel/pause"]
+        question = browser.get(unescape(again), headers=DIALOG).content.decode()
+        assert nodes_in(question) == [b.address]
+        browser.post(PAUSE, fields_of(question), headers=DIALOG)
+        assert b.channel("orders", "billing")["paused"]
+        assert [one.path for one in a.acts] == ["/channel/pause"]
+
+
+def test_a_form_with_no_node_ticked_does_nothing(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        answer = client_of(make_user()).post(PAUSE, {"node": [""]}, headers=JSON).json()
+        assert (answer["ok"], answer["message"]) == (False, "No node is ticked. Nothing was done.")
+        assert (a.acts, b.acts) == ([], [])
+
+
+def test_buttons_say_on_how_many_nodes_and_which_node_can_not(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        own_orders(console, 1)
+        console.see_topic("orders", 2)
+        html = client_of(make_user()).get("/topics/orders/billing/").content.decode()
+        text = words(html)
+        assert "Empty on 3 nodes…" in text
+        assert "❚❚ Pause on 3 nodes…" in text
+        # This server alone can.
+        assert "Max attempts…" in text
+        console.engine.calls.delete_topic("orders").result(30)
+        console.see_topic("orders", 2)
+        first = min(a.address, b.address)
+        for act, reason in (("set_max_attempts", "has no quarantine"), ("rewind_channel", "keeps no past messages")):
+            found = doers_of(get_gateway(), act, "orders", "billing")
+            so_too = "So it is with 1 further node."
+            assert found == Doers(0, f"{first} is an nsqd and {reason}. {so_too}")
+        assert doers_of(get_gateway(), "empty_channel", "orders", "billing") == Doers(2)
+
+
+def test_no_node_can_do_what_nsqds_can_not(tmp_path: Path) -> None:
+    with nsqd(3) as a, cluster_console(tmp_path, a) as console:
+        console.see_topic("orders", 1)
+        browser = client_of(make_user())
+        url = "/topics/orders/billing/~max-attempts/"
+        reason = f"{a.address} is an nsqd and has no quarantine."
+        question = browser.get(url, headers=DIALOG).content.decode()
+        assert reason in words(question)
+        assert 'type="submit"' not in question
+        refused = browser.post(url, {"max_attempts": "3"}, headers=JSON)
+        assert (refused.json()["ok"], refused.json()["code"]) == (False, "NOT_SUPPORTED")
+        assert reason in refused.json()["message"]
+        own_orders(console, 1)
+        console.see_topic("orders", 1)
+        # This server can: the question says who takes no part.
+        question = browser.get(url, headers=DIALOG).content.decode()
+        assert f"Set max attempts of orders/billing on {console.own}" in words(question)
+        assert reason in words(question)
+        assert browser.post(url, {"max_attempts": "3"}, headers=JSON).json()["ok"]
+
+
+def test_a_topic_that_is_deleted_everywhere_is_deleted_in_order(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, FakeNode() as lookup:
+        lookup.answers |= dict.fromkeys(("/topic/tombstone", "/topic/delete"), b"")
+        lookup.answer_as_lookupd(a, b, topics=("orders",))
+        with cluster_console(tmp_path, a, b, lookupds=[lookup]) as console:
+            own_orders(console, 1)
+            console.see_topic("orders", 2)
+            browser = client_of(make_user())
+            question = browser.get("/topics/orders/~delete/", headers=DIALOG).content.decode()
+            assert "8 messages will be removed." in words(question)
+            typed = {**fields_of(question), "typed_name": "orders"}
+            answer = browser.post("/topics/orders/~delete/", typed, headers=JSON).json()
+            assert answer["ok"], answer
+            assert "orders" not in a.topics | b.topics
+            assert console.engine.calls.stats(topic="orders").result(10).topics == ()
+            assert [one.path for one in lookup.acts] == ["/topic/tombstone"] * 2 + ["/topic/delete"]
+            assert answer["undo"]  # of this server's trash
+
+
+def test_two_operators_of_a_console_do_not_do_the_same_on_other_nodes(tmp_path: Path) -> None:
+    with nsqd(3) as a, cluster_console(tmp_path, a) as console:
+        console.see_topic("orders", 1)
+        ada, grace = client_of(make_user("ada")), client_of(make_user("grace"))
+        shown = fields_of(ada.get(PAUSE, headers=DIALOG).content.decode())["shown"][0]
+        assert grace.post(PAUSE, {}, headers=JSON).json()["ok"]
+        refused = ada.post(PAUSE, {"shown": shown}, headers=JSON).json()
+        assert (refused["ok"], refused["code"]) == (False, "STATE_CHANGED")
+        assert "grace" in refused["message"]
+
+
+def test_on_one_server_nothing_is_said_of_nodes(tmp_path: Path) -> None:
+    with FakeNsqd.of(topic("clicks")) as other, cluster_console(tmp_path, other) as console:
+        own_orders(console, 2)
+        console.see_topic("clicks", 1)
+        browser = client_of(make_user())
+        question = browser.get(PAUSE, headers=DIALOG).content.decode()
+        assert "Pause orders/billing Its 0 consumers" in words(question)
+        assert "node" not in fields_of(question)
+        answer = browser.post(PAUSE, {}, headers=JSON).json()
+        assert answer["ok"]
+        assert "nodes" not in answer
+        assert last_row().detail == ""

@@ -1,0 +1,70 @@
+"""The console of an engine of this process with other nodes beside it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.cluster import Cluster, set_cluster
+from admin_console.cluster.members import Identity
+from admin_console.cluster.merger import Merger
+from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.options import Addresses, ClusterOptions, Pace
+from admin_console.gateway.gateway import get_gateway
+from admin_console.hub.hub import get_hub
+from queue_engine.service.runner import EngineRunner
+from tests.support.fake_node import FakeNode
+from tests.support.pages.console import console_engine
+from tests.support.waiting import wait_for
+
+OFTEN = Pace(period_s=0.1, retry_s=0.05, retry_max_s=0.1)
+
+
+@dataclass
+class ClusterConsole:
+    """engine: this server's."""
+
+    engine: EngineRunner
+    cluster: Cluster
+
+    @property
+    def own(self) -> str:
+        """This server's name among the nodes."""
+        return get_gateway().node().http_address
+
+    def see(self, what: str = "all nodes", is_so: Callable[[ClusterState], object] = lambda state: True) -> None:
+        """Have pages show the figures of this moment, once the nodes' answers are so."""
+        wait_for(what, lambda: is_so(self.cluster.state))
+        taken = self.engine.calls.stats(include_clients=False).result(10)
+        get_hub().write(Merger(lambda: self.own).tick(taken, self.cluster.state, time.time_ns()))
+
+    def see_topic(self, name: str, count: int) -> None:
+        """`see`, once so many other nodes have the topic."""
+
+        def has(state: ClusterState) -> bool:
+            return sum(node.stats is not None and name in node.stats.topics for node in state.nodes) == count
+
+        self.see(f"topic {name} on {count} nodes", has)
+
+
+@contextmanager
+def cluster_console(
+    data_path: Path, *nodes: FakeNode, lookupds: Sequence[FakeNode] = (), timeout_s: float = 5.0
+) -> Iterator[ClusterConsole]:
+    """timeout_s: of one call of a node."""
+    with console_engine(data_path) as engine:
+        addresses = Addresses.parse([one.address for one in lookupds], [one.address for one in nodes])
+        options = ClusterOptions(addresses=addresses, request_timeout_s=timeout_s)
+        own: Callable[[], Identity | None] = lambda: None  # noqa: E731
+        cluster = Cluster(options, ChosenAddresses(data_path, addresses), own, OFTEN)
+        cluster.start()
+        set_cluster(cluster)
+        try:
+            found = ClusterConsole(engine, cluster)
+            found.see("all nodes", lambda state: len(state.answering) == len(nodes))
+            yield found
+        finally:
+            set_cluster(None)
+            cluster.stop()
