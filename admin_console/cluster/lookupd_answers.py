@@ -1,4 +1,4 @@
-"""What each nsqlookupd lists, and of several as one: a topic once, with the nsqlookupds that list each part of it."""
+"""The lists of nsqlookupds, and those of several as one: each topic once, with the nsqlookupds that list it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class LookupdTopic:
 
 @dataclass(frozen=True, slots=True)
 class LookupdReport:
-    """What an nsqlookupd lists. error: why it does not answer now, a sentence; then the rest is of its last answer.
+    """The list of an nsqlookupd. error: why it does not answer now, a sentence; then the rest is of its last answer.
     failing_since_ms: Unix; 0 while it answers. answered_at_ms: Unix; 0 for never."""
 
     address: HttpAddress

@@ -1,4 +1,4 @@
-"""The calls to one nsqlookupd: what it lists, and the acts on that.
+"""The calls to one nsqlookupd: its lists, and the acts on them.
 
 /topics    every topic, also without a producer         /nodes   the producers that ping, with their topics
 /debug     every producer of each topic and channel     /channels?topic=…   every channel, also without a producer
@@ -24,7 +24,7 @@ NOT_FOUND = 404
 
 
 async def read_report(http: NodeHttp, address: HttpAddress) -> LookupdReport:
-    """What the nsqlookupd lists. Raises as `NodeHttp.get_of_lookupd`."""
+    """The list of the nsqlookupd. Raises as `NodeHttp.get_of_lookupd`."""
     answers = [http.get_of_lookupd(address, path) for path in ("/topics", "/nodes", "/debug")]
     topics, nodes, debug = await asyncio.gather(*answers)
     registered = registrations_in(list_in(nodes, "producers")).nodes
@@ -62,7 +62,7 @@ async def timed_report(http: NodeHttp, address: HttpAddress) -> tuple[LookupdRep
 
 
 async def act_at(http: NodeHttp, address: HttpAddress, path: str, query: Mapping[str, str]) -> LookupdOutcome:
-    """Do one act at one nsqlookupd; what was deleted before is done."""
+    """Do one act at one nsqlookupd; a name that was deleted before counts as done."""
     try:
         await http.post_to_lookupd(address, path, query)
     except HttpRefusedError as exc:

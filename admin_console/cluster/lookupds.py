@@ -1,4 +1,4 @@
-"""What nsqlookupds list, and acts there: read in the background, so that no page waits for one that is silent."""
+"""The lists of nsqlookupds, and acts there: read in the background, so that no page waits for one that is silent."""
 
 import logging
 import threading

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from admin_console.cluster.differences import Difference
 from admin_console.cluster.node_figures import CHANNEL_COUNTS, TOPIC_COUNTS
 from admin_console.cluster.nodes import ClusterState
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
@@ -78,13 +79,15 @@ class TopicPlace:
 class ClusterSnapshot:
     """All of the cluster at one second. growth: absent for a key that did not grow. silent: names of nodes whose part
     is unknown, sorted: those that do not answer and have it, by their last answer or their registration, and those
-    whose answer lacks a count of it; absent for a key of which all is known. At TOTAL: all nodes that do not answer."""
+    whose answer lacks a count of it; absent for a key of which all is known. At TOTAL: all nodes that do not answer.
+    differences: between the nodes, the worst first."""
 
     merged: EngineSnapshot
     state: ClusterState
     growth: Mapping[Key, Growth] = field(default_factory=dict)
     silent: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     by_topic: Mapping[str, Sequence[TopicPlace]] = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()
 
     def places(self, topic: str, channel: str = "") -> tuple[Place, ...]:
         """Where a topic or channel is, silent nodes included, sorted by node."""

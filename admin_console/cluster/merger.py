@@ -80,6 +80,10 @@ class Merger:
         self._is_silent_old = False
         self._growth = GrowthLedger()
 
+    @property
+    def own_name(self) -> Callable[[], str]:
+        return self._own_name
+
     def tick(
         self, own: EngineSnapshot | None, state: ClusterState, now_ns: int, watched: Collection[str] = ()
     ) -> ClusterSnapshot:

@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from admin_console.cluster.difference_finder import DifferenceFinder
 from admin_console.cluster.members import Identity
 from admin_console.cluster.merged import ClusterSnapshot
 from admin_console.cluster.merger import Merger
@@ -51,6 +53,7 @@ class NodeReader:
         self._own = own
         self._pace = pace
         self._merger = merger
+        self._finder = DifferenceFinder(merger.own_name)
         self._on_snapshot = on_snapshot
         self._has_engine = has_engine
         self._newest: EngineSnapshot | None = None
@@ -90,9 +93,15 @@ class NodeReader:
         if self._poller is None:
             return
         try:
-            self._on_snapshot(self._merger.tick(own, self._poller.state, time.time_ns(), self._poller.watched))
+            snapshot = self._merger.tick(own, self._poller.state, time.time_ns(), self._poller.watched)
         except Exception:
             logger.exception("the nodes' figures can't be merged")
+            return
+        try:
+            snapshot = replace(snapshot, differences=self._finder.find(snapshot, own))
+        except Exception:
+            logger.exception("the nodes can't be compared")
+        self._on_snapshot(snapshot)
 
     async def _tick_alone(self) -> None:
         while True:

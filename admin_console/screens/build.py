@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
 from admin_console.hub.hub import LiveState
-from admin_console.screens import channel, nodes, overview, replay, topic, topics
+from admin_console.screens import channel, differences, nodes, overview, replay, topic, topics
 from admin_console.screens import pipeline as pipeline_screen
 from admin_console.screens.list_links import ListQuery
 from admin_console.screens.parts import Screen
@@ -95,12 +95,31 @@ def build_screen(
 ) -> Screen:
     """The screen of a page. Pure: all that it shows comes in the arguments.
 
-    The lists are made once for a live state and shared by all pages and sockets; only their age differs.
-
     in_flight: the channel's messages in flight, None where they were not read; http_address: where the HTTP API
     listens, for the commands that empty pages show; pipeline: for its own pages, and for a topic's, which reports a
     lost archive; cluster: for the pages of nodes and clients.
     """
+    made = _screen(request, live, in_flight, http_address, pipeline, cluster)
+    if live is None or live.cluster is None or request.page not in differences.PAGES or made.flags.get("gone"):
+        return made
+    more = differences.parts(live, request.role, request.page, request.topic, request.channel)
+    return replace(
+        made,
+        tables={**made.tables, **more["tables"]},
+        flags={**made.flags, **more["flags"]},
+        texts={**made.texts, **more["texts"]},
+    )
+
+
+def _screen(
+    request: Request,
+    live: LiveState | None,
+    in_flight: tuple[InFlightStats, ...] | None,
+    http_address: str,
+    pipeline: "PipelineView | None",
+    cluster: ClusterView | None,
+) -> Screen:
+    """The lists are made once for a live state and shared by all pages and sockets; only their age differs."""
     snapshot: EngineSnapshot | None = live.snapshot if live else None
     common: dict[str, Any] = {
         "page": request.page,

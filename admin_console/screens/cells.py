@@ -11,6 +11,7 @@ from html import escape
 from django.utils.html import format_html
 
 from admin_console.screens.names import breakable
+from admin_console.vocabulary import units
 from admin_console.vocabulary.times import column_time
 
 SPARK_TOP = 35  # of a sparkline's levels, from 0
@@ -93,6 +94,19 @@ class BesideCell(BaseCell):
     def html(self) -> str:
         name = _element('<a href="{}">{}</a>', self.href, breakable(self.text)) if self.href else breakable(self.text)
         return _element("{} <small>{}</small>", name, self.beside) if self.beside else name
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceCell(BaseCell):
+    """A sentence, and its consequence in grey."""
+
+    text: str
+    rest: str = ""
+
+    @property
+    def html(self) -> str:
+        rest = _element(' <span class="muted">{}</span>', self.rest) if self.rest else ""
+        return _element("<strong>{}</strong>{}", units.unbroken(self.text), rest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Lookup: the nsqlookupds with their state, this server's registrations, and what all of them list."""
+"""Lookup: the nsqlookupds with their state, this server's registrations, and the topics that they list."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class RegistrationLine:
 
 @dataclass(frozen=True, slots=True)
 class LookupdLine:
-    """One nsqlookupd by its HTTP API. source: what names it to the console."""
+    """One nsqlookupd by its HTTP API. source: the option or registration that names it."""
 
     address: str
     source: str
@@ -119,8 +119,8 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
 
 
 def lookupd_sources(own: Iterable[LookupdStats]) -> dict[HttpAddress, str]:
-    """The HTTP addresses of all nsqlookupds, each with what names it: the options of the console, or the one at which
-    this server registers."""
+    """The HTTP addresses of all nsqlookupds, each with its source: the options of the console, or the registration
+    of this server."""
     cluster = get_cluster()
     state = cluster.state if cluster is not None else None
     found = dict.fromkeys(state.addresses.lookupds if state is not None else (), "the addresses of nodes")

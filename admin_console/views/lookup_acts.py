@@ -20,7 +20,7 @@ from admin_console.vocabulary import units
 
 
 class LookupAct(ActPage):
-    """An act at nsqlookupds, on what they list now."""
+    """An act at nsqlookupds, on their lists of now."""
 
     @property
     def page_url(self) -> str:
