@@ -1,4 +1,4 @@
-"""A node's figures as the stats that pages read: `TopicStats` and `ChannelStats`, as the embedded engine has them.
+"""A node's figures as the stats that pages read, `TopicStats` and `ChannelStats`, and as rows of counts that add up.
 
 A figure that the node's answer lacks has the stats' default. Where that would be a wrong number:
 
@@ -9,7 +9,7 @@ A figure that the node's answer lacks has the stats' default. Where that would b
 """
 
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from admin_console.cluster.node_stats import Figures, NodeChannel, NodeTopic
@@ -34,6 +34,33 @@ def _counts(rows: Iterable[Figure]) -> tuple[str, ...]:
 TOPIC_COUNTS, CHANNEL_COUNTS = _counts(TOPIC), _counts(CHANNEL)
 """The figures of a topic and of a channel that add up over nodes, and that a node always has."""
 
+Row = tuple[int, ...]
+"""The counts of a topic or channel at one node, then MARKS. The sum of a mark is at how many nodes it is so."""
+
+MARKS = (
+    "disk_bytes",  # 0 where unknown
+    "disk_is_unknown",
+    "paused",
+    "has_words",  # a sentence, a pause, a ramp or a redrive
+    "age_is_unknown",  # of the oldest of its messages
+    "ready_count",  # 0 where unknown; of a channel, as all below
+    "ready_is_unknown",
+    "has_quarantine",
+    "has_clients",  # they were read
+)
+TOPIC_MARKS_COUNT = MARKS.index("ready_count")
+CHANNEL_MARKS_AT, TOPIC_MARKS_AT = len(CHANNEL_COUNTS), len(TOPIC_COUNTS)
+_AT = {name: index for index, name in enumerate(CHANNEL_COUNTS)}
+MESSAGES_AT, FINISHED_AT, TIMEOUTS_AT, REQUEUED_AT = (
+    _AT[name] for name in ("message_count", "finish_count", "timeout_count", "requeue_count")
+)
+TOPIC_MESSAGES_AT = TOPIC_COUNTS.index("message_count")
+_UNFINISHED_AT = tuple(_AT[name] for name in ("depth", "in_flight_count", "deferred_count", "quarantined_count"))
+_unfinished = itemgetter(*_UNFINISHED_AT)
+_topic_counts, _channel_counts = itemgetter(*TOPIC_COUNTS), itemgetter(*CHANNEL_COUNTS)
+_counts_of_topic, _counts_of_channel = attrgetter(*TOPIC_COUNTS), attrgetter(*CHANNEL_COUNTS)
+NO_TOPIC_ROW: Row = (0,) * (TOPIC_MARKS_AT + TOPIC_MARKS_COUNT)
+
 
 def _of_nsqd(rows: Iterable[Figure], counts: Iterable[str]) -> tuple[str, ...]:
     """The counts that every nsqd reports: nsqd's keys come first in /stats, the latency last of them."""
@@ -45,6 +72,8 @@ _topic_needs = itemgetter(*_of_nsqd(TOPIC, TOPIC_COUNTS))
 _channel_needs = itemgetter(*_of_nsqd(CHANNEL, CHANNEL_COUNTS))
 _TOPIC_TEXTS = ("storage", "fenced", "unreadable", "resume_refused")
 _CHANNEL_TEXTS = ("held_back", "fenced", "unreadable", "resume_refused")
+_NO_DOCUMENTS = (None, None, None)
+_topic_words, _channel_words = itemgetter(*_TOPIC_TEXTS[1:]), itemgetter(*_CHANNEL_TEXTS)
 
 
 def lacking(topic: NodeTopic) -> tuple[str, ...]:
@@ -54,56 +83,132 @@ def lacking(topic: NodeTopic) -> tuple[str, ...]:
     return ("", *found) if None in _topic_needs(topic.figures) else tuple(found)
 
 
+def flown(row: Row) -> int:
+    """Of a channel's row: messages that came and are unfinished no more. Negative where the channel had messages of an
+    earlier process."""
+    unfinished: Row = _unfinished(row)
+    return row[MESSAGES_AT] - sum(unfinished)
+
+
+def topic_row(topic: NodeTopic) -> Row:
+    figures = topic.figures
+    counts: Row = _topic_counts(figures)
+    if None in counts:
+        counts = tuple([count or 0 for count in counts])
+    disk_bytes = figures["disk_bytes"]
+    return (
+        *counts,
+        disk_bytes or 0,
+        disk_bytes is None,
+        figures["paused"] is True,
+        any(_topic_words(figures)),
+        counts[0] > 0 and figures["oldest_age_ms"] is None,
+    )
+
+
+def channel_row(channel: NodeChannel, before: Row | None = None) -> Row:
+    """before: at the reading before of the same process, from which derived counts go on."""
+    figures = channel.figures
+    counts: Row = _channel_counts(figures)
+    if None in counts:
+        listed = [count or 0 for count in counts]
+        if derives_finished(channel):
+            # nsqd reads its counts one after the other: what comes in between must not make it fall.
+            goes_on = before is not None and before[MESSAGES_AT] <= listed[MESSAGES_AT]
+            least = before[FINISHED_AT] if before is not None and goes_on else 0
+            listed[FINISHED_AT] = max(listed[MESSAGES_AT] - sum(_unfinished(listed)), least)
+        counts = tuple(listed)
+    disk_bytes, ready = figures["disk_bytes"], _ready(channel)
+    return (
+        *counts,
+        disk_bytes or 0,
+        disk_bytes is None,
+        figures["paused"] is True,
+        any(_channel_words(figures)),
+        figures["oldest_age_ms"] is None and any(_unfinished(counts)),
+        ready or 0,
+        ready is None,
+        bool(figures["quarantined_count"] or figures["max_attempts"]),
+        channel.clients is not None,
+    )
+
+
+def row_of_topic(topic: TopicStats) -> Row:
+    """Of this server's own figures."""
+    disk_bytes = topic.disk_bytes
+    return (
+        *_counts_of_topic(topic),
+        disk_bytes or 0,
+        disk_bytes is None,
+        topic.paused,
+        bool(topic.fenced or topic.unreadable or topic.pause is not None or topic.resume_refused),
+        topic.depth > 0 and topic.oldest_ns is None,
+    )
+
+
+def row_of_channel(channel: ChannelStats) -> Row:
+    """Of this server's own figures."""
+    counts = _counts_of_channel(channel)
+    disk_bytes, ready = channel.disk_bytes, channel.ready_count
+    texts = channel.held_back or channel.fenced or channel.unreadable or channel.resume_refused
+    documents = (channel.pause, channel.ramp, channel.redrive)
+    return (
+        *counts,
+        disk_bytes or 0,
+        disk_bytes is None,
+        channel.paused,
+        bool(texts) or documents != _NO_DOCUMENTS,
+        channel.oldest_ns is None and any(_unfinished(counts)),
+        ready or 0,
+        ready is None,
+        channel.quarantine is not NO_QUARANTINE,
+        channel.clients is not None,
+    )
+
+
 def derives_finished(channel: NodeChannel) -> bool:
     """Whether the node is an nsqd, which does not count finished messages."""
     return channel.figures["finish_count"] is None
 
 
-def flown(stats: ChannelStats) -> int:
-    """Messages that came and are unfinished no more. Negative where the channel had messages of an earlier process."""
-    return stats.message_count - stats.depth - stats.in_flight_count - stats.deferred_count - stats.quarantined_count
-
-
 def topic_stats(topic: NodeTopic, read_at_ms: int, before: Mapping[str, ChannelStats] | None = None) -> TopicStats:
     """read_at_ms: Unix. before: the channels at the reading before of the same process, from which derived counts go
     on."""
+    earlier = {name: row_of_channel(channel) for name, channel in (before or {}).items()}
+    rows = {name: channel_row(channel, earlier.get(name)) for name, channel in topic.channels.items()}
+    return topic_stats_of(topic, read_at_ms, rows)
+
+
+def topic_stats_of(topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row]) -> TopicStats:
+    """rows: of its channels."""
     figures = topic.figures
-    before = before or {}
     counts: dict[str, Any] = {name: figures[name] or 0 for name in TOPIC_COUNTS}
     texts: dict[str, Any] = {name: figures[name] or "" for name in _TOPIC_TEXTS}
     return TopicStats(
         topic_name=topic.name,
-        paused=bool(figures["paused"]),
-        oldest_ns=_oldest_ns(figures, read_at_ms),
+        paused=figures["paused"] is True,
+        oldest_ns=oldest_ns(figures, read_at_ms),
         disk_bytes=figures["disk_bytes"],
         channels=tuple(
-            channel_stats(topic.name, topic.channels[name], read_at_ms, before.get(name))
-            for name in sorted(topic.channels)
+            [
+                _channel_stats(topic.name, topic.channels[name], read_at_ms, rows[name])
+                for name in sorted(topic.channels)
+            ]
         ),
         **counts,
         **texts,
     )
 
 
-def channel_stats(
-    topic: str, channel: NodeChannel, read_at_ms: int, before: ChannelStats | None = None
-) -> ChannelStats:
-    """As `topic_stats`."""
+def _channel_stats(topic: str, channel: NodeChannel, read_at_ms: int, row: Row) -> ChannelStats:
     figures = channel.figures
-    counts: dict[str, Any] = {name: figures[name] or 0 for name in CHANNEL_COUNTS}
-    if derives_finished(channel):
-        unfinished = counts["depth"] + counts["in_flight_count"] + counts["deferred_count"]
-        # nsqd reads its counts one after the other: what comes in between must not make it fall.
-        # A channel that was made again counts from 0.
-        is_same = before is not None and before.message_count <= counts["message_count"]
-        least = before.finish_count if before is not None and is_same else 0
-        counts["finish_count"] = max(counts["message_count"] - unfinished, least)
+    counts: dict[str, Any] = dict(zip(CHANNEL_COUNTS, row, strict=False))
     texts: dict[str, Any] = {name: figures[name] or "" for name in _CHANNEL_TEXTS}
     return ChannelStats(
         topic_name=topic,
         channel_name=channel.name,
-        paused=bool(figures["paused"]),
-        oldest_ns=_oldest_ns(figures, read_at_ms),
+        paused=figures["paused"] is True,
+        oldest_ns=oldest_ns(figures, read_at_ms),
         next_due_ns=None,
         disk_bytes=figures["disk_bytes"],
         ready_count=_ready(channel),
@@ -121,7 +226,8 @@ def _ready(channel: NodeChannel) -> int | None:
     return sum(client[_READY] or 0 for client in channel.clients)
 
 
-def _oldest_ns(figures: Figures, read_at_ms: int) -> int | None:
+def oldest_ns(figures: Figures, read_at_ms: int) -> int | None:
+    """When the oldest message came, Unix, by this server's clock; None for unknown, or for none."""
     age_ms = figures["oldest_age_ms"]
     return None if age_ms is None else (read_at_ms - age_ms) * NS_PER_MS
 

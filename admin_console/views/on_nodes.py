@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from admin_console.cluster.cluster import Cluster, get_cluster
-from admin_console.cluster.merged import TopicPlace, merged_topic
+from admin_console.cluster.merged import TopicPlace
+from admin_console.cluster.topic_sums import merged_topic
 from admin_console.gateway.fan_out import (
     ActingNode,
     EmbeddedNode,
@@ -194,7 +195,7 @@ def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Co
     holders = [_remote(place, nodes[place.node], cluster) for place in others if place.node in nodes]
     own = [one for one in gateway.exact(topic).topics if one.topic_name == topic] if _has_engine(gateway) else []
     if own:
-        taken = TopicPlace(gateway.node().http_address, True, True, units.now_ms(), own[0])
+        taken = TopicPlace.of_engine(gateway.node().http_address, own[0], units.now_ms())
         if taken.of(channel) is not None:
             holders.insert(0, Holder(taken, EmbeddedNode(gateway)))
     found = OnNodes(cluster, action, sorted(holders, key=lambda one: one.name), channel, wanted)

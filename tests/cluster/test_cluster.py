@@ -357,7 +357,9 @@ def test_the_period_stretches_until_reading_takes_its_share_of_a_core() -> None:
 
 def test_a_figure_that_can_t_be_right_is_unknown_and_costs_no_other() -> None:
     channel = {"channel_name": "billing", "depth": 1 << 70, "in_flight_count": -1, "timeout_count": "3", "paused": 1}
-    bad = [None, {}, {"topic_name": "x" * 100}, {"topic_name": ["orders"]}, {"topic_name": "orders"}]
+    # A name of another form has no page.
+    names = ("x" * 100, ["orders"], "orders", "a/b", "<b>", "")
+    bad = [None, {}, *[{"topic_name": name} for name in names]]
     document = {"topics": [{"topic_name": "orders", "depth": 7, "channels": [channel, 3]}, *bad]}
     stats = node_stats_in(document)
     assert stats is not None

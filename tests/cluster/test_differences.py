@@ -38,7 +38,7 @@ def places(**channels_by_node: Any) -> list[TopicPlace]:
     for node, given in channels_by_node.items():
         figures = dict(given) if isinstance(given, dict) else {"channels": given}
         stats = topic("invoices", *figures.pop("channels"), **figures)
-        found.append(TopicPlace(node, False, True, NOW_MS, stats))
+        found.append(TopicPlace.of_engine(node, stats, NOW_MS))
     return found
 
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from admin_console.cluster.merged import TOTAL, ClusterSnapshot
-from admin_console.cluster.merger import Merger
+from admin_console.cluster.merged import NO_GROWTH, TOTAL, ClusterSnapshot
+from admin_console.cluster.merger import SPREAD_S_MAX, Merger
 from admin_console.cluster.nodes import Node
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot
 from queue_engine.vocabulary.clock import NS_PER_S
@@ -121,3 +121,199 @@ def test_a_topic_that_did_not_change_for_long_grows_since_its_newest_reading() -
     found = seconds.tick(read(200, idle))
     assert found.growth["orders", ""].raw[0] == 100
     assert found.growth["orders", ""].spread[0] == 10, "of ten seconds, not of the whole minute"
+
+
+def billing_of(seconds: Seconds, message_count: int, **fields: Any) -> Node:
+    """The node A as it answers at this second: a channel that got so many messages, of which 5 wait."""
+    document = orders(0, depth=5, message_count=message_count)
+    return node(A, document, read_at_ms=seconds.now_ms, **fields)
+
+
+def raw_and_spread(found: ClusterSnapshot, key: tuple[str, str] = BILLING) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    growth = found.growth.get(key, NO_GROWTH)
+    return growth.raw, growth.spread
+
+
+def test_a_reading_every_ten_seconds_is_growth_of_each_of_them() -> None:
+    seconds = Seconds()
+    message_count, found = 1_000, billing_of(seconds, 1_000)
+    seconds.tick(found)
+    read: list[int] = []
+    spread: list[int] = []
+    for second in range(1, 31):
+        if second % 10 == 0:
+            message_count += 105
+            found = billing_of(seconds, message_count)
+        growth = seconds.tick(found).growth.get(BILLING, NO_GROWTH)
+        read.append(growth.raw[0])
+        spread.append(growth.spread[0])
+        assert growth.raw[:2] == growth.raw[1::-1]  # of an nsqd, what came and waits no more is finished
+    assert sum(read) == 315
+    assert [count for count in read if count] == [105] * 3
+    # From the first growth on 10 or 11 a second, none of it lost.
+    assert spread[:9] == [0] * 9
+    assert set(spread[9:29]) == {10, 11}
+    assert sum(spread[9:29]) == 210
+
+
+def test_a_node_that_restarts_adds_what_it_counted_since() -> None:
+    seconds = Seconds()
+    seconds.tick(billing_of(seconds, 1_000))
+    assert raw_and_spread(seconds.tick(billing_of(seconds, 1_010)))[1] == (10, 10, 0, 0)
+    restarted = seconds.tick(billing_of(seconds, 8, started_s=1_700_000_100))
+    assert raw_and_spread(restarted)[1] == (8, 3, 0, 0)
+    # It counts more than before its restart, and none of that twice.
+    again = seconds.tick(billing_of(seconds, 2_000, started_s=1_700_000_200))
+    assert raw_and_spread(again)[1] == (2_000, 1_995, 0, 0)
+    assert channel_of(again, *BILLING).message_count == 2_000
+
+
+def test_a_channel_that_was_deleted_and_made_again_counts_from_0() -> None:
+    seconds = Seconds()
+    seconds.tick(billing_of(seconds, 1_000))
+    assert raw_and_spread(seconds.tick(billing_of(seconds, 20)))[1] == (20, 15, 0, 0)
+
+
+def test_a_node_that_joins_brings_no_messages_and_one_that_returns_those_of_its_silence() -> None:
+    seconds = Seconds()
+    a = node(A, orders(message_count=100), read_at_ms=seconds.now_ms)
+    seconds.tick(a)
+    b = node(B, orders(message_count=5_000, depth=40), read_at_ms=seconds.now_ms)
+    joined = seconds.tick(a, b)
+    assert joined.growth == {}
+    assert channel_of(joined, *BILLING).message_count == 5_100
+    seconds.tick(a, silent(b))
+    assert channel_of(seconds.tick(a, silent(b)), *BILLING).message_count == 100
+    back = seconds.tick(a, node(B, orders(message_count=5_040, depth=40), read_at_ms=seconds.now_ms))
+    assert back.growth[BILLING].raw == (40, 40, 0, 0)
+    assert back.growth[BILLING].spread[0] == 40 // 3
+    left = seconds.tick(a)
+    assert channel_of(left, *BILLING).message_count == 100
+    assert left.growth[BILLING].raw == (0, 0, 0, 0)
+
+
+def test_a_topic_that_comes_to_a_node_counts_from_its_beginning() -> None:
+    seconds = Seconds()
+    seconds.tick(node(A, read_at_ms=seconds.now_ms))
+    found = seconds.tick(node(A, orders(message_count=7), read_at_ms=seconds.now_ms))
+    assert raw_and_spread(found) == ((7, 7, 0, 0), (7, 7, 0, 0))
+    assert raw_and_spread(found, ("orders", "")) == ((7, 7, 0, 0), (7, 7, 0, 0))
+    assert raw_and_spread(found, TOTAL) == ((7, 7, 0, 0), (7, 7, 0, 0))
+
+
+def test_finished_messages_of_an_nsqd_never_fall_though_it_counts_while_it_answers() -> None:
+    seconds = Seconds()
+    figures = [(1_000, 100), (1_000, 130), (1_100, 150)]
+    finished = [
+        channel_of(
+            seconds.tick(node(A, orders(message_count=came, depth=depth), read_at_ms=seconds.now_ms)), *BILLING
+        ).finish_count
+        for came, depth in figures
+    ]
+    assert finished == [900, 900, 950]
+
+
+def test_ages_take_the_greatest_and_are_unknown_where_a_node_reports_none() -> None:
+    def penstock(name: str, age_ms: int | None, depth: int = 1) -> Node:
+        document = topic("orders", channel("billing", depth=depth, oldest_age_ms=age_ms, finish_count=3))
+        return node(name, document, read_at_ms=1_000_000)
+
+    def oldest_ns(*nodes: Node) -> int | None:
+        return channel_of(Seconds().tick(*nodes), *BILLING).oldest_ns
+
+    a, b = penstock(A, 500), penstock(B, 90_000)
+    assert oldest_ns(a, b) == (1_000_000 - 90_000) * 1_000_000
+    # A node without messages has no oldest one.
+    assert oldest_ns(a, penstock(B, None, depth=0)) == (1_000_000 - 500) * 1_000_000
+    assert oldest_ns(a, penstock(B, None)) is None
+    assert oldest_ns(a, silent(b)) is None
+
+
+def test_sentences_and_flags_of_any_node_count_and_name_it() -> None:
+    seconds = Seconds()
+    own = snapshots.snapshot(snapshots.topic("orders", snapshots.channel(*BILLING)), second=START_S)
+    a = node(A, orders(paused=False), read_at_ms=1)
+    b = node(B, topic("orders", channel("billing", paused=True, fenced="its file is gone.")), read_at_ms=1)
+    merged = channel_of(seconds.tick(a, b, own=own), *BILLING)
+    assert (merged.paused, merged.fenced) == (True, f"{B}: its file is gone.")
+
+
+def test_a_count_that_is_missing_or_too_large_costs_its_own_row() -> None:
+    seconds = Seconds()
+    broken = topic("orders", channel("billing", depth=1 << 63, message_count=9), channel("mails", depth=2))
+    del broken["channels"][0]["in_flight_count"]
+    found = seconds.tick(
+        node(A, orders(depth=4, in_flight_count=1), topic("clicks"), read_at_ms=1), node(B, broken, read_at_ms=1)
+    )
+    merged = channel_of(found, *BILLING)
+    assert (merged.depth, merged.in_flight_count, merged.message_count) == (4, 1, 9)
+    assert channel_of(found, "orders", "mails").depth == 2
+    assert found.silent == {BILLING: (B,), ("orders", ""): (B,)}
+    assert seconds.tick(node(A, orders(depth=4), read_at_ms=1), node(B, orders(), read_at_ms=2)).silent == {}
+
+
+def test_sums_are_beyond_what_one_node_may_report() -> None:
+    most = (1 << 63) - 1
+    nodes = [node(name, orders(depth=most), read_at_ms=1) for name in (A, B, C)]
+    assert channel_of(Seconds().tick(*nodes), *BILLING).depth == 3 * most
+
+
+def test_a_topic_at_one_node_is_that_nodes_own() -> None:
+    seconds = Seconds()
+    own = snapshots.snapshot(
+        snapshots.topic("orders", snapshots.channel(*BILLING, failures=snapshots.failures(requeued=3))),
+        second=START_S,
+    )
+    found = seconds.tick(node(A, topic("clicks"), read_at_ms=1), own=own)
+    assert found.merged.topics[1] is own.topics[0]
+    assert found.merged.topics[1:] + found.merged.topics[:1] == (*own.topics, found.places("clicks")[0].stats)
+
+
+def test_a_tick_beyond_its_budget_leaves_topics_that_no_page_shows_for_the_next() -> None:
+    spent = iter(range(1_000))
+    seconds = Seconds()
+    seconds.merger = Merger(budget_s=0.5, cpu_s=lambda: float(next(spent)))
+    names = [f"t{number}" for number in range(4)]
+
+    def depths(*given: int) -> list[int]:
+        document = [topic(name, depth=depth) for name, depth in zip(names, given, strict=True)]
+        found = seconds.merger.tick(
+            None, state([node(A, *document, read_at_ms=seconds.now_ms)]), seconds.now_ms * 1_000_000, ["t2"]
+        )
+        seconds.second += 1
+        return [one.depth for one in found.merged.topics]
+
+    assert depths(0, 0, 0, 0) == [0, 0, 0, 0]  # new ones wait for nothing
+    assert depths(1, 1, 1, 1) == [0, 0, 1, 0]
+
+
+def test_without_an_engine_snapshots_are_of_the_nodes_alone() -> None:
+    seconds = Seconds()
+    first = seconds.tick(node(A, orders(3), read_at_ms=1)).merged
+    second = seconds.tick(node(A, orders(3), read_at_ms=1)).merged
+    assert (first.sequence, second.sequence) == (1, 2)
+    assert second.taken_at_ns - first.taken_at_ns == NS_PER_S
+    assert second.started_at_ns == first.taken_at_ns
+    assert [one.topic_name for one in second.topics] == ["orders"]
+
+
+def test_a_topic_that_no_node_has_any_more_is_gone() -> None:
+    seconds = Seconds()
+    seconds.tick(node(A, orders(3), read_at_ms=1))
+    found = seconds.tick(node(A, topic("clicks"), read_at_ms=2))
+    assert [one.topic_name for one in found.merged.topics] == ["clicks"]
+    assert found.places("orders") == ()
+
+
+def test_a_clock_that_is_set_costs_no_message() -> None:
+    seconds = Seconds()
+    seconds.tick(billing_of(seconds, 1_000))
+    for step_s in (3_600, -7_200):
+        seconds.second += step_s
+        before = seconds.tick(billing_of(seconds, 1_000))
+        assert before.growth == {}
+        found = seconds.tick(billing_of(seconds, 1_000 + abs(step_s)))
+        assert found.growth[BILLING].raw[0] == abs(step_s)
+        for _ in range(SPREAD_S_MAX):
+            seconds.tick(billing_of(seconds, 1_000 + abs(step_s)))
+        seconds.tick(billing_of(seconds, 1_000))

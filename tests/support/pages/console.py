@@ -8,12 +8,14 @@ from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.test import Client
 
 from admin_console.accounts.models import User
 from admin_console.cluster.chosen_addresses import ChosenAddresses
-from admin_console.cluster.cluster import Cluster, set_cluster
+from admin_console.cluster.cluster import Cluster, get_cluster, set_cluster
+from admin_console.cluster.merger import Merger
 from admin_console.cluster.options import NO_ADDRESSES, ClusterOptions
 from admin_console.gateway.embedded import EmbeddedGateway, identity_of
 from admin_console.gateway.gateway import set_gateway
@@ -23,8 +25,10 @@ from admin_console.vocabulary.roles import Role
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.options.addresses import joined
 from tests.support.storage_kinds import engine_options
 
+_mergers: WeakKeyDictionary[Cluster, Merger] = WeakKeyDictionary()
 PASSWORD = "correct horse battery staple"
 
 
@@ -74,10 +78,18 @@ def orders_engine(data_path: Path) -> Iterator[EngineRunner]:
 
 
 def see(engine: EngineRunner, *, for_s: int = 0) -> EngineSnapshot:
-    """Have the hub take the engine's figures of this moment, as if they stayed for so many seconds."""
+    """Have the hub take the engine's figures of this moment, as if they stayed for so many seconds; merged with those
+    of other nodes as they are now, where the cluster has any."""
     taken: EngineSnapshot = engine.calls.stats(include_clients=False).result(10)
+    cluster = get_cluster()
     for later_s in range(for_s + 1):
-        get_hub().write(replace(taken, taken_at_ns=taken.taken_at_ns + later_s * NS_PER_S))
+        at_ns = taken.taken_at_ns + later_s * NS_PER_S
+        own = replace(taken, taken_at_ns=at_ns)
+        if cluster is None or not cluster.state.addresses.has_any:
+            get_hub().write(own)
+            continue
+        merger = _mergers.setdefault(cluster, Merger(lambda: joined(*engine.http_address)))
+        get_hub().write(merger.tick(own, cluster.state, at_ns))
     return taken
 
 
