@@ -90,6 +90,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("trash/", trash.trash_page, name="trash"),
     path("lookup/", lookup.lookup_page, name="lookup"),
     path("nodes/", pages.nodes, name="nodes"),
+    path("counter/", pages.counter, name="counter"),
     path("audit/", audit.audit_list, name="audit"),
     path("tokens/", tokens.tokens_page, name="tokens"),
     path(f"{TOPIC}/~messages/", topic_messages.topic_messages, name="topic_messages"),

@@ -24,6 +24,7 @@ PAGES: Mapping[str, Role] = {
     "trash": Role.VIEWER,
     "lookup": Role.VIEWER,
     "nodes": Role.VIEWER,
+    "counter": Role.VIEWER,
     "password": Role.VIEWER,
     "clock": Role.VIEWER,
     "logout": Role.VIEWER,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
 from admin_console.hub.hub import LiveState
-from admin_console.screens import channel, differences, nodes, overview, replay, topic, topics
+from admin_console.screens import channel, counter, differences, nodes, overview, replay, topic, topics
 from admin_console.screens import pipeline as pipeline_screen
 from admin_console.screens.list_links import ListQuery
 from admin_console.screens.parts import Screen
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIELD_LENGTH_MAX = 130
 # A graph's channels: four names of topics with four of channels.
 LENGTHS_MAX = {"draw": 600}
-PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay", "nodes")
+PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay", "nodes", "counter")
 CLUSTER_PAGES = frozenset({"nodes"})
 
 
@@ -142,6 +142,8 @@ def _screen(
         if live is not None:
             live.derived[request] = made
         return made
+    if request.page == "counter":
+        return Screen(**common, **counter.parts(live))
     if request.page in CLUSTER_PAGES:
         assert cluster is not None, "a page about nodes is made from a look at them"
         return Screen(**common, **nodes.parts(cluster, request.list_query))

@@ -40,6 +40,7 @@ _UNDER = {
     "set_archive_limits": "topics",
     **dict.fromkeys(("tombstone_producer", "register_name", "unregister_topic", "unregister_channel"), "lookup"),
     "set_addresses": "nodes",
+    "counter": "nodes",
     **{name: "trash" for name in ACTS if name.endswith("_trash")},
     **{name: "tokens" for name in ACTS if name.endswith("_token")},
 }

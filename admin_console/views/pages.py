@@ -73,6 +73,10 @@ def nodes(request: CheckedRequest) -> HttpResponse:
     return _page(request, Request("nodes", _role(request), **fields))
 
 
+def counter(request: CheckedRequest) -> HttpResponse:
+    return _page(request, Request("counter", _role(request)))
+
+
 def _role(request: CheckedRequest) -> Role:
     return Role(request.user.role)
 
