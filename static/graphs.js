@@ -132,6 +132,7 @@ class Graph {
 
   showRange() {
     if (this.isPastOnly) this.place.hidden = !past() || past().step_s === 1;
+    else this.place.hidden = Boolean(past()) && !(this.name in past().graphs); // it has live seconds alone
     this.drawn = "";
     this.legendShown = -Infinity;
     this.legend(this.lines);

@@ -25,6 +25,7 @@ let retryTimer = 0;
 let ended = ""; // why the page does not connect again
 let isDeleted = false; // its topic or channel is gone; its figures are the last ones
 let receivedAt = 0; // by performance.now()
+let nodes = []; // of a cluster: "11 of 12 nodes", and the age of the oldest figures
 let shownSince = performance.now(); // hidden pages get no updates
 const renderedAt = Number(freshness?.dataset.takenAt ?? 0); // when the page's own figures were taken, by the server's clock
 const HELD_BACK_MS = 10_000;
@@ -79,6 +80,7 @@ function connect() {
       isDeleted = !isDeleted;
       if (isDeleted) askAll();
     }
+    nodes = update.nodes ?? [];
     if (!isDeleted) {
       receivedAt = performance.now();
       ageWhenReceived = 0;
@@ -122,7 +124,7 @@ function showFreshness() {
   const ageMs = ageWhenReceived + performance.now() - receivedAt;
   const isLive = !isDeleted && socket?.readyState === WebSocket.OPEN && ageMs < STALE_AFTER_MS;
   let text;
-  if (isLive) text = `${(ageMs / 1000).toFixed(1)} s ago`;
+  if (isLive) text = nodes.length ? nodes.filter(Boolean).join(" · ") : `${(ageMs / 1000).toFixed(1)} s ago`;
   else if (isDeleted) text = `deleted · ${words(ageMs)} old`;
   else if (ended) text = `${ended} · ${words(ageMs)} old`;
   else if (Number.isNaN(ageMs)) text = "no figures yet";
@@ -141,6 +143,7 @@ function showFreshness() {
     freshness.dataset.state = state;
     document.body.classList.toggle("is-stale", state === "stale");
   }
+  freshness.toggleAttribute("data-partial", / of /.test(nodes[0] ?? ""));
   const takenAt = Date.now() - ageMs;
   if (isLive) figuresAreLive(takenAt);
   else if (state === "stale" && !ended && !isDeleted && !document.hidden && performance.now() - shownSince > STALE_AFTER_MS) {

@@ -21,13 +21,16 @@ function showsGone() {
 
 export function applyUpdate(update) {
   // A deleted topic or channel has another page, and so has one that came back: then the page reloads.
-  if (Boolean(update.flags.gone) !== showsGone() || (isFirstRun() && update.flags.first_run === false)) {
+  // So has a server that begins to read other nodes, or ends it.
+  const isOther = !showsGone() && Boolean(root.querySelector("[data-silence]")) !== Boolean(update.nodes);
+  if (Boolean(update.flags.gone) !== showsGone() || (isFirstRun() && update.flags.first_run === false) || isOther) {
     reloadOnce();
     return;
   }
   if (showsGone()) return;
   setText(root.querySelector("[data-subtitle]"), update.subtitle);
   setHtml(root.querySelector("[data-chips]"), update.chips);
+  if (update.nodes) setHtml(root.querySelector("[data-silence]"), update.silence);
   applyBanner(update.banner);
   for (const [name, stat] of Object.entries(update.stats)) applyStat(name, stat);
   for (const [name, table] of Object.entries(update.tables)) applyTable(name, table);

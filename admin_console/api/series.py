@@ -16,11 +16,14 @@ def overview_series(request: HttpRequest) -> HttpResponse:
 
 
 def topic_series(request: HttpRequest, topic: str) -> HttpResponse:
-    return _answer(get_hub().live, graphs.topic_plans(topic), (topic, ""))
+    live = get_hub().live
+    return _answer(live, (*graphs.node_plans(live, topic), *graphs.topic_plans(topic)), (topic, ""))
 
 
 def channel_series(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
-    return _answer(get_hub().live, graphs.channel_plans(topic, channel), (topic, channel))
+    live = get_hub().live
+    plans = (*graphs.node_plans(live, topic, channel), *graphs.channel_plans(topic, channel))
+    return _answer(live, plans, (topic, channel))
 
 
 def _answer(live: LiveState | None, plans: Sequence[graphs.GraphPlan], paused_key: Key | None) -> HttpResponse:

@@ -158,6 +158,7 @@ class ClusterSnapshot:
     silent: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
     by_topic: Mapping[str, Sequence[TopicPlace]] = field(default_factory=dict)
+    has_engine: bool = True  # whether this server is a node of it
 
     def places(self, topic: str, channel: str = "") -> tuple[Place, ...]:
         """Where a topic or channel is, silent nodes included, sorted by node."""

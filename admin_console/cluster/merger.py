@@ -135,6 +135,7 @@ class Merger:
             growth=self._growth.take(),
             silent=self._silent_now(),
             by_topic=dict(self._parts),
+            has_engine=own is not None,
         )
 
     def _snapshot(self, own: EngineSnapshot | None, topics: tuple[TopicStats, ...], now_ns: int) -> EngineSnapshot:

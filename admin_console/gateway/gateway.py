@@ -27,7 +27,7 @@ from queue_engine.storage.fetch.log_reader import MessagePage, ReadMessage
 from queue_engine.storage.log_stats import LogStats
 from queue_engine.storage.readers.reader_registry import Maker
 from queue_engine.vocabulary.acts.table import ACTS, why_not
-from queue_engine.vocabulary.figures import CHANNEL, CLIENT
+from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC
 from queue_engine.vocabulary.flow.pause import Pause, Ramp
 from queue_engine.vocabulary.flow.redrive import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from queue_engine.vocabulary.names import ARCHIVE_CURSOR, NAME_LENGTH_MAX, is_ephemeral, is_valid_name
@@ -47,6 +47,7 @@ __all__ = [
     "NO_AUTHOR",
     "RATE_DEFAULT",
     "RATE_MAX",
+    "TOPIC_HELP",
     "ActOrder",
     "ActResult",
     "AsideStats",
@@ -96,7 +97,8 @@ __all__ = [
     "why_not",
 ]
 
-# What each figure of a channel and of a consumer is, by its key in /stats: a sentence for the heading.
+# What each figure of a topic, of a channel and of a consumer is, by its key in /stats: a sentence for the heading.
+TOPIC_HELP = {row.name: f"{row.text}." for row in TOPIC}
 CHANNEL_HELP = {row.name: f"{row.text}." for row in CHANNEL}
 CLIENT_HELP = {row.name: f"{row.text}." for row in CLIENT}
 

@@ -23,6 +23,11 @@ KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {
         "rates": ((1, 2), "per second"),
         "trouble": ((2, 4), "per second"),
     },
+    # Of a topic or channel that is at several nodes, beside its page's own.
+    "nodes": {
+        "depth_nodes": ((1, 2, 4, 5, 6, 7, 8, 3, 9), "messages"),
+        "rate_nodes": ((1, 2, 4, 5, 6, 7, 8, 3, 9), "per second"),
+    },
 }
 
 # Graphs that only a range of the past has: the rings have no seconds of them.
@@ -30,7 +35,7 @@ PAST_KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {"channel": {"la
 
 
 def empty_figure(series: tuple[int, ...], unit: str) -> go.Figure:
-    """One empty figure with a line for each number of `series` (1 to 4, the colours)."""
+    """One empty figure with a line for each number of `series` (the colours)."""
     # The script in the page words durations: 340 ms, 14m 02s.
     hover = {"per second": "%{y:,.4~g}/s", "messages": "%{y:,.0f}", "milliseconds": "%{text}"}[unit]
     traces = [

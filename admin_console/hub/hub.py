@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from admin_console.cluster.merged import NO_GROWTH, ClusterSnapshot, Growth
 from admin_console.diagnosis.diagnosis import ENGINE, Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State, in_force
+from admin_console.hub.node_rings import NodeRings
 from admin_console.rings.depth_jumps import NOTHING, DepthCounts, jump_at_topic, jump_in_channel
 from admin_console.rings.rings import DEPTH_JUMPS, SECONDS, Birth, Clock, Layout, Rings
 
@@ -51,7 +52,18 @@ class LiveState:
     """A snapshot, the rings up to it, and the diagnoses of its channels. Screens cache values derived from it in
     `derived`. cluster: None where no other node is read."""
 
-    __slots__ = ("channels", "cluster", "derived", "diagnoses", "rings", "second", "snapshot", "states", "topics")
+    __slots__ = (
+        "channels",
+        "cluster",
+        "derived",
+        "diagnoses",
+        "node_rings",
+        "rings",
+        "second",
+        "snapshot",
+        "states",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -63,12 +75,14 @@ class LiveState:
         *,
         takes_turns: bool = True,
         cluster: ClusterSnapshot | None = None,
+        node_rings: NodeRings | None = None,
     ) -> None:
         """states: of the channels at the snapshot before. Without them, only facts such as a pause are diagnosed.
         earlier: the diagnoses of that one; without them no channel waits for its turn, nor where `takes_turns` is
         False."""
         self.snapshot = snapshot
         self.cluster = cluster
+        self.node_rings = node_rings
         self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
         self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {}, earlier, takes_turns=takes_turns)
         self.rings = rings
@@ -87,6 +101,10 @@ class LiveState:
     def rings_of(self, topic: str, channel: str = "") -> Rings | None:
         return self.rings.get((topic, channel))
 
+    def rings_of_nodes(self, topic: str, channel: str = "") -> dict[str, Rings]:
+        """By node; of a topic or channel whose page is open, else empty."""
+        return self.node_rings.rings_of(topic, channel) if self.node_rings is not None else {}
+
     def silent_of(self, topic: str, channel: str = "") -> tuple[str, ...]:
         """The nodes whose part of a topic, a channel or, without a topic, of the totals is unknown; () for none."""
         return self.cluster.silent.get((topic, channel), ()) if self.cluster is not None else ()
@@ -99,6 +117,7 @@ class Hub:
     def __init__(self, rings_max: int = RINGS_MAX, bytes_max: int = RINGS_BYTES_MAX) -> None:
         self._rings_max = rings_max
         self._bytes_max = bytes_max
+        self.node_rings = NodeRings(_TOPIC, _CHANNEL)
         self.listeners: set[Callable[[LiveState], Awaitable[None]]] = set()
         self.act_count = 0
         self._act_numbers = itertools.count(1)
@@ -167,11 +186,14 @@ class Hub:
             self._write_second(snapshot, second, birth, self._growth(cluster))
             if cluster is not None:
                 self._mark_partial(cluster)
+                self.node_rings.write(cluster)
         elif cluster is not None:
             self._unwritten.append(cluster.growth)
         last = self.live
         states, earlier = (last.states, last.diagnoses) if last else (None, None)
-        self.live = LiveState(snapshot, self.rings, self.clock.newest, states, earlier, cluster=cluster)
+        self.live = LiveState(
+            snapshot, self.rings, self.clock.newest, states, earlier, cluster=cluster, node_rings=self.node_rings
+        )
 
     def _growth(self, cluster: ClusterSnapshot | None) -> Mapping[Key, Growth] | None:
         """Since the second that was written last; None without other nodes, where counters are compared."""

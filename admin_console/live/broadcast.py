@@ -60,6 +60,8 @@ class Broadcast:
     async def build_update(self, request: Request, live: LiveState) -> bytes:
         if request.topic and (nodes := get_cluster()) is not None:
             nodes.watch(request.topic, request.channel, clients=True)
+            if live.cluster is not None:
+                self._hub.node_rings.watch(request.topic, request.channel)
         in_flight: tuple[InFlightStats, ...] | None = None
         http_address = ""
         try:

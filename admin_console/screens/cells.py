@@ -44,15 +44,16 @@ class BaseCell:
 
 @dataclass(frozen=True, slots=True)
 class Cell(BaseCell):
-    """A text."""
+    """A text. is_least: a part of the figure is unknown, so that it is the least that it can be (partial.py)."""
 
     text: str
     title: str = ""
     tone: str = ""
+    is_least: bool = False
 
     @property
     def html(self) -> str:
-        return escape(self.text)
+        return f'<span class="least">≥</span> {escape(self.text)}' if self.is_least else escape(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,21 @@ class SentenceCell(BaseCell):
     def html(self) -> str:
         rest = _element(' <span class="muted">{}</span>', self.rest) if self.rest else ""
         return _element("<strong>{}</strong>{}", units.unbroken(self.text), rest)
+
+
+@dataclass(frozen=True, slots=True)
+class LineCell(BaseCell):
+    """A link, behind a dot in the colour of its line in the graphs; series 0: it has none."""
+
+    text: str
+    href: str
+    series: int = 0
+    title: str = ""
+
+    @property
+    def html(self) -> str:
+        dot = _element('<span class="dot series-{}"></span>', self.series) if self.series else ""
+        return _element('{}<a href="{}">{}</a>', dot, self.href, breakable(self.text))
 
 
 @dataclass(frozen=True, slots=True)

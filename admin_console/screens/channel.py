@@ -1,6 +1,7 @@
 """A channel: its stats, why it does not drain, its consumers, and the messages in flight."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from admin_console.diagnosis.diagnosis import Diagnosis
@@ -9,23 +10,25 @@ from admin_console.diagnosis.finding import TONES
 from admin_console.diagnosis.paused import RAMP
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.diagnosis.vitals import Vitals
-from admin_console.gateway.gateway import CHANNEL_HELP, CLIENT_HELP
+from admin_console.gateway.gateway import CHANNEL_HELP, CLIENT_HELP, ChannelStats, ClientStats, TopicStats
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import Rings
-from admin_console.screens import connections, graphs, latency, quarantine
+from admin_console.screens import connections, graphs, latency, partial, quarantine
 from admin_console.screens.cells import AnchorCell, Cell, NameCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.links import act_cell, consumer_anchor, message_url
+from admin_console.screens.node_table import node_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.pauses import panel_texts, ramp_text
+from admin_console.screens.pauses import panel_texts, pause_flag, ramp_text
 from admin_console.screens.rates import depth_note, over
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import ChannelStats, InFlightStats
+    from admin_console.cluster.merged import Place
+    from admin_console.gateway.gateway import InFlightStats
 
 CLIENTS_MAX = 200
 IN_FLIGHT_MAX = 50
@@ -43,6 +46,7 @@ _CLIENT_COLUMNS = (
     Column("connected", "Connected"),
     Column("action", "Act", "action"),
 )
+_CLIENT_NODE = Column("node", "Node", "text")  # in a cluster, behind the name
 _IN_FLIGHT_COLUMNS = (
     Column("name", "Message", "text"),
     Column("owner", "Held by", "text"),
@@ -72,32 +76,41 @@ def parts(
     """
     topic = live.topics.get(topic_name) if live else None
     stats = live.channels.get((topic_name, name)) if live else None
-    plans = graphs.channel_plans(topic_name, name)
+    plans = (*graphs.node_plans(live, topic_name, name), *graphs.channel_plans(topic_name, name))
     points = graphs.points_of(live, plans)
-    common = {"graphs": graphs.graphs_of(live, plans), "points": points}
+    silent = live.silent_of(topic_name, name) if live else ()
+    common = {"graphs": graphs.graphs_of(live, plans), "points": points, **partial.nodes_of(live, topic_name, name)}
+    by_node = {"by_node": node_table(live, topic_name, name)} if live and live.cluster else {}
     if live is None or topic is None or stats is None:
         return common | {
-            "flags": {"gone": live is not None},
+            "flags": {"gone": live is not None and not silent},
             "stats": tuple(Stat(stat, label, Cell(units.UNKNOWN), help=text) for stat, label, text in _STATS),
             "tables": {
-                "clients": _client_table(None, role, topic_name, name),
+                "clients": _client_table(None, role, topic_name, name, of_nodes=[] if live and live.cluster else None),
                 "in_flight": _in_flight_table(None, None, role, topic_name, name),
+                **by_node,
             },
         }
     diagnosis = diagnosis_of(live, topic, stats)
+    places = live.cluster.places(topic_name, name) if live.cluster else None
+    own = _at_this_server(places) if places is not None else stats
+    of_nodes = _consumers(places) if places is not None else None
+    clients = partial.least(units.number(stats.client_count), is_partial=bool(silent))
     banner, ramp = channel_banner(live, diagnosis, role), ramp_text(live, stats)
     return common | {
         "subtitle": _subtitle(stats),
-        "chips": chips_of(diagnosis),
+        "chips": chips_of(diagnosis, live),
         "banner": banner,
-        "stats": _stats(diagnosis, live.rings_of(topic_name, name)),
+        "stats": partial.stats(_stats(diagnosis, live.rings_of(topic_name, name)), silent, growing="depth"),
         "tables": {
-            "clients": _client_table(stats, role, topic_name, name, diagnosis),
-            "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name),
+            "clients": _client_table(stats, role, topic_name, name, diagnosis, of_nodes),
+            "in_flight": _in_flight_table(own, in_flight, role, topic_name, name),
+            **by_node,
         },
         "flags": {
-            "readable": topic.storage == "log",
+            "readable": partial.own_storage(live, topic) == "log",
             "paused": stats.paused,
+            **pause_flag(live, stats),
             "running": not stats.paused,
             "gone": False,
             "has_latency": latency.is_known(stats.window),
@@ -111,17 +124,16 @@ def parts(
         "texts": {
             **panel_texts(live, stats),
             "ramp": ramp,
-            "in_flight_count": _shown(in_flight, stats.in_flight_count),
-            "clients_count": f"{units.number(stats.client_count)} · each row counts since it connected"
-            if stats.client_count
-            else "0",
+            "in_flight_count": _shown(in_flight, own.in_flight_count if own else 0)
+            + ("" if own is stats else _OWN_ALONE),
+            "clients_count": f"{clients} · each row counts since it connected" if stats.client_count else clients,
             **quarantine.texts(stats, live.snapshot.taken_at_ns),
             **latency.texts(stats.window, live.snapshot),
         },
     }
 
 
-def _subtitle(stats: "ChannelStats") -> str:
+def _subtitle(stats: ChannelStats) -> str:
     memory = stats.depth - stats.backend_depth
     return (
         f"{units.number(memory)} in memory, {units.number(stats.backend_depth)} on disk · "
@@ -191,21 +203,48 @@ def _due_note(vitals: Vitals) -> Cell:
     return Cell(f"next due in {units.duration(in_s)}" if in_s > 0 else "due now")
 
 
+_OWN_ALONE = " at this server, whose messages are listed"
+
+
+def _at_this_server(places: "Sequence[Place]") -> ChannelStats | None:
+    found = next((place.stats for place in places if place.is_embedded), None)
+    assert not isinstance(found, TopicStats), "the places of a channel have channels"
+    return found
+
+
+def _consumers(places: "Sequence[Place]") -> "Sequence[tuple[Place, ClientStats]]":
+    """Those of all nodes that answer."""
+    found = []
+    for place in places:
+        if place.is_answering and not isinstance(place.stats, TopicStats):
+            found += [(place, client) for client in place.stats.clients or ()]
+    return found
+
+
 def _client_table(
-    stats: "ChannelStats | None", role: Role, topic: str, name: str, diagnosis: Diagnosis | None = None
+    stats: ChannelStats | None,
+    role: Role,
+    topic: str,
+    name: str,
+    diagnosis: Diagnosis | None = None,
+    of_nodes: "Sequence[tuple[Place, ClientStats]] | None" = None,
 ) -> Table:
-    """The consumers that a state names come first: a long list is cut."""
+    """The consumers that a state names come first: a long list is cut. of_nodes: in a cluster, whose rows have their
+    node."""
     rows = []
+    columns = _CLIENT_COLUMNS if of_nodes is None else (_CLIENT_COLUMNS[0], _CLIENT_NODE, *_CLIENT_COLUMNS[1:])
     now_s = time.time()
     tones = {}
     for state in diagnosis.states if diagnosis else ():
         tones[state.finding.kind, state.finding.client_key] = TONES[state.finding.level]
     named = {key for _, key in tones if key}
-    for client in sorted((stats.clients or ()) if stats else (), key=lambda client: client.client_key not in named):
-        key = str(client.client_key)
+    listed = of_nodes if of_nodes is not None else [(None, client) for client in (stats.clients or ())] if stats else []
+    for place, client in sorted(listed, key=lambda each: each[1].client_key not in named):
+        is_here = place is None or place.is_embedded
+        key = str(client.client_key) if is_here else f"{place.node} {client.remote_address}" if place else ""
         requeue = (
             act_cell("Requeue now…", "requeue_channel", role, topic, name, query={"client": key})
-            if client.in_flight_count
+            if client.in_flight_count and is_here
             else act_cell("", "requeue_channel", role, topic, name)
         )
         rows.append(
@@ -216,7 +255,10 @@ def _client_table(
                         _client_name(client),
                         consumer_anchor(client.client_key),
                         f"{client.remote_address} · {client.hostname}",
-                    ),
+                    )
+                    if is_here
+                    else Cell(_client_name(client), f"{client.remote_address} · {client.hostname}"),
+                    *((Cell(place.node),) if place else ()),
                     Cell(client.user_agent or units.UNKNOWN),
                     Cell(connections.agreed(client), connections.title(client)),
                     Cell(units.number(client.in_flight_count)),
@@ -236,11 +278,11 @@ def _client_table(
                 ),
             )
         )
-    if stats and stats.clients is None and stats.client_count:
+    if stats and stats.client_count and not listed:
         empty = Empty("", f"{units.plural(stats.client_count, 'consumer')}: their figures come with the next second.")
     else:
         empty = Empty("", "No consumer is connected to this channel.")
-    return Table.build("clients", "Connected consumers", _CLIENT_COLUMNS, rows[:CLIENTS_MAX], empty)
+    return Table.build("clients", "Connected consumers", columns, rows[:CLIENTS_MAX], empty)
 
 
 def _client_name(client: Any) -> str:
@@ -249,7 +291,7 @@ def _client_name(client: Any) -> str:
 
 
 def _in_flight_table(
-    stats: "ChannelStats | None", in_flight: "tuple[InFlightStats, ...] | None", role: Role, topic: str, name: str
+    stats: ChannelStats | None, in_flight: "tuple[InFlightStats, ...] | None", role: Role, topic: str, name: str
 ) -> Table:
     owners = {client.client_key: _client_name(client) for client in (stats.clients or ())} if stats else {}
     now_ns = time.time_ns()

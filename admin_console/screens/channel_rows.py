@@ -7,12 +7,13 @@ from admin_console.diagnosis import pause_words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.diagnosis.findings import RANK
-from admin_console.diagnosis.paused import PAUSED
+from admin_console.diagnosis.paused import PAUSED, TOPIC_PAUSED
 from admin_console.diagnosis.states import State
 from admin_console.diagnosis.vitals import take_vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import SPARK_BUCKETS, Rings
 from admin_console.screens.cells import SPARK_TOP, Chip, StateCell
+from admin_console.screens.pauses import paused_on
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
@@ -53,15 +54,25 @@ def urgency(diagnosis: Diagnosis) -> tuple[object, ...]:
     return -finding.level, RANK[finding.kind], gravest.begun_s, vitals.topic.topic_name, vitals.stats.channel_name
 
 
-def chips_of(diagnosis: Diagnosis) -> tuple[Chip, ...]:
+def chips_of(diagnosis: Diagnosis, live: LiveState) -> tuple[Chip, ...]:
     """The states in words, the gravest first; none for a calm channel that has consumers."""
     chips = [
-        Chip(state.finding.chip, TONES[state.finding.level], _title(state, diagnosis)) for state in diagnosis.states
+        Chip(_chip_text(state, diagnosis, live), TONES[state.finding.level], _title(state, diagnosis))
+        for state in diagnosis.states
     ]
     stats = diagnosis.vitals.stats
     if not stats.client_count and not any(chip.text == "no consumers" for chip in chips):
         chips.append(Chip("no consumers", "", "No consumer is connected to this channel"))
     return tuple(chips)
+
+
+def _chip_text(state: State, diagnosis: Diagnosis, live: LiveState) -> str:
+    vitals = diagnosis.vitals
+    if state.finding.kind is PAUSED:
+        return state.finding.chip + paused_on(live, vitals.topic.topic_name, vitals.stats.channel_name)
+    if state.finding.kind is TOPIC_PAUSED:
+        return state.finding.chip + paused_on(live, vitals.topic.topic_name)
+    return state.finding.chip
 
 
 def _title(state: State, diagnosis: Diagnosis) -> str:
@@ -72,9 +83,9 @@ def _title(state: State, diagnosis: Diagnosis) -> str:
     return title if state.seen_s >= diagnosis.looked_s else f"{units.moment(int(state.seen_s * 1000))} UTC: {title}"
 
 
-def state_cell(diagnosis: Diagnosis) -> StateCell:
+def state_cell(diagnosis: Diagnosis, live: LiveState) -> StateCell:
     """The states as chips; the sentence of each is its title, and heads the channel's own page."""
-    return StateCell(chips_of(diagnosis))
+    return StateCell(chips_of(diagnosis, live))
 
 
 def age_s(live: LiveState, published_ns: int | None) -> float | None:

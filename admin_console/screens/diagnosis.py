@@ -6,12 +6,14 @@ from admin_console.diagnosis import pause_words, refusing, words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import DANGER, TONES, WARNING, Finding
 from admin_console.diagnosis.old_messages import OLD_MESSAGES
+from admin_console.diagnosis.paused import PAUSED
 from admin_console.diagnosis.states import State
 from admin_console.gateway.gateway import why_not
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import ActionCell, BaseCell, LinkCell
 from admin_console.screens.links import act_cell, consumer_url, message_cell, url_of
 from admin_console.screens.parts import Banner
+from admin_console.screens.pauses import paused_on, still_delivering
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -48,14 +50,26 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
     also = [other.also for other in now if other.also and not _is_in_banner(other, diagnosis)]
     if broker is not None:
         also.append(broker.also)
+    title = finding.title
+    if finding.kind is PAUSED:
+        title = _paused_on(live, diagnosis, title)
     return Banner(
         TONES[finding.level],
-        finding.title,
+        title,
         finding.text,
         note=_note(_when(gravest, diagnosis), also),
         acts=_acts(finding, diagnosis, role),
         cause=f"{finding.kind.name} {finding.client_name}{finding.message_id}",
     )
+
+
+def _paused_on(live: LiveState, diagnosis: Diagnosis, title: str) -> str:
+    """The title, at which nodes of several it is paused, and which still deliver."""
+    names = diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name
+    where = paused_on(live, *names)
+    if not where:
+        return title
+    return f"{title.replace('Paused', f'Paused{where} nodes', 1).partition(':')[0]}. {still_delivering(live, *names)}"
 
 
 def _is_in_banner(other: Finding, diagnosis: Diagnosis) -> bool:

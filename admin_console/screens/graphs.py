@@ -8,24 +8,33 @@ from admin_console.gateway.gateway import is_valid_name
 from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
 from admin_console.rings import figures
 from admin_console.rings.figures import Figure
+from admin_console.rings.rings import SECONDS, Rings
+from admin_console.screens.partial import least
 from admin_console.screens.parts import Graph, GraphLegend
 from admin_console.screens.rates import over
+from admin_console.screens.topic_groups import total
 from admin_console.vocabulary import units
 
 TOP_CHANNELS = 4
+# The colours of nodes: first those that are unlike the shade of a pause. Others have the last together.
+NODE_SERIES = (1, 2, 4, 5, 6, 7, 8, 3)
+OTHER_NODES = 9
+READING_S_MAX = 15  # between two readings of a node; beyond, its line has a gap
 _RATES = {"messages": figures.ARRIVED, "finished": figures.FINISHED}
 _COUNTS = {"timeouts": figures.TIMEOUTS_MIN, "requeued": figures.REQUEUED_MIN}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its name in the data, its label, its colour (series 1 to 4), and the rings with its numbers."""
+    """One line: its name in the data, its label, its colour (a series), and the rings with its numbers. nodes: whose
+    part it is; empty for the sum of all."""
 
     column: str
     label: str
     series: int
     key: Key
     ring: str  # a gauge or counter of the rings
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +151,69 @@ def _trouble_plan(key: Key) -> GraphPlan:
     return GraphPlan("trouble", "Timeouts and requeues, messages/s", "per second", lines)
 
 
+def node_plans(live: LiveState | None, topic: str, channel: str = "") -> tuple[GraphPlan, ...]:
+    """Depth and rate of a topic or channel that is at several nodes: a line for each, the largest where there are many,
+    and one for the sum of the others."""
+    found = node_series(live, topic, channel) if live else {}
+    if len(found) < 2:
+        return ()
+    others = tuple(node for node, series in found.items() if series == OTHER_NODES)
+
+    def lines(ring: str) -> tuple[Line, ...]:
+        key = (topic, channel)
+        made = [
+            Line(f"{ring}@{node}", node, series, key, ring, (node,))
+            for node, series in found.items()
+            if series != OTHER_NODES
+        ]
+        if others:
+            made.append(Line(f"{ring}@", f"{len(others)} others", OTHER_NODES, key, ring, others))
+        return tuple(made)
+
+    rate = ("Finished", "finished") if channel else ("Published", "messages")
+    return (
+        GraphPlan("depth_nodes", "Depth by node", "messages", lines("waiting")),
+        GraphPlan("rate_nodes", f"{rate[0]} by node, messages/s", "per second", lines(rate[1])),
+    )
+
+
+def node_series(live: LiveState, topic: str, channel: str = "") -> dict[str, int]:
+    """The nodes of a topic or channel by name, with the series of their lines; OTHER_NODES for those without a line of
+    their own."""
+    if live.cluster is None:
+        return {}
+    nodes = [place.node for place in live.cluster.places(topic, channel)]
+    large = nodes
+    if len(nodes) > len(NODE_SERIES):
+        rings = live.rings_of_nodes(topic, channel)
+        sizes = {node: (one.peak() or 0) + one.flow() for node, one in rings.items()}
+        large = heapq.nlargest(len(NODE_SERIES), nodes, key=lambda node: sizes.get(node, 0.0))
+    series = dict(zip(sorted(large), NODE_SERIES, strict=False))
+    return {node: series.get(node, OTHER_NODES) for node in nodes}
+
+
 def value_now(live: LiveState | None, line: Line) -> float | None:
-    """This second's value of a line: a gauge as it is, a counter as its change in the last second."""
-    rings = live.rings.get(line.key) if live else None
-    if rings is None:
-        return None
-    return rings.newest(line.ring) if line.ring in GAUGES else Figure(line.ring, 1).rate(rings)
+    """This second's value of a line: a gauge as it is, a counter as its change in the last second; of a node, between
+    its last two readings."""
+    return total([_newest(rings, line) for rings in _rings_of(live, line)])
+
+
+def _newest(rings: Rings, line: Line) -> float | None:
+    if line.ring in GAUGES:
+        return rings.newest(line.ring)
+    rate = Figure(line.ring, 1).rate(rings)
+    return Figure(line.ring, READING_S_MAX).rate(rings) if rate is None and line.nodes else rate
+
+
+def _rings_of(live: LiveState | None, line: Line) -> list[Rings]:
+    """Whose values make the line. A node's are left out while it does not answer: its figures are unknown then."""
+    if live is None:
+        return []
+    if not line.nodes:
+        rings = live.rings.get(line.key)
+        return [rings] if rings is not None else []
+    by_node, silent = live.rings_of_nodes(*line.key), live.silent_of(*line.key)
+    return [by_node[node] for node in line.nodes if node in by_node and node not in silent]
 
 
 def points_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, float | None]:
@@ -168,13 +234,16 @@ def graphs_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> tuple[Graph
 
 def _worded(live: LiveState | None, line: Line) -> str:
     """The legend's figure of a line: that of cards and rows, and not the line's last second."""
-    rings = live.rings.get(line.key) if live else None
+    found = _rings_of(live, line)
+    is_partial = live is not None and not line.nodes and bool(live.silent_of(*line.key))
     if line.ring in GAUGES:
-        return units.number(rings.newest(line.ring) if rings else None)
+        return least(units.number(total([rings.newest(line.ring) for rings in found])), is_partial=is_partial)
     if line.ring in _COUNTS:
-        return units.per_minute(_COUNTS[line.ring].count(rings))
+        count = total([_COUNTS[line.ring].count(rings) for rings in found])
+        return least(units.per_minute(count), is_partial=is_partial)
     figure = _RATES[line.ring]
-    return f"{units.rate(figure.rate(rings))} {over(figure, rings)}"
+    rate = least(units.rate(total([figure.rate(rings) for rings in found])), is_partial=is_partial)
+    return f"{rate} {over(figure, found[0] if found else None)}"
 
 
 def columns_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, list[float | None]]:
@@ -182,6 +251,41 @@ def columns_of(live: LiveState | None, plans: Sequence[GraphPlan]) -> dict[str, 
     columns: dict[str, list[float | None]] = {}
     for plan in plans:
         for line in plan.lines:
+            if line.nodes:
+                columns[line.column] = _series_of_nodes(live, line)
+                continue
             rings = live.rings.get(line.key) if live else None
             columns[line.column] = rings.series(line.ring) if rings else []
     return columns
+
+
+def _series_of_nodes(live: LiveState | None, line: Line) -> list[float | None]:
+    """A node's readings have seconds of their own: between two of them, and after the last while it answers, a gauge is
+    as the earlier one."""
+    if live is None or live.second is None:
+        return []
+    by_node, silent = live.rings_of_nodes(*line.key), live.silent_of(*line.key)
+    found = []
+    for node in line.nodes:
+        rings = by_node.get(node)
+        if rings is None or rings.clock.newest is None:
+            continue
+        late_s = min(max(0, live.second - rings.clock.newest), SECONDS)
+        values = rings.series(line.ring)[late_s:] + [None] * late_s
+        if line.ring in GAUGES or node not in silent:
+            values = _held(values, is_open=node not in silent)
+        found.append(values)
+    return [total(values) for values in zip(*found, strict=True)]
+
+
+def _held(values: list[float | None], *, is_open: bool) -> list[float | None]:
+    """Short gaps have the value before them; is_open: also one at the end."""
+    made = list(values)
+    last = -1
+    for at, value in enumerate([*values, 0 if is_open else None]):
+        if value is None:
+            continue
+        if last >= 0 and at - last <= READING_S_MAX:
+            made[last + 1 : at] = [values[last]] * (at - last - 1)
+        last = at
+    return made

@@ -13,13 +13,14 @@ from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.gateway.gateway import CHANNEL_HELP
 from admin_console.hub.hub import TOTAL, Key, LiveState
 from admin_console.rings import figures
-from admin_console.screens import channel_list, graphs
+from admin_console.screens import channel_list, graphs, partial
 from admin_console.screens.cells import Cell, SparkCell
 from admin_console.screens.channel_rows import age_s, diagnosis_of, grave_count, ill, spark_levels, state_cell
 from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of, url_of
 from admin_console.screens.list_links import ListQuery, PageOf, count_texts, list_bar, with_sorts
 from admin_console.screens.log_panel import is_anything_aside, log_table
+from admin_console.screens.node_table import node_count, with_node_count
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.rates import (
     GROWTH_LABEL,
@@ -69,10 +70,10 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
     drawn = [line.label for line in plans[-1].lines]
     drawn += [""] * (graphs.TOP_CHANNELS - len(drawn))
     unchannelled = sum([not topic.channels for topic in live.snapshot.topics]) if live else 0
-    return {
+    return partial.nodes_of(live) | {
         "subtitle": _subtitle(live),
         "banner": overview_banner(live, ill(live), grave_count(live), role) if live else None,
-        "stats": _stats(live),
+        "stats": partial.stats(_stats(live), live.silent_of("") if live else ()),
         "graphs": graphs.graphs_of(live, plans),
         "points": points,
         "list_bar": list_bar(query, show, channel_list.BUSY, filters, counts, links, drawn),
@@ -110,14 +111,18 @@ def _subtitle(live: LiveState | None) -> str:
         return "No figures have come from the engine yet."
     snapshot = live.snapshot
     clients = sum(channel.client_count for channel in live.channels.values())
-    return " · ".join(
-        (
-            units.plural(len(snapshot.topics), "topic"),
-            units.plural(len(live.channels), "channel"),
-            units.plural(clients, "consumer"),
-            units.plural(snapshot.producer_count, "producer"),
-        )
+    is_partial = bool(live.silent_of(""))
+    counts = (
+        (len(snapshot.topics), "topic"),
+        (len(live.channels), "channel"),
+        (clients, "consumer"),
+        (snapshot.producer_count, "producer"),
     )
+    words = [partial.least(units.plural(count, noun), is_partial=is_partial) for count, noun in counts]
+    if live.cluster is not None:
+        # An nsqd does not report its producers.
+        words[-1] = units.plural(partial.node_count(live), "node")
+    return " · ".join(words)
 
 
 def _stats(live: LiveState | None) -> tuple[Stat, ...]:
@@ -181,6 +186,7 @@ def _channel_table(
     live: LiveState | None, keys: Sequence[Key], role: Role, query: ListQuery, http_address: str
 ) -> Table:
     rows = []
+    columns = with_node_count(live, _CHANNEL_COLUMNS)
     for key in keys:
         assert live is not None, "channels come from a live state"
         diagnosis = diagnosis_of(live, live.topics[key[0]], live.channels[key])
@@ -188,25 +194,30 @@ def _channel_table(
         rows.append(
             (
                 "/".join(key),
-                (
-                    channel_cell(*key),
-                    state_cell(diagnosis),
-                    quiet_cell(stats.depth),
-                    growth_cell(diagnosis),
-                    Cell(units.number(stats.in_flight_count)),
-                    quiet_cell(stats.deferred_count),
-                    requeued_cell(diagnosis),
-                    timeouts_cell(diagnosis),
-                    oldest_cell(diagnosis),
-                    SparkCell(spark_levels(live.rings_of(*key)), diagnosis.tone),
-                    pause_cell(*key, role, is_paused=stats.paused),
+                partial.row_cells(
+                    columns,
+                    (
+                        channel_cell(*key),
+                        state_cell(diagnosis, live),
+                        *node_count(live, *key),
+                        quiet_cell(stats.depth),
+                        growth_cell(diagnosis),
+                        Cell(units.number(stats.in_flight_count)),
+                        quiet_cell(stats.deferred_count),
+                        requeued_cell(diagnosis),
+                        timeouts_cell(diagnosis),
+                        oldest_cell(diagnosis),
+                        SparkCell(spark_levels(live.rings_of(*key)), diagnosis.tone),
+                        pause_cell(*key, role, is_paused=stats.paused),
+                    ),
+                    live.silent_of(*key),
                 ),
             )
         )
     return Table.build(
         "urgent",
         "Channels",
-        with_sorts(_CHANNEL_COLUMNS, query, channel_list.SORTS),
+        with_sorts(columns, query, channel_list.SORTS),
         rows,
         _nothing(live, query, http_address),
         selection=selection_of("urgent", role),

@@ -239,6 +239,10 @@ class Screen:
     flags: dict[str, bool] = field(default_factory=dict)  # parts that the page shows or hides: "paused", "gone"
     texts: dict[str, str] = field(default_factory=dict)  # further live texts by name
     has_figures: bool = True  # False before the first snapshot came
+    nodes: tuple[
+        str, ...
+    ] = ()  # the header's words about them, and the age of the oldest figures; empty for one server
+    silence: str = ""  # the line about nodes that do not answer, as HTML
 
     @property
     def subscription_json(self) -> str:
@@ -268,6 +272,7 @@ class Screen:
     def update_json(self) -> bytes:
         """The live update: the parts that may have changed since the page was rendered."""
         shown = self.unbroken()
+        of_nodes = {"nodes": self.nodes, "silence": self.silence} if self.nodes else {}
         return orjson.dumps(
             {
                 "seq": self.sequence,
@@ -282,5 +287,6 @@ class Screen:
                 "points": self.points,
                 "flags": self.flags,
                 "texts": shown.texts,
+                **of_nodes,
             }
         )

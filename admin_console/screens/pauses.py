@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from admin_console.diagnosis import pause_words
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import Chip
+from admin_console.screens.partial import listed
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
@@ -29,8 +30,32 @@ def paused_chip(live: LiveState, topic: "TopicStats") -> Chip:
         pause_words.details(topic.pause, now),
     )
     return Chip(
-        pause_words.chip(is_overdue=bool(late)), "warning" if late else "held", " ".join(filter(None, sentences))
+        pause_words.chip(is_overdue=bool(late)) + paused_on(live, topic.topic_name),
+        "warning" if late else "held",
+        " ".join(filter(None, sentences)),
     )
+
+
+def paused_on(live: LiveState, topic: str, channel: str = "") -> str:
+    """` on 2 of 3`; "" where it is paused at all of its nodes."""
+    places = live.cluster.places(topic, channel) if live.cluster else ()
+    paused = sum([bool(place.stats.paused) for place in places])
+    return f" on {paused} of {len(places)}" if 0 < paused < len(places) else ""
+
+
+def still_delivering(live: LiveState, topic: str, channel: str = "") -> str:
+    """`nsq-c1 still delivers.`; "" where it is paused at all of its nodes."""
+    places = live.cluster.places(topic, channel) if live.cluster else ()
+    going = [place.node for place in places if place.is_answering and not place.stats.paused]
+    if not going:
+        return ""
+    return f"{listed(going)} still {'delivers' if len(going) == 1 else 'deliver'}."
+
+
+def pause_flag(live: LiveState, one: "TopicStats | ChannelStats") -> dict[str, bool]:
+    """In a cluster the flag of the panel: an nsqd does not record who paused, and when. Empty for one server, where the
+    panel is there with each pause."""
+    return {"pause_recorded": one.pause is not None} if live.cluster is not None else {}
 
 
 def order(live: LiveState, one: "TopicStats | ChannelStats") -> tuple[bool, int]:

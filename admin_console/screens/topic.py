@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 from admin_console.gateway.gateway import CHANNEL_HELP
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
-from admin_console.screens import channel_list, connections, graphs, latency
+from admin_console.screens import channel_list, connections, graphs, latency, partial
 from admin_console.screens.cells import Cell, Chip, SparkCell
 from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
 from admin_console.screens.cursors import cursor_table, is_archived, lost_archive, lost_archive_banner
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
 from admin_console.screens.list_links import ListQuery, with_sorts
+from admin_console.screens.node_table import memory_and_disk, node_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.pauses import panel_texts, paused_chip
+from admin_console.screens.pauses import panel_texts, pause_flag, paused_chip
 from admin_console.screens.rates import (
     GROWTH_LABEL,
     depth_stat,
@@ -67,11 +68,14 @@ def parts(
     query: the order of its channels."""
     query = query or ListQuery("topic", of=name)
     topic = live.topics.get(name) if live else None
-    plans = graphs.topic_plans(name)
+    plans = (*graphs.node_plans(live, name), *graphs.topic_plans(name))
     points = graphs.points_of(live, plans)
+    silent = live.silent_of(name) if live else ()
+    of_nodes = partial.nodes_of(live, name)
+    by_node = {"by_node": node_table(live, name)} if live and live.cluster else {}
     if live is None or topic is None:
-        return {
-            "flags": {"gone": live is not None},
+        return of_nodes | {
+            "flags": {"gone": live is not None and not silent},
             "stats": _blank_stats(),
             "graphs": graphs.graphs_of(live, plans),
             "points": points,
@@ -79,30 +83,33 @@ def parts(
                 "channels": _channel_table(live, None, role, query),
                 "cursors": cursor_table(None, role),
                 "producers": _producer_table(live, None),
+                **by_node,
             },
         }
     lost = lost_archive(topic, pipeline)
     banner = topic_banner(live, name, role)
     if lost is not None and (banner is None or banner.tone != "danger"):
         banner = lost_archive_banner(lost, role)
-    return {
-        "subtitle": f"{topic.storage} storage · {units.plural(len(topic.channels), 'channel')}",
+    return of_nodes | {
+        "subtitle": _subtitle(live, topic),
         "chips": _chips(live, topic),
         "banner": banner,
-        "stats": _stats(live, topic),
+        "stats": partial.stats(_stats(live, topic), silent),
         "graphs": graphs.graphs_of(live, plans),
         "points": points,
         "tables": {
             "channels": _channel_table(live, topic, role, query),
             "cursors": cursor_table(topic, role),
             "producers": _producer_table(live, topic),
+            **by_node,
         },
         "flags": {
             "paused": topic.paused,
+            **pause_flag(live, topic),
             "running": not topic.paused,
             "gone": False,
             "has_latency": latency.is_known(topic.window),
-            "readable": topic.storage == "log",
+            "readable": partial.own_storage(live, topic) == "log",
             "has_cursors": bool(topic.cursors),
             "stopped": bool(topic.fenced or topic.unreadable),
             "archived": is_archived(topic),
@@ -112,6 +119,15 @@ def parts(
         },
         "texts": {**panel_texts(live, topic), **latency.texts(topic.window, live.snapshot)},
     }
+
+
+def _subtitle(live: LiveState, topic: "TopicStats") -> str:
+    channels = partial.least(
+        units.plural(len(topic.channels), "channel"), is_partial=bool(live.silent_of(topic.topic_name))
+    )
+    storage = f"{topic.storage} storage · " if topic.storage else ""
+    places = live.cluster.places(topic.topic_name) if live.cluster else ()
+    return f"{storage}{channels}" + (f" · {units.plural(len(places), 'node')}" if places else "")
 
 
 def _chips(live: LiveState, topic: "TopicStats") -> tuple[Chip, ...]:
@@ -202,22 +218,24 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
         rows.append(
             (
                 channel.channel_name,
-                (
-                    channel_cell(*key, with_topic=False),
-                    state_cell(diagnosis),
-                    Cell(units.number(channel.depth), units.exact(channel.depth)),
-                    Cell(
-                        f"{units.number(channel.depth - channel.backend_depth)} + {units.number(channel.backend_depth)}"
+                partial.row_cells(
+                    _CHANNEL_COLUMNS,
+                    (
+                        channel_cell(*key, with_topic=False),
+                        state_cell(diagnosis, live),
+                        Cell(units.number(channel.depth), units.exact(channel.depth)),
+                        memory_and_disk(channel),
+                        growth_cell(diagnosis),
+                        Cell(units.number(channel.in_flight_count)),
+                        Cell(units.number(channel.deferred_count)),
+                        replace(requeued_cell(diagnosis), title=f"{units.number(channel.requeue_count)} since start"),
+                        replace(timeouts_cell(diagnosis), title=f"{units.number(channel.timeout_count)} since start"),
+                        Cell(units.number(channel.message_count), units.exact(channel.message_count)),
+                        Cell(units.number(channel.client_count)),
+                        SparkCell(spark_levels(live.rings_of(*key)), diagnosis.tone),
+                        pause_cell(*key, role, is_paused=channel.paused),
                     ),
-                    growth_cell(diagnosis),
-                    Cell(units.number(channel.in_flight_count)),
-                    Cell(units.number(channel.deferred_count)),
-                    replace(requeued_cell(diagnosis), title=f"{units.number(channel.requeue_count)} since start"),
-                    replace(timeouts_cell(diagnosis), title=f"{units.number(channel.timeout_count)} since start"),
-                    Cell(units.number(channel.message_count), units.exact(channel.message_count)),
-                    Cell(units.number(channel.client_count)),
-                    SparkCell(spark_levels(live.rings_of(*key)), diagnosis.tone),
-                    pause_cell(*key, role, is_paused=channel.paused),
+                    live.silent_of(*key),
                 ),
             )
         )

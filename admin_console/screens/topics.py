@@ -9,11 +9,13 @@ from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import SECONDS, Rings
+from admin_console.screens import partial
 from admin_console.screens.cells import Cell, Chip, NameCell, SparkCell, StateCell
 from admin_console.screens.channel_list import ALL
 from admin_console.screens.channel_rows import age_s, chips_of, spark_levels
 from admin_console.screens.links import pause_cell, selection_of, topic_cell, url_of
 from admin_console.screens.list_links import URGENCY, ListQuery, PageOf, count_texts, list_bar, parse_sort, with_sorts
+from admin_console.screens.node_table import node_count, with_node_count
 from admin_console.screens.overview import first_run
 from admin_console.screens.parts import NOTHING, Column, Empty, Table
 from admin_console.screens.pauses import paused_chip
@@ -56,6 +58,7 @@ class Line:
     is_busy: bool
     paused_topics: int = 0
     members: int = 1
+    silent: tuple[str, ...] = ()  # nodes whose part is missing
 
     @property
     def urgency(self) -> tuple[float, ...]:
@@ -135,18 +138,27 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
     ordered = sorted(_by_group(found, query.under) if is_grouped else found, key=lambda line: line.name)
     ordered.sort(key=_SORTS[sort_name], reverse=is_descending)
     page = PageOf.build(query, len(ordered), PAGE_ROWS)
-    rows = [(line.name, _cells(live, line, role, query)) for line in ordered[page.first : page.end] if live]
-    subtitle = units.plural(len(lines), "topic")
+    columns = with_node_count(live, _COLUMNS)
+    rows = [
+        (line.name, partial.row_cells(columns, _cells(live, line, role, query), line.silent))
+        for line in ordered[page.first : page.end]
+        if live
+    ]
+    is_partial = bool(live and live.silent_of(""))
+    subtitle = partial.least(units.plural(len(lines), "topic"), is_partial=is_partial)
     if query.wanted:
         subtitle = f"{units.number(len(named))} of {subtitle} match “{query.query.strip()}”"
     rings = live.rings.get(TOTAL) if live else None
     if rings:
-        published, finished = (units.rate(one.rate(rings)) for one in (figures.ARRIVED, figures.FINISHED))
+        published, finished = (
+            partial.least(units.rate(one.rate(rings)), is_partial=is_partial)
+            for one in (figures.ARRIVED, figures.FINISHED)
+        )
         subtitle += f" · {published} published · {finished} finished"
     table = Table.build(
         "topics",
         "Topics",
-        with_sorts(_COLUMNS, query, _SORTS),
+        with_sorts(columns, query, _SORTS),
         rows,
         _empty(live, query, http_address),
         # A group is no topic: only the topics in it can be selected.
@@ -158,7 +170,7 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
         "group": query.href(by=BY_GROUP),
         "above": query.href(under=level_above(query.under)),
     }
-    return {
+    return partial.nodes_of(live) | {
         "subtitle": subtitle,
         "list_bar": list_bar(query, show, ALL, _FILTERS, counts, links),
         "tables": {"topics": table},
@@ -217,6 +229,7 @@ def _group_line(name: str, members: Sequence[Line]) -> Line:
         is_busy=any(line.is_busy for line in members),
         paused_topics=sum(line.paused_topics for line in members),
         members=len(members),
+        silent=tuple(sorted({node for line in members for node in line.silent})),
     )
 
 
@@ -266,6 +279,7 @@ def _line(live: LiveState, topic: "TopicStats") -> Line:
         unconsumed=sum([not channel.client_count for channel in channels]),
         is_busy=bool(level or depth or in_flight or deferred or topic.paused) or _has_moved(live, rings),
         paused_topics=int(topic.paused),
+        silent=live.silent_of(name),
     )
 
 
@@ -280,7 +294,7 @@ def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
     chips: list[Chip] = []
     gravest = _gravest(line, live)
     if gravest is not None:
-        worst, where = chips_of(gravest)[0], gravest.vitals.stats.channel_name
+        worst, where = chips_of(gravest, live)[0], gravest.vitals.stats.channel_name
         where = f"{line.stats.topic_name}/{where}" if is_group else where
         chips.append(Chip(worst.text, worst.tone, f"{where}: {worst.title}"))
     if is_group:
@@ -312,6 +326,8 @@ def _cells(live: LiveState, line: Line, role: Role, query: ListQuery) -> tuple[A
     return (
         NameCell(f"{line.name}*", query.href(under=line.name)) if is_group else topic_cell(line.name),
         StateCell(_chips(line, live)),
+        # A group is at the nodes of its topics.
+        *node_count(live, "" if is_group else line.name),
         Cell(units.number(line.depth), units.exact(line.depth)),
         _quiet(units.bare(units.growth(line.growth_s))),
         _quiet(units.number(line.in_flight)),

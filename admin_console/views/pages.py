@@ -10,6 +10,7 @@ from django.http import HttpResponse
 from django.template.loader import render_to_string
 
 from admin_console.cluster.cluster import get_cluster
+from admin_console.cluster.merged import ClusterSnapshot
 from admin_console.cluster.nodes import ClusterState
 from admin_console.gateway.cluster_view import ClusterView, cluster_view
 from admin_console.gateway.gateway import (
@@ -22,7 +23,7 @@ from admin_console.gateway.gateway import (
 )
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.gateway.sentences import merged_sentences
-from admin_console.graphs.empty_figures import figures_json
+from admin_console.graphs.empty_figures import KINDS, figures_json
 from admin_console.history.picker import picker_of
 from admin_console.history.ranges import now_s
 from admin_console.history.table import table_of
@@ -30,6 +31,7 @@ from admin_console.hub.hub import LiveState, get_hub
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.build import FIELD_LENGTH_MAX, LENGTHS_MAX, Request, build_screen
 from admin_console.screens.channel import IN_FLIGHT_MAX
+from admin_console.screens.partial import own_storage
 from admin_console.views.act_buttons import BUTTONS
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
@@ -133,6 +135,8 @@ def _rendered(
     }
     if screen.graphs:
         context["figures"] = figures_json(page_request.page)
+        if any(graph.name in KINDS["nodes"] for graph in screen.graphs):
+            context["figures"] = context["figures"] | figures_json("nodes")
     if screen.flags.get("gone"):
         context["deletion"] = (
             gateway.deletion_of(page_request.topic, page_request.channel) if page_request.topic else None
@@ -164,12 +168,13 @@ def _nodes(gateway: Gateway) -> Mapping[str, str]:
 def _cannot(live: LiveState | None, page_request: Request) -> Mapping[str, Any]:
     """Act → why the topic's kind can't do it; and the same `sentences`, for readers without a pointer."""
     topic = live.topics.get(page_request.topic) if live and page_request.page in ("topic", "channel") else None
-    if topic is None:
-        return {}
+    storage = own_storage(live, topic) if live and topic else ""
+    if not storage:
+        return {}  # it is at other nodes alone
     names = [name for name in (page_request.topic, page_request.channel) if name]
     reads = ("read_messages",) if page_request.page == "topic" else ()
     acts = (*reads, *(button.act for button in BUTTONS[page_request.page]))
-    reasons = {act: why_not(act, topic.storage, *names) for act in acts}
+    reasons = {act: why_not(act, storage, *names) for act in acts}
     return {**reasons, "sentences": merged_sentences(reasons.values())}
 
 
@@ -188,6 +193,8 @@ def _fresh(gateway: Gateway, page_request: Request) -> LiveState | None:
     Consumers and producers come from the newest snapshot; the engine reports them only there.
     """
     newest = _newest(gateway)
+    if newest is not None and newest.cluster is not None and _is_elsewhere(newest.cluster, page_request.topic):
+        return newest  # the figures of other nodes come with their next answers
     try:
         exact = gateway.exact(page_request.topic)
     except EngineUnavailableError:
@@ -195,8 +202,20 @@ def _fresh(gateway: Gateway, page_request: Request) -> LiveState | None:
     if newest is None:
         return LiveState(exact, {})
     return LiveState(
-        _with_clients(exact, newest), newest.rings, newest.second, newest.states, newest.diagnoses, takes_turns=False
+        _with_clients(exact, newest),
+        newest.rings,
+        newest.second,
+        newest.states,
+        newest.diagnoses,
+        takes_turns=False,
+        cluster=newest.cluster,
+        node_rings=newest.node_rings,
     )
+
+
+def _is_elsewhere(cluster: ClusterSnapshot, topic: str) -> bool:
+    """Whether another node has it, too."""
+    return any(not place.is_embedded for place in cluster.places(topic))
 
 
 def _with_clients(exact: EngineSnapshot, newest: LiveState) -> EngineSnapshot:

@@ -188,7 +188,7 @@ def test_a_pause_that_outlives_its_time_is_a_warning() -> None:
 
 def test_a_row_has_author_time_and_reason_of_a_pause_in_its_chip_s_title() -> None:
     live = live_of(BY_ADA, limit_ms=120 * MINUTE_MS)
-    (chip, _) = state_cell(live.diagnoses["orders", "billing"]).chips
+    (chip, _) = state_cell(live.diagnoses["orders", "billing"], live).chips
     assert chip.title == "Paused by ada for 90m: nothing is delivered. Reason: repair."
 
 

@@ -14,6 +14,8 @@ from admin_console.graphs.empty_figures import KINDS, figures_json
 from admin_console.graphs.plotly_asset import plotly_style_ids, prepare
 from admin_console.hub.hub import Hub
 from admin_console.screens import graphs
+from tests.support import fake_nsqd
+from tests.support.pages.clusters import HubOfCluster, nsqd
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
 STYLES = (settings.BASE_DIR / "static" / "penstock.css").read_text()
@@ -24,6 +26,10 @@ def plans_of(page: str) -> tuple[graphs.GraphPlan, ...]:
         hub = Hub()
         hub.write(snapshot(topic("t", *(channel("t", f"c{index}") for index in range(9))), second=START_S))
         return graphs.overview_plans(hub.live)
+    if page == "nodes":
+        cluster = HubOfCluster()
+        live = cluster.see(snapshot(), *(nsqd(f"n{index}", fake_nsqd.topic("t")) for index in range(10)))
+        return graphs.node_plans(live, "t")
     return graphs.topic_plans("t") if page == "topic" else graphs.channel_plans("t", "c")
 
 

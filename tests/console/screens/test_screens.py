@@ -191,7 +191,7 @@ def test_a_few_timeouts_are_no_alarm() -> None:
         stats = channel("orders", "billing", timeout_count=timeouts, client_count=1, ready_count=1)
         hub.write(snapshot(topic("orders", stats), second=second))
     assert hub.live is not None
-    assert chips_of(most_urgent(hub.live, 1)[0]) == ()
+    assert chips_of(most_urgent(hub.live, 1)[0], hub.live) == ()
 
 
 def test_most_urgent_first_and_paused_is_no_alarm() -> None:

@@ -1,0 +1,240 @@
+"""Pages of a cluster: figures that lack a node's part are marked, silent nodes are named once, and the pages of topics
+and channels have each node's figures and lines. Pages of one server have none of that."""
+
+import re
+from html import unescape
+from typing import Any
+
+import orjson
+import pytest
+
+from admin_console.cluster.nodes import Node
+from admin_console.hub.hub import Hub, LiveState
+from admin_console.screens import graphs
+from admin_console.screens.build import Request, build_screen
+from admin_console.screens.parts import Screen, Table
+from admin_console.vocabulary.roles import Role
+from tests.support import fake_nsqd
+from tests.support.pages import snapshots
+from tests.support.pages.clusters import OWN, HubOfCluster, nsqd
+from tests.support.pages.snapshots import START_S
+
+PAGES = {
+    "overview": Request("overview", Role.ADMIN),
+    "topics": Request("topics", Role.ADMIN),
+    "topic": Request("topic", Role.ADMIN, topic="orders"),
+    "channel": Request("channel", Role.ADMIN, topic="orders", channel="billing"),
+}
+
+
+def own(second: float = START_S, *, depth: int = 3, **channel: Any) -> Any:
+    """This server: orders/billing, and clicks, which no other node has."""
+    billing = snapshots.channel("orders", "billing", depth=depth, message_count=10, client_count=1, **channel)
+    clicks = snapshots.channel("clicks", "all", depth=7, client_count=2)
+    topics = (snapshots.topic("clicks", clicks), snapshots.topic("orders", billing, message_count=10))
+    return snapshots.snapshot(*topics, second=second)
+
+
+def orders(depth: int = 40, **figures: Any) -> dict[str, Any]:
+    """The topic orders at an nsqd."""
+    billing = fake_nsqd.channel("billing", depth=depth, message_count=100, client_count=1, **figures)
+    return fake_nsqd.topic("orders", billing, message_count=100)
+
+
+def silent(name: str = "nsq-b", *, since: float = START_S - 40, **figures: Any) -> Node:
+    return nsqd(name, orders(500, **figures), silent_since=since)
+
+
+def screen_of(page: str, live: LiveState) -> Screen:
+    return build_screen(PAGES[page], live)
+
+
+def text_of(html: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", html))
+
+
+def row(table: Table, key: str) -> dict[str, str]:
+    """The words of a row by column."""
+    (found,) = [one for one in table.rows if one.key == key]
+    return {column.name: text_of(cell.html) for column, cell in found.cells}
+
+
+def test_a_sum_without_a_silent_node_is_marked_and_what_would_mislead_is_unknown() -> None:
+    live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), silent())
+    stats = {stat.name: text_of(stat.value.html) for stat in screen_of("overview", live).stats}
+    assert stats["waiting"] == "≥ 50"
+    assert stats["in_flight"] == "≥ 0"
+    assert stats["oldest"] == "–"
+    rows = screen_of("overview", live).tables["urgent"]
+    billing = row(rows, "orders/billing")
+    assert (billing["nodes"], billing["depth"], billing["deferred"]) == ("3", "≥ 43", "≥ 0")
+    assert (billing["growth"], billing["oldest"]) == ("–", "–")
+    assert row(screen_of("topics", live).tables["topics"], "orders")["clients"] == "≥ 2"
+    assert {stat.name: text_of(stat.value.html) for stat in screen_of("channel", live).stats}["depth"] == "≥ 43"
+
+
+def test_a_row_whose_nodes_all_answer_has_no_mark() -> None:
+    live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), silent())
+    clicks = row(screen_of("overview", live).tables["urgent"], "clicks/all")
+    assert (clicks["nodes"], clicks["depth"]) == ("1", "7")
+    assert "≥" not in "".join(row(screen_of("topics", live).tables["topics"], "clicks").values())
+
+
+@pytest.mark.parametrize(("page", "count"), [("overview", 3), ("topics", 3), ("topic", 3), ("channel", 3)])
+def test_a_page_names_nodes_that_do_not_answer_once(page: str, count: int) -> None:
+    live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), silent())
+    words = text_of(screen_of(page, live).silence)
+    assert words.startswith(f"≥ 1 of {count} nodes not answering for 40 s: nsq-b:4151 (Connection refused). ")
+    assert "Figures with ≥ leave it out; the last full figures are of 2025-06-15 15:05:59 UTC." in words
+
+
+def test_a_topic_s_page_says_nothing_of_a_silent_node_that_does_not_have_it() -> None:
+    live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), silent())
+    screen = build_screen(Request("topic", Role.ADMIN, topic="clicks"), live)
+    assert screen.silence == ""
+    assert screen.nodes[0] == "2 of 3 nodes", "the header is of the whole cluster"
+    assert not any("≥" in stat.value.html for stat in screen.stats)
+
+
+def test_the_header_has_the_age_of_figures_that_are_not_of_this_second() -> None:
+    cluster = HubOfCluster()
+    assert screen_of("overview", cluster.see(own(), nsqd("nsq-a", orders()))).nodes == ("2 nodes", "")
+    live = cluster.see(own(START_S + 8), nsqd("nsq-a", orders()))
+    assert screen_of("overview", live).nodes == ("2 nodes", "≤ 10 s")
+
+
+def test_a_pause_at_some_nodes_says_at_how_many() -> None:
+    nodes = nsqd("nsq-a", orders(paused=True)), nsqd("nsq-b", orders(paused=True))
+    live = HubOfCluster().see(own(), *nodes)
+    assert "❚❚ paused on 2 of 3" in row(screen_of("overview", live).tables["urgent"], "orders/billing")["state"]
+    assert "❚❚ paused on 2 of 3" in text_of(screen_of("channel", live).chips_html)
+    screen = screen_of("channel", live)
+    assert screen.banner is not None
+    assert screen.banner.title == f"Paused on 2 of 3 nodes. {OWN} still delivers."
+    assert not screen.flags["pause_recorded"], "an nsqd does not record who paused: there is no panel"
+    everywhere = HubOfCluster().see(own(paused=True), *nodes)
+    assert "❚❚ paused<" in screen_of("channel", everywhere).chips_html
+
+
+def test_a_topic_of_other_nodes_alone_has_its_page() -> None:
+    live = HubOfCluster().see(own(), nsqd("nsq-a", fake_nsqd.topic("far", fake_nsqd.channel("away", depth=9))))
+    for request in (Request("topic", Role.VIEWER, topic="far"), Request("channel", Role.VIEWER, "far", "away")):
+        screen = build_screen(request, live)
+        assert screen.flags["gone"] is False
+        assert row(screen.tables["by_node"], "nsq-a:4151")["depth"] == "9"
+
+
+def test_a_topic_of_silent_nodes_alone_is_not_gone() -> None:
+    live = HubOfCluster().see(own(), nsqd("nsq-b", fake_nsqd.topic("far", depth=8), silent_since=START_S - 5))
+    screen = build_screen(Request("topic", Role.VIEWER, topic="far"), live)
+    assert screen.flags["gone"] is False
+    assert row(screen.tables["by_node"], "nsq-b:4151")["own"] == "8", "what it answered last"
+
+
+def test_a_channel_by_node_has_a_row_for_each_and_one_for_all() -> None:
+    latency = {"count": 4, "percentiles": [{"quantile": 0.99, "value": 1_200_000_000}, {"quantile": 0.5, "value": 1}]}
+    nodes = nsqd("nsq-a", orders(40, backend_depth=30, deferred_count=2, e2e_processing_latency=latency)), silent()
+    table = screen_of("channel", HubOfCluster().see(own(), *nodes)).tables["by_node"]
+    assert [one.key for one in table.rows] == [OWN, "nsq-a:4151", "nsq-b:4151", "*"]
+    of_a = row(table, "nsq-a:4151")
+    assert (of_a["version"], of_a["places"], of_a["deferred"]) == ("nsqd 1.3.0", "10 + 30", "2")
+    assert (of_a["oldest"], of_a["latency"], of_a["read"]) == ("–", "1.2 s", "0 ms")
+    of_b = row(table, "nsq-b:4151")
+    assert (of_b["state"], of_b["depth"], of_b["growth"]) == ("not answering for 40 s", "500", "–")
+    of_all = row(table, "*")
+    assert (of_all["name"], of_all["depth"], of_all["messages"]) == ("All 3 nodes", "≥ 43", "≥ 110")
+
+
+def test_percentiles_of_several_nodes_are_the_worst_of_them() -> None:
+    def latency(ns: int) -> dict[str, Any]:
+        return {"count": 4, "percentiles": [{"quantile": 0.99, "value": ns}]}
+
+    nodes = [nsqd(f"nsq-{ns}", orders(e2e_processing_latency=latency(ns * 10**6))) for ns in (200, 900, 30)]
+    table = screen_of("channel", HubOfCluster().see(own(), *nodes)).tables["by_node"]
+    assert row(table, "*")["latency"] == "worst of 3: 900 ms"
+
+
+def watched(seconds: int, *names: str) -> LiveState:
+    """orders/billing while its page is open: each node gets 20 messages a second and finishes 5 of them."""
+    cluster = HubOfCluster()
+    cluster.hub.node_rings.watch("orders", "billing")
+    cluster.hub.node_rings.watch("orders")
+    for index in range(seconds):
+        second = START_S + index
+        billing = fake_nsqd.channel("billing", depth=15 * index, message_count=20 * index)
+        at_each = fake_nsqd.topic("orders", billing, message_count=20 * index)
+        live = cluster.see(own(second), *(nsqd(name, at_each, second=second) for name in names))
+    return live
+
+
+def test_each_node_has_a_line_in_the_colour_of_its_dot() -> None:
+    live = watched(40, "nsq-a", "nsq-b")
+    screen = screen_of("channel", live)
+    depth, finished = screen.graphs[:2]
+    assert (depth.title, finished.title) == ("Depth by node", "Finished by node, messages/s")
+    assert [(line.label, line.series, line.value) for line in depth.legend] == [
+        (OWN, 1, "3"),
+        ("nsq-a:4151", 2, "585"),
+        ("nsq-b:4151", 4, "585"),
+    ]
+    assert finished.legend[1].value == "5/s over 30 s"
+    table = screen.tables["by_node"]
+    assert 'class="dot series-2"' in table.rows[1].cells[0][1].html
+    assert row(table, "nsq-a:4151")["growth"] == "+15"
+    columns = graphs.columns_of(live, graphs.node_plans(live, "orders", "billing"))
+    assert columns["waiting@nsq-a:4151"][-3:] == [555, 570, 585]
+    assert columns["finished@nsq-b:4151"][-2:] == [5, 5]
+    assert screen.points["waiting@nsq-a:4151"] == 585
+    published = screen_of("topic", live).graphs[1]
+    assert (published.title, published.legend[1].value) == ("Published by node, messages/s", "20/s over 30 s")
+
+
+def test_beyond_eight_nodes_the_others_are_one_line() -> None:
+    live = watched(35, *(f"nsq-{index:02}" for index in range(10)))
+    depth = screen_of("channel", live).graphs[0]
+    assert len(depth.legend) == 9
+    assert [line.series for line in depth.legend] == [1, 2, 4, 5, 6, 7, 8, 3, 9]
+    assert (depth.legend[8].label, depth.legend[8].value) == ("3 others", "1,023"), "this server is the smallest"
+
+
+def test_a_silent_node_s_line_has_a_gap_and_ends() -> None:
+    cluster = HubOfCluster()
+    cluster.hub.node_rings.watch("orders", "billing")
+    for index in range(10):
+        cluster.see(own(START_S + index), nsqd("nsq-a", orders(), second=START_S + index))
+    for index in range(10, 20):
+        live = cluster.see(own(START_S + index), nsqd("nsq-a", orders(), silent_since=START_S + 10))
+    plans = graphs.node_plans(live, "orders", "billing")
+    assert graphs.columns_of(live, plans)["waiting@nsq-a:4151"][-11:] == [40, *[None] * 10]
+    assert graphs.points_of(live, plans)["waiting@nsq-a:4151"] is None
+    assert graphs.points_of(live, plans)[f"waiting@{OWN}"] == 3
+
+
+def test_a_node_that_restarts_has_a_rate_of_what_it_did_since() -> None:
+    cluster = HubOfCluster()
+    cluster.hub.node_rings.watch("orders", "billing")
+    for index, (count, started_s) in enumerate([(1000, 1), (1010, 1), (4, 2), (8, 2)]):
+        second = START_S + index
+        at_a = fake_nsqd.topic("orders", fake_nsqd.channel("billing", message_count=count))
+        live = cluster.see(own(second), nsqd("nsq-a", at_a, second=second, started_s=started_s))
+    columns = graphs.columns_of(live, graphs.node_plans(live, "orders", "billing"))
+    assert columns["finished@nsq-a:4151"][-3:] == [10, 4, 4]
+
+
+def test_rings_of_nodes_go_when_no_page_is_open_any_more() -> None:
+    cluster = HubOfCluster()
+    for index in range(3):
+        live = cluster.see(own(START_S + index), nsqd("nsq-a", orders(), second=START_S + index))
+    assert live.rings_of_nodes("orders", "billing") == {}
+
+
+def test_one_server_s_updates_have_nothing_of_nodes() -> None:
+    hub = Hub()
+    hub.write(own())
+    for page in PAGES:
+        screen = screen_of(page, hub.live)
+        update = orjson.loads(screen.update_json())
+        assert not {"nodes", "silence"} & update.keys()
+        assert "by_node" not in screen.tables
+        for table in screen.tables.values():
+            assert "nodes" not in [column.name for column in table.columns]
