@@ -104,6 +104,13 @@ class Certificates:
         return context
 
     @property
+    def server_context(self) -> ssl.SSLContext:
+        """Presents the server's certificate."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.server.certificate, self.server.key)
+        return context
+
+    @property
     def server_options(self) -> list[str]:
         """Options of `serve` with which it has the server's certificate."""
         pair = self.server

@@ -1,6 +1,7 @@
 """A node or nsqlookupd of another kind: a real HTTP server on loopback that answers as the test says."""
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ class FakeNode:
     """Use as a context. answers: by path; a document, a body, a status with headers and a body, whole or in parts, or
     what makes one of them, which may wait as long as the test wants. requests: each path with its query, and its
     headers. acts: each POST. delay_s: before each answer. failing: instead of all answers. clock_s: how far the Date of
-    its answers is ahead."""
+    its answers is ahead. tls: for HTTPS."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     port: int = 0
@@ -37,6 +38,7 @@ class FakeNode:
     delay_s: float = 0.0
     failing: Answer | None = None
     clock_s: float = 0.0
+    tls: ssl.SSLContext | None = None
 
     def answer_to(self, request: Request) -> Answer:
         """For those that keep a state; here `answers` alone."""
@@ -86,6 +88,8 @@ class FakeNode:
 
         self._server = Server(("127.0.0.1", self.port), Handler)
         self._server.daemon_threads = True
+        if self.tls is not None:
+            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="fake-node")
         self._thread.start()
