@@ -14,6 +14,8 @@ from queue_engine.client.connection import connect_reason
 from queue_engine.vocabulary.errors import PenstockError
 
 ANSWER_BYTES_MAX = 64 << 20  # /stats of ten thousand channels has about 9 MB
+# Of an answer of the greatest size. A value takes 64 bytes and more of memory: 64 MB of "[]," would take 1.5 GB.
+BYTES_OF_A_VALUE = 16
 REDIRECTS_MAX = 3
 _DETAIL_HEADER = "X-Penstock-Detail"  # where a server of ours has more than nsqd's word
 _DETAIL_LENGTH_MAX = 500
@@ -79,6 +81,8 @@ class HttpJson:
         self._session = aiohttp.ClientSession(
             timeout=self._timeout,
             connector=aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, resolver=self._resolver),
+            # Some KB would become as many MB before their size is seen.
+            auto_decompress=False,
         )
         return self
 
@@ -100,6 +104,8 @@ class HttpJson:
         if self._token and sends_token and (self._tls is None or url.startswith("https://")):
             token = self._token
         body, date = await self._answer("GET", url, query, token)
+        if sum(map(body.count, b",[{")) > self._answer_bytes_max // BYTES_OF_A_VALUE:
+            raise UnreachableError(f"{url} answered with too many values")
         try:
             return JsonAnswer(orjson.loads(body), date)
         except orjson.JSONDecodeError as exc:
@@ -109,16 +115,16 @@ class HttpJson:
         self, url: str, query: Mapping[str, str] | None = None, *, body: bytes = b"", token: str = ""
     ) -> bytes:
         """The answer's body, which acts leave empty. It is sent once. Raises UnreachableError or HttpRefusedError."""
-        return (await self._answer("POST", url, query, token, body))[0]
+        return bytes((await self._answer("POST", url, query, token, body))[0])
 
     async def _answer(
         self, method: str, url: str, query: Mapping[str, str] | None, token: str, sent: bytes | None = None
-    ) -> tuple[bytes, str]:
+    ) -> tuple[bytearray, str]:
         """Its body and its date."""
         assert self._session is not None
         bytes_max = self._answer_bytes_max
         # An nsqlookupd before 1.0 wraps its answers unless the request accepts those of 1.0.
-        headers = {"Accept": "application/vnd.nsq; version=1.0"}
+        headers = {"Accept": "application/vnd.nsq; version=1.0", "Accept-Encoding": "identity"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
@@ -132,11 +138,13 @@ class HttpJson:
                 allow_redirects=self._redirects_max > 0 and method == "GET",
                 max_redirects=max(1, self._redirects_max),
             ) as response:
-                parts = bytearray()
+                body = bytearray()
+                if (response.content_length or 0) > bytes_max:
+                    raise UnreachableError(f"{url} answered with more than {bytes_max} bytes")
                 async for part in response.content.iter_any():
-                    parts += part
-                    if len(parts) > bytes_max:
-                        break
+                    body += part
+                    if len(body) > bytes_max:
+                        raise UnreachableError(f"{url} answered with more than {bytes_max} bytes")
         except aiohttp.ConnectionTimeoutError as exc:
             took = f"within {self._connect_timeout_s:g} s"
             raise UnreachableError(f"{url} can't be reached: no connection {took}", is_sent=False) from exc
@@ -147,13 +155,10 @@ class HttpJson:
             raise UnreachableError(f"{url} can't be reached: {reason}", is_sent=False) from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             raise UnreachableError(f"{url} can't be reached: {exc}") from exc
-        if len(parts) > bytes_max:
-            raise UnreachableError(f"{url} answered with more than {bytes_max} bytes")
-        body = bytes(parts)
         if response.status != 200:
             detail = unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX]
             detail = detail.replace("\r", " ").replace("\n", " ")
-            raise HttpRefusedError(url, response.status, _message_in(body), detail, body)
+            raise HttpRefusedError(url, response.status, _message_in(body), detail, bytes(body))
         return body, response.headers.get("Date", "")
 
 
@@ -165,7 +170,7 @@ def list_in(document: Any, name: str) -> list[Any]:
     return []
 
 
-def _message_in(body: bytes) -> str:
+def _message_in(body: bytes | bytearray) -> str:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:

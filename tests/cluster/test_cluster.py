@@ -1,5 +1,6 @@
 """Where nodes come from, and what of them is read: over real connections, from fakes on loopback."""
 
+import gzip
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -148,6 +149,9 @@ def test_a_node_that_answers_late_costs_its_own_freshness_alone(tmp_path: Path) 
         (b"[" * 100_000, "answered with no JSON"),
         (b'{"topics": 3}', "/stats answered with another document than an nsqd's"),
         (b"null", "/stats answered with another document than an nsqd's"),
+        ((200, {"Content-Length": str(200 << 20)}, b"{"), "answered with more than 33554432 bytes"),
+        (b'{"topics": [' + b"[]," * 1_100_000 + b"0]}", "answered with too many values"),
+        ((200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 1_000_000)), "answered with no JSON"),
     ],
 )
 def test_an_answer_that_is_none_costs_that_node_and_says_why(answer: Any, error: str, tmp_path: Path) -> None:
@@ -166,6 +170,42 @@ def test_an_answer_that_is_none_costs_that_node_and_says_why(answer: Any, error:
             wait_for("the other one", lambda: len(b.requests) > seen + 2)
             bad.answers["/stats"] = good
             wait_for("its recovery", lambda: node_at(cluster.state, bad).answers.is_answering)
+
+
+def test_a_redirect_leads_nowhere(tmp_path: Path) -> None:
+    with FakeNode() as bad, FakeNode() as secret:
+        secret.answer_as_nsqd(topic("orders", 3))
+        bad.failing = (307, {"Location": f"http://{secret.address}/stats"}, b"")
+        with cluster_of(tmp_path, nsqds=(bad,)) as cluster:
+            wait_for("some calls", lambda: len(bad.requests) > 3)
+            assert "answered 307" in node_at(cluster.state, bad).answers.error
+            assert secret.requests == []
+
+
+def test_names_that_no_topic_can_have_cost_their_rows(tmp_path: Path) -> None:
+    names = ("<script>alert(1)</script>", "../orders", "a b", "orders\0", "", "ö", "o" * 65, "..")
+    with FakeNode() as odd:
+        odd.answer_as_nsqd(topic("orders", 3, **dict.fromkeys(names, 1)), *(topic(name, 9) for name in names))
+        with cluster_of(tmp_path, nsqds=(odd,)) as cluster:
+            wait_for("it", lambda: depths(cluster.state) == {odd.port: {"orders": 3}})
+            stats = node_at(cluster.state, odd).stats
+            assert stats is not None
+            assert stats.topics["orders"].channels == {}
+            assert stats.unreadable == 2 * len(names)
+
+
+def test_a_node_with_names_without_end_makes_its_own_period_longer(tmp_path: Path) -> None:
+    with FakeNode() as endless, FakeNode() as b:
+        channels = {f"c{number}": 1 for number in range(500)}
+        endless.answer_as_nsqd(*(topic(f"t{number}", 3, **channels) for number in range(20)))
+        b.answer_as_nsqd(topic("orders", 3))
+        with cluster_of(tmp_path, nsqds=(endless, b)) as cluster:
+            wait_for("both", lambda: len(depths(cluster.state)) == 2)
+            seen = sum(path.startswith("/stats") for path, _ in endless.requests)
+            # 10,000 channels take some hundredths of a second, 50 times which is more than ten of the other's periods.
+            before = len(b.requests)
+            wait_for("the other one", lambda: len(b.requests) > before + 10)
+            assert sum(path.startswith("/stats") for path, _ in endless.requests) == seen
 
 
 def _endless(body: Callable[[], Iterator[bytes]]) -> Any:
