@@ -25,6 +25,8 @@ from queue_engine.engine.samples.sample_format import compose_sample, encode_sam
 from queue_engine.engine.samples.sample_log import SamplesLog
 from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.storage.disk.files import Files
+from queue_engine.storage.log_store.log_store import LogStore
+from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.clock import NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.options import Options
@@ -143,7 +145,8 @@ def _without(topic: NodeTopic, channels: Collection[str]) -> NodeTopic:
 
 
 class DirectorySamples:
-    """The log of samples of a console without an engine, whose data directory it holds. Belongs to one thread."""
+    """The log of samples of a console without an engine, whose data directory it holds. Any thread; `lock` guards the
+    log, also while `store` or `log` is used."""
 
     def __init__(self, options: Options) -> None:
         clock = SystemClock()
@@ -157,15 +160,34 @@ class DirectorySamples:
             retention_bytes=options.samples_retention_bytes,
         )
         self._is_open = False
+        self.lock = threading.RLock()
+
+    @property
+    def log(self) -> LogStore | None:
+        """None while it is not open."""
+        return self._log.log
+
+    @property
+    def store(self) -> LogTopicStore | None:
+        """The samples as a topic of the log; None while it is not open."""
+        topic = self._log.topic
+        return topic.store if topic is not None and isinstance(topic.store, LogTopicStore) else None
+
+    def open(self) -> None:
+        """Open the log, or make it. Where the disk refuses, `append` tries again."""
+        with self.lock:
+            self._log.open()
+            self._is_open = True
 
     def append(self, body: bytes) -> None:
         """Write a sample, and remove those past retention. Raises StorageError; then it was not written."""
-        if not self._is_open:
-            self._log.open()
-            self._is_open = True
-        self._log.tick(self._monotonic_ns())
-        self._log.append(body)
+        with self.lock:
+            if not self._is_open:
+                self.open()
+            self._log.tick(self._monotonic_ns())
+            self._log.append(body)
 
     def close(self) -> None:
-        if self._is_open:
-            self._log.close()
+        with self.lock:
+            if self._is_open:
+                self._log.close()

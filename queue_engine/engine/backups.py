@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from queue_engine.engine.catalog.catalog import Catalog
 from queue_engine.engine.catalog.stores import LOG_DIRECTORY, Stores
@@ -37,11 +38,52 @@ LEASE_NS = 60 * NS_PER_S
 BARRIER_S = 30.0
 
 
+class BackedUp(Protocol):
+    """What a running server writes in its data directory."""
+
+    @property
+    def is_closing(self) -> bool: ...
+
+    def logs(self) -> dict[str, LogStore]:
+        """The logs by their directories in the data directory."""
+        ...
+
+    def queue_copies(self) -> Iterator[QueueCopy]:
+        """All durable disk queues, each with its messages in memory."""
+        ...
+
+
+class EngineFiles:
+    """A BackedUp: what an engine writes. stores, sampler: each has a log there, or none."""
+
+    def __init__(self, catalog: Catalog, stores: Stores, sampler: Sampler) -> None:
+        self._catalog = catalog
+        self._stores = stores
+        self._sampler = sampler
+
+    @property
+    def is_closing(self) -> bool:
+        return self._catalog.is_closing
+
+    def logs(self) -> dict[str, LogStore]:
+        found = {LOG_DIRECTORY: self._stores.log, SAMPLES_DIRECTORY: self._sampler.log}
+        return {name: log for name, log in found.items() if log is not None}
+
+    def queue_copies(self) -> Iterator[QueueCopy]:
+        for topic in self._catalog.topics.values():
+            store = topic.store
+            if not isinstance(store, DiskQueueStore):
+                continue
+            copies = [store.copy()]
+            copies += [store.copy_channel(name, channel.held.runs()) for name, channel in topic.channels.items()]
+            yield from (copy for copy in copies if copy is not None)
+
+
 class _Barrier:
     """Pauses background threads between two jobs, but not while the engine closes."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, files: "BackedUp") -> None:
+        self._files = files
         self._engine_thread = threading.get_ident()
         self._open = threading.Event()
         self._waiting = 0
@@ -56,7 +98,7 @@ class _Barrier:
             return  # there is no other thread
         ends_at = time.monotonic() + BARRIER_S
         while not self._open.wait(0.1):
-            if self._catalog.is_closing or time.monotonic() > ends_at:
+            if self._files.is_closing or time.monotonic() > ends_at:
                 self.is_broken = True
                 return
 
@@ -82,7 +124,7 @@ class _Backup:
 class Backups:
     """Takes backups, at most one at a time. Belongs to the engine's thread.
 
-    backgrounds: all that write to the data directory. stores, sampler: each has a log there, or none.
+    backgrounds: all that write to the data directory. files: what is written there.
     """
 
     def __init__(
@@ -91,17 +133,13 @@ class Backups:
         clock: Clock,
         *,
         backgrounds: Sequence[Background],
-        catalog: Catalog,
-        stores: Stores,
-        sampler: Sampler,
+        files: BackedUp,
     ) -> None:
         self._data_path = data_path
         self._directory = os.path.join(data_path, DIRECTORY)
         self._clock = clock
         self._backgrounds = list(dict.fromkeys(backgrounds))
-        self._catalog = catalog
-        self._stores = stores
-        self._sampler = sampler
+        self._files = files
         self._look_at_ns = 0
         self._now: _Backup | None = None
 
@@ -142,9 +180,9 @@ class Backups:
         name = max(waiting, key=waiting.__getitem__)
         touched = waiting.pop(name)
         logger.info("backup %s was requested", name)
-        barrier = _Barrier(self._catalog)
+        barrier = _Barrier(self._files)
         self._now = _Backup(name, barrier, touched, now_ns + LEASE_NS, waiting)
-        for log in self._logs().values():
+        for log in self._files.logs().values():
             log.retention.is_frozen = True
         for background in self._backgrounds:
             BackgroundJob(barrier.hold).start(background)
@@ -172,7 +210,7 @@ class Backups:
         self._now = None
         if one.barrier is not None:
             one.barrier.open()
-        for log in self._logs().values():
+        for log in self._files.logs().values():
             log.retention.is_frozen = False
         one.is_over = True
         for end in (".request", ".error"):
@@ -192,8 +230,8 @@ class Backups:
         copies: list[QueueCopy] = []
         try:
             staging = Staging(self._data_path, one.name)
-            staging.take({name: log.log.visible_end for name, log in self._logs().items()})
-            for copy in self._queue_copies():
+            staging.take({name: log.log.visible_end for name, log in self._files.logs().items()})
+            for copy in self._files.queue_copies():
                 copy.stage(staging)
                 copies.append(copy)
             if barrier.is_broken:
@@ -228,18 +266,3 @@ class Backups:
         with open(f"{path}.tmp", "w") as target:
             target.write(f"the server could not take it: {error}\n")
         os.rename(f"{path}.tmp", path)
-
-    def _logs(self) -> dict[str, LogStore]:
-        """The logs by their directories in the data directory."""
-        found = {LOG_DIRECTORY: self._stores.log, SAMPLES_DIRECTORY: self._sampler.log}
-        return {name: log for name, log in found.items() if log is not None}
-
-    def _queue_copies(self) -> Iterator[QueueCopy]:
-        """All durable disk queues, each with its messages in memory."""
-        for topic in self._catalog.topics.values():
-            store = topic.store
-            if not isinstance(store, DiskQueueStore):
-                continue
-            copies = [store.copy()]
-            copies += [store.copy_channel(name, channel.held.runs()) for name, channel in topic.channels.items()]
-            yield from (copy for copy in copies if copy is not None)

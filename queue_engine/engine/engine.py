@@ -22,7 +22,7 @@ from queue_engine.engine.acts.recent_acts import RecentActs
 from queue_engine.engine.acts.topic_acts import TopicActs
 from queue_engine.engine.acts.trash_acts import TrashActs
 from queue_engine.engine.aside_files import AsideFiles
-from queue_engine.engine.backups import Backups
+from queue_engine.engine.backups import Backups, EngineFiles
 from queue_engine.engine.catalog.catalog import Catalog
 from queue_engine.engine.catalog.stores import Stores
 from queue_engine.engine.data_formats import DataFormats
@@ -157,9 +157,7 @@ class Engine:
             options.data_path,
             clock,
             backgrounds=[backgrounds.disk, backgrounds.progress],
-            catalog=self.catalog,
-            stores=self._stores,
-            sampler=self._sampler,
+            files=EngineFiles(self.catalog, self._stores, self._sampler),
         )
         self._aside = AsideFiles(
             options.data_path,

@@ -45,6 +45,11 @@ class HostedServer:
         self.console: Console | None = None  # for /readyz and /metrics; set before the start
         self._lock: DirectoryLock | None = None
 
+    @property
+    def worker_address(self) -> tuple[str, int]:
+        """Host and port of the HTTP API that the pipeline's worker uses, once it is started."""
+        return self.listeners.http
+
     def bind(self) -> None:
         """Lock the data directory. Raises PenstockError, with all free again, and nothing has been changed."""
         self._lock = DirectoryLock(self.options.data_path)

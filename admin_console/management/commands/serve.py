@@ -33,11 +33,11 @@ from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
 from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
+from admin_console.cluster.alone_server import AloneServer
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.cluster import Cluster, set_cluster
 from admin_console.cluster.members import Identity
 from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.node_samples import DirectorySamples
 from admin_console.cluster.options import PACE as PACE_OF_NODES
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
@@ -67,7 +67,7 @@ from queue_engine.service.process.stop_report import StopReport
 from queue_engine.service.process.streams import is_on_terminal
 from queue_engine.service.runner import EngineRunner, quiet_collector
 from queue_engine.vocabulary import log_lines
-from queue_engine.vocabulary.descriptor_shares import DescriptorShares, current_limit, raise_limit
+from queue_engine.vocabulary.descriptor_shares import raise_limit
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.addresses import NO_PORT, joined
 from queue_engine.vocabulary.version import full_version
@@ -113,7 +113,6 @@ class Serving:
         self._with_pipeline = given.with_pipeline
         self._pipeline: Pipeline | None = None
         self._with_engine = given.with_engine
-        self._samples: DirectorySamples | None = None
         raise_limit()  # before the runner shares out the descriptors
         self._runner: HostedServer
         own: Callable[[], Identity | None]
@@ -125,10 +124,9 @@ class Serving:
             append_sample: Callable[[bytes], None] = partial(_append_sample, runner)
             self._make_gateway: Callable[[], Gateway] = partial(EmbeddedGateway, runner, options)
         else:
-            alone = self._runner = HostedServer(options, DescriptorShares.of(current_limit(), 0))
+            alone = self._runner = AloneServer(options)
             own = _no_identity
-            samples = self._samples = DirectorySamples(options)
-            append_sample = samples.append
+            append_sample = alone.samples.append
             self._make_gateway = lambda: ClusterOnlyGateway(options, lambda: alone.snapshot)
         self._report = ConsoleReport()
         self._audit_writer = AuditWriter()
@@ -225,8 +223,6 @@ class Serving:
             set_gateway(None)
             set_cluster(None)
             self._cluster.stop()
-            if self._samples is not None:
-                self._samples.close()
             if self._demo is not None:
                 self._demo.stop()
             if self._pipeline is not None:
@@ -336,23 +332,22 @@ class Serving:
         set_cluster(self._cluster)
 
     def _make_pipeline(self) -> Pipeline:
-        host, port = self._runner.listeners.http
-        if not self._with_engine:
-            self._with_pipeline = False
-        elif port == NO_PORT:
+        host, port = self._runner.worker_address
+        if port == NO_PORT:
             self._with_pipeline = False  # its worker speaks HTTP over TCP
             self._print(f"No history, archive and replays: --http-address is {host}, and they need HOST:PORT")
         elif ipaddress.ip_address(host).is_unspecified:
             host = "127.0.0.1" if ":" not in host else "::1"
         # Its own token lets it in where others must use TLS.
-        is_own_needed = self._options.is_https_required or not self._options.http_token
+        is_own_needed = not self._with_engine or self._options.is_https_required or not self._options.http_token
         return make_pipeline(
             settings.DATA_PATH,
             engine_url=f"http://{joined(host, port)}",
             token=self._runner.own_token if is_own_needed else self._options.http_token,
             limits=WorkerLimits.of(self._options),
             archive=ArchiveSettings.of(self._options),
-            snapshot=lambda: self._runner.snapshot,
+            # Of an engine's cursors: without one nothing is archived here.
+            snapshot=lambda: self._runner.snapshot if self._with_engine else None,
             has_samples=self._options.samples_interval_ms > 0,
             is_switched_on=self._with_pipeline,
         )

@@ -143,28 +143,13 @@ class LogActs:
         """A topic's records as the log has them, unchecked; the first may begin before `offset`. Up to the
         synced offset. Raises as `read_messages`."""
         store = self._readable(topic)
-        return RecordReader(store).read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))
+        return records_of(store, offset, bytes_max)
 
     def topic_state(self, topic: str, time_ns: int | None = None, *, from_offset: int = 0) -> TopicState:
         """Which topic of the log it is, how far it goes, and which offsets from `from_offset` on have messages; with
         `time_ns` (Unix) also where the messages from then on begin. Raises TopicNotFoundError, InvalidStorageError or
         StorageError."""
-        store = self._readable(topic)
-        reader = LogReader(store)
-        synced_offset = reader.synced_offset(store.synced_position)
-        ranges = tuple(store.ranges_between(max(from_offset, store.oldest_offset), synced_offset, RANGES_MAX))
-        return TopicState(
-            topic=store.name,
-            number=store.number,
-            id_base=store.id_base,
-            storage=store.kind,
-            oldest_offset=store.oldest_offset,
-            synced_offset=synced_offset,
-            end_offset=store.end_offset,
-            ranges=ranges,
-            ranges_end=ranges[-1][1] if len(ranges) == RANGES_MAX else synced_offset,
-            time_offset=None if time_ns is None else reader.offset_at(time_ns),
-        )
+        return state_of(self._readable(topic), time_ns, from_offset)
 
     def peek_channel(self, topic: str, channel: str, count_max: int) -> MessagePage:
         """The messages that a channel would deliver next, without consuming. Raises as `read_messages`."""
@@ -328,3 +313,27 @@ def _leased(
         ),
         ticket,
     )
+
+
+def state_of(store: LogTopicStore, time_ns: int | None, from_offset: int) -> TopicState:
+    """As `LogActs.topic_state`. Raises StorageError."""
+    reader = LogReader(store)
+    synced_offset = reader.synced_offset(store.synced_position)
+    ranges = tuple(store.ranges_between(max(from_offset, store.oldest_offset), synced_offset, RANGES_MAX))
+    return TopicState(
+        topic=store.name,
+        number=store.number,
+        id_base=store.id_base,
+        storage=store.kind,
+        oldest_offset=store.oldest_offset,
+        synced_offset=synced_offset,
+        end_offset=store.end_offset,
+        ranges=ranges,
+        ranges_end=ranges[-1][1] if len(ranges) == RANGES_MAX else synced_offset,
+        time_offset=None if time_ns is None else reader.offset_at(time_ns),
+    )
+
+
+def records_of(store: LogTopicStore, offset: int, bytes_max: int) -> Records:
+    """As `LogActs.read_records`. Raises OffsetTooHighError, OffsetTooLowError or StorageError."""
+    return RecordReader(store).read(resolved(store, Target(offset)), min(bytes_max, READ_BYTES_MAX))

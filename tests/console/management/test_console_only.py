@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.fake_node import FakeNode
-from tests.support.pages.console import words
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.penstock_command import penstock
 from tests.support.processes.server import ServerProcess
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow(reason="starts a real server")
 
@@ -61,14 +61,27 @@ def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path
             console.log_in()
             for path in ("/", "/topics/", "/nodes/", "/lookup/", "/pipeline/", "/audit/"):
                 assert console.get(path).status == 200, path
-            assert node.address in words(console.get("/nodes/").text)
+            wait_for("the node's row", lambda: node.address in console.get("/nodes/").text.replace("<wbr>", ""))
             console.close()
+            # A running console's directory can be copied, and the copy is one to start on.
+            done = penstock("backup", str(tmp_path / "copy"), f"--data-path={data_path}", directory=tmp_path)
+            assert done.returncode == 0, done.stderr
+            copied = {path.name for path in (tmp_path / "copy").iterdir()}
+            assert {"console.sqlite3", "secret-key", "samples", "backup.json"} <= copied
         finally:
             assert server.signalled(signal.SIGTERM) == 0
         assert "stopped: everything is on the disk" in server.log
         assert "Traceback" not in server.log
     files = {path.name for path in data_path.iterdir()}
-    assert files <= {"console.sqlite3", "secret-key", "static", "audit-head", "admin-password", "upgrade-notes"}
+    assert files <= {
+        "console.sqlite3",
+        "secret-key",
+        "static",
+        "audit-head",
+        "upgrade-notes",
+        "samples",
+        "backup-staging",
+    }
 
 
 @pytest.mark.parametrize(
