@@ -103,7 +103,7 @@ class NodeSampler:
             is_new = abs(now_ns - started_ns) <= START_MAX_S * NS_PER_S
         else:
             is_new = before.started_at_ns != started_ns
-        snapshot = _snapshot_of(node, stats, now_ns, None if is_new else before)
+        snapshot = _snapshot_of(stats, now_ns, None if is_new else before)
         previous = None if is_new else before or snapshot
         number = last.number + 1 if last is not None else 1
         self._append(encode_sample(compose_sample(snapshot, previous, None, node=node.name, sequence=number)))
@@ -119,11 +119,10 @@ class NodeSampler:
         self._left_out += 1
 
 
-def _snapshot_of(node: Node, stats: NodeStats, now_ns: int, before: EngineSnapshot | None) -> EngineSnapshot:
+def _snapshot_of(stats: NodeStats, now_ns: int, before: EngineSnapshot | None) -> EngineSnapshot:
     """before: of the node's last sample in the same process."""
     topics = () if before is None else before.topics
     channels = {topic.topic_name: {one.channel_name: one for one in topic.channels} for topic in topics}
-    read_at_ms = node.answers.answered_at_ms
     return EngineSnapshot(
         sequence=0,
         taken_at_ns=now_ns,
@@ -133,7 +132,7 @@ def _snapshot_of(node: Node, stats: NodeStats, now_ns: int, before: EngineSnapsh
         connection_count=0,
         producer_count=0,
         topics=tuple(
-            topic_stats(_without(topic, lacks), read_at_ms, channels.get(name))
+            topic_stats(_without(topic, lacks), stats.topic_read_at_ms(name), channels.get(name))
             for name, topic in sorted(stats.topics.items())
             if "" not in (lacks := lacking(topic))
         ),

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from admin_console.cluster.addresses import HttpAddress
@@ -16,11 +17,14 @@ from admin_console.cluster.nodes import Answers, ClusterState, Node
 from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from queue_engine.engine.samples.sample_format import Sample, decode_sample
 from queue_engine.lake.history.sample_rows import rows_of
+from queue_engine.service.http.stats import Wanted, stats_json
 from queue_engine.vocabulary.errors import StorageError
+from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.vocabulary.options.options import Options
+from queue_engine.vocabulary.pieces import whole
 from tests.support.clock import ManualClock
-from tests.support.engine import make_engine, settle
+from tests.support.engine import Client, make_engine, settle
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.samples import INTERVAL_MS, channel_row, samples_of, take_sample, topic_row
 from tests.support.waiting import wait_for
@@ -38,13 +42,14 @@ class Nsqd:
         self.error = ""
         self.came, self.depth, self.requeued = 0, 0, 0
         self.histogram: Any = []
+        self.answer: Any = None  # to /stats, in the place of all this
 
     def node(self) -> Node:
         billing = channel("billing", message_count=self.came, depth=self.depth, requeue_count=self.requeued)
         billing["e2e_processing_latency"]["histogram"] = self.histogram
         topics = [topic("orders", billing, message_count=self.came, message_bytes=10 * self.came)]
         document = {"version": "1.3.0", "health": "OK", "start_time": self.started_s, "topics": topics}
-        return Node(self._member, Answers(1, error=self.error), stats=node_stats_in(document))
+        return Node(self._member, Answers(1, error=self.error), stats=node_stats_in(self.answer or document))
 
 
 class Samples:
@@ -207,6 +212,27 @@ def test_a_penstock_s_latencies_are_a_histogram_and_another_form_of_it_costs_not
         [sample] = samples.after()
     assert channel_row(sample, "orders", "billing")["latency"] == growth
     assert topic_row(sample, "orders")["messages"] == 10
+
+
+def test_a_penstock_s_own_answer_gives_the_latencies_of_what_its_channels_finished(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = make_engine(tmp_path, clock)
+    client = Client(engine, "orders", "billing", ready=9)
+    samples = Samples(node := Nsqd())
+    latencies = []
+    for wait_ms in (5, 250):
+        engine.publish("orders", [b"one", b"two"])
+        settle(engine)
+        clock.advance(ms=wait_ms)
+        client.finish(*[one.id for one in client.sink.received[-2:]])
+        figures = whole(engine.stats.figures_in_slices(has_clients=False, has_windows=True))
+        node.answer = orjson.loads(whole(stats_json(figures, Wanted(has_buckets=True))))
+        [sample] = samples.after()
+        row = channel_row(sample, "orders", "billing")
+        latencies.append((row["finished"], row["latency"]))
+        assert row["oldest_age_ms"] is None
+    assert latencies == [(2, [bucket_of(wait_ms * 1_000_000), 2]) for wait_ms in (5, 250)]
+    engine.close()
 
 
 def test_a_count_that_can_t_be_right_costs_its_channel_alone() -> None:
