@@ -6,14 +6,19 @@ the nsqlookupds forget it: a node that refused or gave no answer is found again 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.nodes import ClusterState
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActOrder, ActResult, Gateway
+from admin_console.gateway.pause_ends import End, get_pause_ends
 from admin_console.gateway.sentences import and_list, counted
+from admin_console.vocabulary import units
+from queue_engine.vocabulary.errors import StorageError
+
+_OF_PAUSES = frozenset(f"{verb}_{scope}" for verb in ("pause", "unpause", "delete") for scope in ("topic", "channel"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,11 @@ class ActingNode(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def ends_pauses(self) -> bool:
+        """Whether a pause can have an end there."""
+        ...
+
     def why_not(self, action: str) -> str:
         """Why it can't do an act or use, a sentence without its full stop; "" where it can."""
         ...
@@ -41,6 +51,8 @@ class ActingNode(Protocol):
 
 class EmbeddedNode:
     """The engine of this process, as one node of several."""
+
+    ends_pauses = True
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -56,8 +68,46 @@ class EmbeddedNode:
 
 def fan_out(orders: Sequence[tuple[ActingNode, ActOrder]]) -> list[NodeResult]:
     """Have each node do its order, all at once; the results in their order."""
-    waits = [(node.name, node.begin(order)) for node, order in orders]
+    waits = [(node.name, _begun(node, order)) for node, order in orders]
     return [NodeResult(name, wait()) for name, wait in waits]
+
+
+def _begun(node: ActingNode, order: ActOrder) -> Callable[[], ActResult]:
+    """Begin it; a pause with an end is ended by this console where the node can't."""
+    ends = get_pause_ends()
+    if node.ends_pauses or order.action not in _OF_PAUSES:
+        return node.begin(order)
+    name = f"{order.topic}/{order.channel}".strip("/")
+    now_ms = units.now_ms() if ends is None else ends.now_ms()
+    for_ms = order.details.get("for_ms")
+    until_ms = now_ms + for_ms if for_ms else order.details.get("until_ms", 0)
+    before = ends.of(node.name, order.topic, order.channel) if ends is not None else None
+    if order.action.startswith("pause_") and until_ms:
+        by, reason = order.details.get("by", ""), order.details.get("reason", "")
+        end = End(node.name, order.topic, order.channel, until_ms, before.since_ms if before else now_ms, by, reason)
+        try:
+            if ends is None:
+                raise StorageError("this console is starting or stopping")
+            ends.set(end)
+        except StorageError as exc:
+            sentence = f"Nothing was done to {name}: {node.name} ends no pause by itself, and {exc}."
+            return lambda: ActResult(FAILED, sentence, "STORAGE_ERROR")
+    wait = node.begin(order)
+
+    def finish() -> ActResult:
+        result = wait()
+        if ends is None:
+            return result
+        if order.action.startswith("pause_"):
+            if (until_ms and result.verdict == FAILED and before is None) or (for_ms == 0 and result.verdict != FAILED):
+                ends.drop(node.name, order.topic, order.channel)
+            elif until_ms and result.verdict == DONE:
+                return _with(result, f" This console ends the pause at {units.moment(until_ms)} UTC.")
+        elif result.verdict == DONE:
+            ends.drop(node.name, order.topic, order.channel, with_channels=order.action == "delete_topic")
+        return result
+
+    return finish
 
 
 def delete_in_order(
@@ -109,9 +159,7 @@ def _is_gone(result: ActResult) -> bool:
 
 
 def _with(result: ActResult, sentence: str) -> ActResult:
-    return ActResult(
-        result.verdict, result.message + sentence, result.code, result.counts, result.results, trash=result.trash
-    )
+    return replace(result, message=result.message + sentence)
 
 
 class _Registered:

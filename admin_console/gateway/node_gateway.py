@@ -32,8 +32,6 @@ COUNTS_TOLERANCE = 1_000
 class NodeGateway:
     """One remote node. Any thread."""
 
-    is_embedded = False
-
     def __init__(self, node: Node, cluster: Cluster) -> None:
         self._node = node
         self._cluster = cluster
@@ -41,6 +39,10 @@ class NodeGateway:
     @property
     def name(self) -> str:
         return self._node.name
+
+    @property
+    def ends_pauses(self) -> bool:
+        return self._node.info is not None and self._node.info.is_penstock
 
     def why_not(self, action: str) -> str:
         return why_node_can_not(self._node, action)

@@ -12,7 +12,7 @@ from django.urls import reverse
 from admin_console.diagnosis import pause_words
 from admin_console.gateway.gateway import ACTS, ActResult, ChannelStats, Pause, TopicStats, parse_duration_ms
 from admin_console.gateway.history import HistoryUnreadableError
-from admin_console.gateway.sentences import counted, message_counts
+from admin_console.gateway.sentences import and_list, counted, message_counts
 from admin_console.history.ranges import HOUR_S, Range
 from admin_console.history.series import channel_history
 from admin_console.hub.hub import get_hub
@@ -51,6 +51,7 @@ class PausePage(_PauseAct):
         pause = one.pause if one.paused else None
         consequences = self._about_pause(one) if one.paused else self._about(one)
         title = f"Change the pause of {self.name}" if one.paused else f"Pause {self.name}"
+        consequences += self._about_ends()
         small = self._small(title, consequences, [self._end_field(one.paused, pause), self._until_field(pause)])
         reason = self.request.POST.get("reason", pause.reason if pause else "")
         if self.is_anew and pause is not None:
@@ -71,6 +72,15 @@ class PausePage(_PauseAct):
             f"It holds {held} now." if held else "It is empty now.",
             "Messages in flight can still be finished.",
         ]
+
+    def _about_ends(self) -> list[str]:
+        """Of nodes that have no ends of pauses."""
+        names = [one.name for one in self.nodes.chosen if not one.node.ends_pauses] if self.nodes is not None else []
+        if not names:
+            return []
+        are, ends = ("is an nsqd", "ends") if len(names) == 1 else ("are nsqds", "end")
+        resumes = "this console resumes it then, or at its next start where it does not run at that time"
+        return [f"{and_list(names)} {are} and {ends} no pause: where it has an end, {resumes}."]
 
     def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
         now_ms = units.now_ms()

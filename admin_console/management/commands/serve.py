@@ -45,6 +45,7 @@ from admin_console.database.version import complaint_about_version
 from admin_console.gateway.cluster_only import ClusterOnlyGateway
 from admin_console.gateway.embedded import EmbeddedGateway, identity_of
 from admin_console.gateway.gateway import Gateway, set_gateway
+from admin_console.gateway.pause_ends import PauseEnds, set_pause_ends
 from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline
 from admin_console.gateway.sentences import counted
 from admin_console.graphs import empty_figures, plotly_asset
@@ -149,6 +150,7 @@ class Serving:
             self._runner.on_snapshot.append(self._cluster.take)
         else:
             self._cluster.on_snapshot.append(self._note_merged)
+        self._pause_ends = PauseEnds(settings.DATA_PATH, self._cluster, self._on_http_act)
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
             CONDITION,
@@ -221,8 +223,10 @@ class Serving:
                 one.close()
             self._report_stop(self._how_far())
             set_gateway(None)
+            set_pause_ends(None)
             set_cluster(None)
             self._cluster.stop()
+            self._pause_ends.stop()
             if self._demo is not None:
                 self._demo.stop()
             if self._pipeline is not None:
@@ -327,9 +331,11 @@ class Serving:
     def _start_cluster(self) -> None:
         try:
             self._cluster.start()
+            self._pause_ends.start()
         except (PenstockError, ValueError) as exc:
             raise CommandError(str(exc)) from exc
         set_cluster(self._cluster)
+        set_pause_ends(self._pause_ends)
 
     def _make_pipeline(self) -> Pipeline:
         host, port = self._runner.worker_address
