@@ -8,6 +8,7 @@ from types import ModuleType
 
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 
+from admin_console.cluster.client_figures import KEY
 from admin_console.message_views import acts, files, lists, search, topic_messages
 from admin_console.views import (
     accounts,
@@ -59,7 +60,29 @@ class MessageConverter:
 
 
 register_converter(NameConverter, "name")
+
+
+class NodeConverter:
+    """HOST:PORT of a node; none begins with the `~` of our own words."""
+
+    regex = r"[A-Za-z0-9_.\[:-][A-Za-z0-9_.:\[\]-]{0,299}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+class ClientConverter(NodeConverter):
+    """A connection among those of a node: its address, or a number."""
+
+    regex = KEY
+
+
 register_converter(MessageConverter, "message")
+register_converter(NodeConverter, "node")
+register_converter(ClientConverter, "client")
 
 handler404 = "admin_console.answers.refusal.not_found"
 handler500 = "admin_console.answers.failed.server_error"
@@ -91,6 +114,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("lookup/", lookup.lookup_page, name="lookup"),
     path("nodes/", pages.nodes, name="nodes"),
     path("counter/", pages.counter, name="counter"),
+    path("nodes/<node:node>/", pages.node, name="node"),
+    path("clients/", pages.clients, name="clients"),
+    path("clients/<node:node>/<client:client>/", pages.client, name="client"),
     path("audit/", audit.audit_list, name="audit"),
     path("tokens/", tokens.tokens_page, name="tokens"),
     path(f"{TOPIC}/~messages/", topic_messages.topic_messages, name="topic_messages"),

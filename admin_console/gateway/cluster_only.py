@@ -14,6 +14,7 @@ from admin_console.gateway.gateway import (
     ActOrder,
     ActResult,
     Asker,
+    Connections,
     Deletion,
     EngineSnapshot,
     EngineUnavailableError,
@@ -83,6 +84,10 @@ class ClusterOnlyGateway:
 
     def watch(self, topic: str, channel: str) -> None:
         """Nothing: `Cluster.watch` has the nodes read."""
+
+    def connections(self) -> Connections:
+        """None: those of the nodes come from the cluster."""
+        return Connections()
 
     # Acts.
 

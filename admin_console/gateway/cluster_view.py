@@ -7,9 +7,8 @@ from admin_console.cluster.cluster import get_cluster
 from admin_console.cluster.node_rates import NO_RATES, NodeRates, Rates
 from admin_console.cluster.nodes import ClusterState
 from admin_console.cluster.totals import NodeSums
+from admin_console.gateway.client_list import ClientList, newest_clients
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, NodeInfo, get_gateway
-
-THIS_SERVER = "this-server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,11 @@ class OwnNode:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """own: None without an engine, or before its first figures."""
+    """own: None without an engine, or before its first figures. clients: None where the page does not show them."""
 
     state: ClusterState
     own: OwnNode | None = None
+    clients: ClientList | None = None
 
 
 class _OwnRates:
@@ -51,22 +51,21 @@ class _OwnRates:
 _own_rates = _OwnRates()
 
 
-def cluster_view() -> ClusterView:
-    """The newest one."""
+def cluster_view(*, with_clients: bool = False, node: str = "") -> ClusterView:
+    """The newest one. with_clients: wait for the list of clients, at most as long as for any answer of the engine.
+    node: the one whose clients are shown, "" for all."""
     cluster = get_cluster()
     state = ClusterState() if cluster is None else cluster.state
     try:
         gateway = get_gateway()
-        node = gateway.node()
+        clients = newest_clients(node) if with_clients else None
+        snapshot, own = gateway.snapshot(), gateway.node()
     except EngineUnavailableError:
         return ClusterView(state)
-    snapshot = gateway.snapshot()
     if snapshot is None:
-        return ClusterView(state)
+        return ClusterView(state, clients=clients)
     sums = _sums(snapshot)
-    # An address may be a socket in the file system, which is no part of a path.
-    name = THIS_SERVER if node.http_address.startswith("/") else node.http_address
-    return ClusterView(state, OwnNode(name, node, snapshot, sums, _own_rates.of(snapshot, sums)))
+    return ClusterView(state, OwnNode(own.name, own, snapshot, sums, _own_rates.of(snapshot, sums)), clients)
 
 
 def _sums(snapshot: EngineSnapshot) -> NodeSums:

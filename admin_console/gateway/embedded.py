@@ -19,6 +19,7 @@ from admin_console.gateway.gateway import (
     ActOrder,
     ActResult,
     Asker,
+    Connections,
     Deletion,
     EngineSnapshot,
     EngineUnavailableError,
@@ -80,6 +81,9 @@ class EmbeddedGateway:
 
     def watch(self, topic: str, channel: str) -> None:
         self._runner.watch(topic, channel)
+
+    def connections(self) -> Connections:
+        return self._wait_for(self._runner.connections())
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
         try:

@@ -10,6 +10,7 @@ from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import (
     ChannelStats,
     ClientStats,
+    Connections,
     ConsumerFailures,
     DiskSpace,
     EngineSnapshot,
@@ -53,6 +54,7 @@ __all__ = [
     "AsideStats",
     "ChannelStats",
     "ClientStats",
+    "Connections",
     "ConsumerFailures",
     "CursorStats",
     "DiskSpace",
@@ -105,6 +107,7 @@ CLIENT_HELP = {row.name: f"{row.text}." for row in CLIENT}
 DONE = "done"
 FAILED = "failed"
 UNKNOWN = "unknown"
+THIS_SERVER = "this-server"
 
 
 class EngineUnavailableError(Exception):
@@ -134,6 +137,12 @@ class NodeInfo:
     trash_age_ms: int = 0  # how long emptied or deleted messages of the log can be restored; 0: not at all
     capabilities: frozenset[str] = frozenset()  # names of ACTS and USES that the node has
     broadcast_address: str = ""
+
+    @property
+    def name(self) -> str:
+        """As a node of the cluster: its HTTP address; "" without an engine. A socket in the file system can't be part
+        of a page's path."""
+        return THIS_SERVER if self.http_address.startswith("/") else self.http_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +215,10 @@ class Gateway(Protocol):
 
     def watch(self, topic: str, channel: str) -> None:
         """Include this channel's clients in the snapshots of the next seconds; for "" and "", all producers."""
+        ...
+
+    def connections(self) -> Connections:
+        """All clients at this moment. Raises EngineUnavailableError."""
         ...
 
     def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:

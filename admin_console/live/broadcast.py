@@ -7,7 +7,7 @@ from typing import Protocol
 from django.conf import settings
 
 from admin_console.cluster.cluster import get_cluster
-from admin_console.gateway.cluster_view import cluster_view
+from admin_console.gateway.cluster_view import ClusterView, cluster_view
 from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats, get_gateway
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.hub.hub import Hub, LiveState
@@ -84,7 +84,11 @@ class Broadcast:
         if request.wants_pipeline:
             # Small files, read in another thread: a slow disk delays this page alone.
             view = await asyncio.to_thread(get_pipeline(settings.DATA_PATH).view, request.replay)
-        cluster = cluster_view() if request.wants_cluster else None
+        cluster: ClusterView | None = None
+        if request.wants_clients:
+            cluster = await asyncio.to_thread(cluster_view, with_clients=True, node=request.clients_of)
+        elif request.wants_cluster:
+            cluster = cluster_view()
         screen = build_screen(
             request, live, in_flight=in_flight, http_address=http_address, pipeline=view, cluster=cluster
         )

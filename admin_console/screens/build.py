@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
 from admin_console.hub.hub import LiveState
-from admin_console.screens import channel, counter, differences, nodes, overview, replay, topic, topics
+from admin_console.screens import (
+    channel,
+    client,
+    clients,
+    counter,
+    differences,
+    node,
+    nodes,
+    overview,
+    replay,
+    topic,
+    topics,
+)
 from admin_console.screens import pipeline as pipeline_screen
 from admin_console.screens.list_links import ListQuery
 from admin_console.screens.parts import Screen
@@ -20,9 +32,11 @@ if TYPE_CHECKING:
 # Our pages send names of at most 64 characters.
 FIELD_LENGTH_MAX = 130
 # A graph's channels: four names of topics with four of channels.
-LENGTHS_MAX = {"draw": 600}
-PAGES = ("overview", "topics", "topic", "channel", "pipeline", "replay", "nodes", "counter")
-CLUSTER_PAGES = frozenset({"nodes"})
+LENGTHS_MAX = {"draw": 600, "node": 300}
+PAGES = (
+    "overview", "topics", "topic", "channel", "pipeline", "replay", "nodes", "node", "clients", "client", "counter",
+)  # fmt: skip
+CLUSTER_PAGES = frozenset({"nodes", "node", "clients", "client"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +55,8 @@ class Request:
     under: str = ""  # the group of topics that is open
     draw: str = ""  # the channels of the overview's graph: "orders/billing,orders/mail"
     replay: str = ""
+    node: str = ""
+    client: str = ""  # the key of one at the node
 
     @classmethod
     def parse(cls, page_fields: object, role: Role) -> "Request":
@@ -78,6 +94,15 @@ class Request:
     @property
     def wants_cluster(self) -> bool:
         return self.page in CLUSTER_PAGES
+
+    @property
+    def wants_clients(self) -> bool:
+        return self.page in ("node", "clients", "client")
+
+    @property
+    def clients_of(self) -> str:
+        """The node whose clients alone the page shows; "" for all: a client's page has its peers at other nodes."""
+        return self.node if self.page == "node" else ""
 
     @property
     def wants_in_flight(self) -> bool:
@@ -146,7 +171,7 @@ def _screen(
         return Screen(**common, **counter.parts(live))
     if request.page in CLUSTER_PAGES:
         assert cluster is not None, "a page about nodes is made from a look at them"
-        return Screen(**common, **nodes.parts(cluster, request.list_query))
+        return Screen(**common, **_cluster_parts(request, cluster))
     if request.page in ("pipeline", "replay"):
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":
@@ -155,3 +180,13 @@ def _screen(
     if request.page == "topic":
         return Screen(**common, **topic.parts(live, request.role, request.topic, pipeline, request.list_query))
     return Screen(**common, **channel.parts(live, request.role, request.topic, request.channel, in_flight))
+
+
+def _cluster_parts(request: Request, view: ClusterView) -> dict[str, Any]:
+    if request.page == "clients":
+        return clients.parts(view, request.list_query)
+    if request.page == "client":
+        return client.parts(view, request.node, request.client)
+    if request.page == "node":
+        return node.parts(view, request.node)
+    return nodes.parts(view, request.list_query)

@@ -1,7 +1,7 @@
 """Paths of pages and acts, and the one act that a row offers."""
 
 from functools import lru_cache
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from django.conf import settings
 from django.urls import get_script_prefix, reverse, set_script_prefix
@@ -31,6 +31,17 @@ def topic_cell(topic: str) -> NameCell:
 
 def channel_cell(topic: str, channel: str, *, with_topic: bool = True) -> NameCell:
     return NameCell(channel, url_of("channel", topic, channel), topic if with_topic else "")
+
+
+def node_url(name: str) -> str:
+    """A node's page."""
+    return url_of("node", name)
+
+
+def client_url(node: str, key: str) -> str:
+    """A connection's page."""
+    # Not `url_of` by itself: clients would fill its cache.
+    return f"{url_of('clients')}{quote(node)}/{quote(key)}/"
 
 
 def consumer_url(topic: str, channel: str, client_key: int) -> str:

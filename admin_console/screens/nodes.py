@@ -11,6 +11,7 @@ from admin_console.cluster.totals import Total
 from admin_console.gateway.cluster_view import ClusterView, OwnNode
 from admin_console.gateway.gateway import full_version
 from admin_console.screens.cells import BaseCell, BesideCell, Cell, Chip, ProgressCell, StateCell, TimesCell
+from admin_console.screens.links import node_url
 from admin_console.screens.list_links import URGENCY, ListQuery, PageOf, count_texts, list_bar, parse_sort, with_sorts
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.vocabulary import units
@@ -41,6 +42,7 @@ class NodeLine:
     topics: int | None
     clients: int | None
     depth: int | None
+    in_flight: int | None
     messages: int | None
     published_s: float | None
     finished_s: float | None
@@ -282,6 +284,7 @@ def _own_line(own: OwnNode, state: ClusterState) -> NodeLine:
         topics=sums.topics,
         clients=sums.clients,
         depth=sums.depth,
+        in_flight=sums.in_flight,
         messages=sums.messages,
         published_s=own.rates.published_s,
         finished_s=own.rates.finished_s,
@@ -322,6 +325,7 @@ def _line(node: Node, state: ClusterState) -> NodeLine:
         topics=sums.topics if sums else None,
         clients=sums.clients if sums else None,
         depth=sums.depth if sums and is_answering else None,
+        in_flight=sums.in_flight if sums and is_answering else None,
         messages=sums.messages if sums and is_answering else None,
         published_s=node.rates.published_s if is_answering else None,
         finished_s=node.rates.finished_s if is_answering else None,
@@ -374,7 +378,7 @@ def _cells(
     lookups = "" if line.lookups is None else f"{line.lookups} of {len(state.lookupds)}"
     tone = "muted" if line.is_silent else ""
     return (
-        BesideCell(line.name, "", line.beside, line.host),
+        BesideCell(line.name, node_url(line.name), line.beside, line.host),
         StateCell(line.chips),
         Cell(line.product or units.UNKNOWN, tone="warning" if is_older(line.product, newest) else ""),
         Cell(line.place),

@@ -18,9 +18,10 @@ from admin_console.views.notices import page_notices
 _LINKS = (
     ("overview", "Overview", "o"),
     ("topics", "Topics", "t"),
-    ("trash", "Trash", "d"),
-    ("pipeline", "Pipeline", "p"),
+    ("clients", "Clients", "c"),
     ("nodes", "Nodes", "n"),
+    ("pipeline", "Pipeline", "p"),
+    ("trash", "Trash", "d"),
     ("lookup", "Lookup", "l"),
     ("audit", "Audit", "a"),
 )
@@ -41,6 +42,8 @@ _UNDER = {
     **dict.fromkeys(("tombstone_producer", "register_name", "unregister_topic", "unregister_channel"), "lookup"),
     "set_addresses": "nodes",
     "counter": "nodes",
+    "node": "nodes",
+    "client": "clients",
     **{name: "trash" for name in ACTS if name.endswith("_trash")},
     **{name: "tokens" for name in ACTS if name.endswith("_token")},
 }

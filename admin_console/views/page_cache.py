@@ -27,6 +27,7 @@ _MARKS = re.compile(f"({_USER}|{_CLOCK}|{_TOKEN}|{_AGE_MS}|{_AGE})")
 # Query fields that a page's Request covers; with any other one, the page is made for that user alone.
 _FIELDS = {
     "overview": frozenset({"q", "show", "sort", "number", "draw"}),
+    "clients": frozenset({"q", "show", "sort", "number"}),
     "nodes": frozenset({"q", "show", "sort", "number"}),
     "topic": frozenset({"sort"}),
     "topics": frozenset({"q", "show", "sort", "number", "by", "under"}),

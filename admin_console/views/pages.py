@@ -1,5 +1,5 @@
-"""The pages without acts of their own: overview, topics, a topic, a channel, the pipeline, nodes. The socket
-updates them."""
+"""The pages without acts of their own: overview, topics, a topic, a channel, the pipeline, nodes, clients. The
+socket updates them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -79,6 +79,19 @@ def counter(request: CheckedRequest) -> HttpResponse:
     return _page(request, Request("counter", _role(request)))
 
 
+def node(request: CheckedRequest, node: str) -> HttpResponse:
+    return _page(request, Request("node", _role(request), node=node))
+
+
+def clients(request: CheckedRequest) -> HttpResponse:
+    fields = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number")}
+    return _page(request, Request("clients", _role(request), **fields))
+
+
+def client(request: CheckedRequest, node: str, client: str) -> HttpResponse:
+    return _page(request, Request("client", _role(request), node=node, client=client))
+
+
 def _role(request: CheckedRequest) -> Role:
     return Role(request.user.role)
 
@@ -94,8 +107,8 @@ def _page(request: CheckedRequest, page_request: Request) -> HttpResponse:
     basis: object = None if page_request.page == "topic" else view
     cluster = None
     if page_request.wants_cluster:
-        cluster = cluster_view()
-        basis = cluster.state
+        cluster = cluster_view(with_clients=page_request.wants_clients, node=page_request.clients_of)
+        basis = cluster.clients or cluster.state
     return cached_page(
         request, page_request, basis, lambda context: _rendered(request, page_request, gateway, view, cluster, context)
     )
@@ -130,6 +143,8 @@ def _rendered(
         "topic": page_request.topic,
         "channel": page_request.channel,
         "replay": page_request.replay,
+        "node": page_request.node,
+        "client": page_request.client,
         "picker": picker,
         "range_table": table,
     }

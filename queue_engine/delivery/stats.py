@@ -326,6 +326,15 @@ class EngineSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Connections:
+    """All clients that are connected: consumers by topic and channel, and producers. taken_at_ns: wall time, Unix."""
+
+    taken_at_ns: int = 0
+    consumers: tuple[tuple[str, str, tuple[ClientStats, ...]], ...] = ()
+    producers: tuple[ClientStats, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFigures:
     """All of the engine as `/stats` writes it. rest: without topics."""
 

@@ -7,14 +7,14 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import uvloop
 
-from queue_engine.delivery.stats import ActRecord, EngineSnapshot
+from queue_engine.delivery.stats import ActRecord, Connections, EngineSnapshot
 from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import EngineCalls
 from queue_engine.service.act_file.act_file import ActFile
@@ -50,6 +50,8 @@ from queue_engine.vocabulary.options.options import Options
 from queue_engine.vocabulary.ticket import Ticket
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Loop = tuple[str, Callable[[], Awaitable[None]]]
 
@@ -188,6 +190,24 @@ class EngineRunner(HostedServer):
             return 0.0 if clock is None else time.clock_gettime(clock)
         except OSError:  # the thread has ended this very moment
             return 0.0
+
+    def connections(self) -> "concurrent.futures.Future[Connections]":
+        """List all clients, in slices: the engine serves its clients between them."""
+        loop, engine = self._loop, self._engine
+        listing = _in_turns(engine.stats.connections_in_slices()) if engine is not None else None
+        try:
+            if loop is None or listing is None:
+                raise RuntimeError
+            future = asyncio.run_coroutine_threadsafe(listing, loop)
+        except RuntimeError:
+            if listing is not None:
+                listing.close()
+            future = concurrent.futures.Future()
+            future.set_exception(ClosedError("the engine is not running"))
+            return future
+        self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
+        return future
 
     def watch(self, topic: str, channel: str, lease_s: float = 5) -> None:
         """List this channel's clients in the snapshots of the next `lease_s` seconds."""
@@ -436,6 +456,17 @@ class EngineRunner(HostedServer):
             except Exception:
                 # A watcher's error does not stop the queues.
                 logger.exception("snapshot not handed over")
+
+
+async def _in_turns(slices: Generator[None, None, T]) -> T:
+    """The result of slices, with the loop's other work between them."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        await asyncio.sleep(0)
 
 
 async def _look_once(certificates: CertificateWatch) -> None:

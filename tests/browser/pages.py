@@ -51,6 +51,7 @@ def pages_of(topic: str, channel: str) -> tuple[ConsolePage, ...]:
         ConsolePage("audit", "/audit/"),
         ConsolePage("tokens", "/tokens/"),
         ConsolePage("nodes", "/nodes/"),
+        ConsolePage("clients", "/clients/"),
         ConsolePage("counter", "/counter/"),
         ConsolePage("password", "/password/"),
         ConsolePage("not-allowed", "/audit/", user="vera"),

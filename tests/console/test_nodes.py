@@ -41,7 +41,7 @@ def text_of(client: Client) -> str:
 
 def test_without_addresses_this_server_stands_alone_and_the_page_says_how_to_name_others(engine: EngineRunner) -> None:
     text = text_of(client_of(make_user(role=Role.VIEWER)))
-    assert "Nodes 1 node Addresses…" in text
+    assert "Nodes 1 node Counter Addresses…" in text
     assert "No other nodes" in text
     assert "--lookupd-http-address HOST:4161" in text
 

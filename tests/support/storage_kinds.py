@@ -206,6 +206,7 @@ ONCE: dict[str, str] = {
     "clients/test_proxy_recipes.py": "cookies, origins and the socket's way through a proxy",
     "clients/test_sub_path.py": "it is about paths",
     "clients/test_wire_layers.py": "what lies between a socket and its session",
+    "console/test_clients.py": "connections, whatever stores messages",
     "console/test_nodes.py": "other nodes, and the addresses they are called at",
     "console/accounts/": "users and sessions are in the console's own database",
     "console/audit/": "rows of the console's own database",

@@ -11,6 +11,7 @@ from queue_engine.delivery.stats import (
     HEALTHY,
     ChannelStats,
     ClientStats,
+    Connections,
     DiskSpace,
     EngineFigures,
     EngineSnapshot,
@@ -152,6 +153,28 @@ class EngineStats:
         reader = _PlainFigures(self, self._clock, has_clients=has_clients, has_windows=has_windows)
         listed = yield from walk(self._catalog, reader, topic=topic, channel=channel)
         return EngineFigures(self._snapshot((), has_producers=has_clients), listed)
+
+    def connections_in_slices(self) -> Generator[None, None, Connections]:
+        """All clients, without the stats of their channels. Yields between short steps."""
+        found: list[tuple[str, str, tuple[ClientStats, ...]]] = []
+        listed = 0
+        for name in self._catalog.sorted_names():
+            topic = self.topics.get(name)
+            for channel in list(topic.channels.values()) if topic is not None else ():
+                consumers: list[ClientStats] = []
+                for client in self.clients_of(channel):
+                    consumers.append(client.stats())
+                    listed += 1
+                    if listed % SLICE_CLIENTS == 0:
+                        yield
+                if consumers:
+                    found.append((name, channel.name, tuple(consumers)))
+        producers: list[ClientStats] = []
+        for listed, client in enumerate([one for one in self._clients.values() if one.is_producer], 1):
+            producers.append(client.stats())
+            if listed % SLICE_CLIENTS == 0:
+                yield
+        return Connections(self._clock.time_ns(), tuple(found), tuple(producers))
 
     def _snapshot(self, topics: tuple[TopicStats, ...], *, has_producers: bool) -> EngineSnapshot:
         producers = [client for client in self._clients.values() if client.is_producer]

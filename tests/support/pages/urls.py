@@ -10,11 +10,12 @@ TRASH = 999_999  # an id that no entry has
 SEARCH = "0123456789abcdef"  # forgotten
 TOKEN = "0123456789ab"  # an id that no token has
 NODE = "127.0.0.1:1"  # that no nsqlookupd knows
+CLIENT = "127.0.0.1:9"  # that is not connected
 
 
-# Acts on what is not there: they are answered 404.
+# Acts on what is not there, and its pages: they are answered 404.
 AT_LOOKUPDS = ("tombstone_producer", "unregister_topic", "unregister_channel")
-GONE = ("restore_trash", "delete_trash", "revoke_token", *AT_LOOKUPDS)
+GONE = ("restore_trash", "delete_trash", "revoke_token", *AT_LOOKUPDS, "node", "client")
 
 
 def all_urls() -> list[tuple[str, str]]:
@@ -30,6 +31,7 @@ def all_urls() -> list[tuple[str, str]]:
         "search": SEARCH,
         "token": TOKEN,
         "node": NODE,
+        "client": CLIENT,
     }
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
