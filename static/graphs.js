@@ -3,7 +3,7 @@
 import { saveCsv } from "./csv.js";
 import { COUNTED, DURATION, fileRows, MEASURED, rowTime, tableOf } from "./graph_table.js";
 import { addToPast, past, rangeWords, resetZoom, startRanges, zoomTo } from "./history.js";
-import { bandTrace, countAxis, duration, highestOf, pastAxes, rate, steadyRates, wordsFor } from "./history_drawing.js";
+import { bandTrace, countAxis, duration, hatchAxis, hatches, highestOf, pastAxes, rate, steadyRates, wordsFor } from "./history_drawing.js";
 import { addLiveSecond, firstKnown, liveSeconds, SECONDS, startSeconds, timesOfSeconds } from "./live_seconds.js";
 import { timeAxis } from "./time_axis.js";
 
@@ -241,13 +241,14 @@ class Graph {
     if (past()) return this.pastData(past());
     const series = liveSeconds();
     const times = timesOfSeconds();
-    return this.columns.map((column, index) => ({
+    const lines = this.columns.map((column, index) => ({
       ...this.dressedFigure.data[index % this.dressedFigure.data.length],
       name: series.labels[column],
       x: times,
       y: series.columns[column],
       visible: !this.hidden.has(column),
     }));
+    return [...hatches(series.partial, colour("var(--warning)")), ...lines];
   }
 
   pastData(range) {
@@ -261,7 +262,7 @@ class Graph {
       visible: !this.hidden.has(column),
     }));
     const shown = lines.map((line, index) => [line, range.band[this.columns[index]]]).filter(([line, band]) => line.visible && band);
-    return [...shown.map(([line, band]) => bandTrace(times, band, line)), ...lines];
+    return [...hatches(range.partial, colour("var(--warning)")), ...shown.map(([line, band]) => bandTrace(times, band, line)), ...lines];
   }
 
   layout() {
@@ -270,6 +271,7 @@ class Graph {
     const layout = structuredClone(this.dressedFigure.layout);
     layout.datarevision = this.revision;
     const range = past();
+    hatchAxis(layout, (range ?? liveSeconds()).partial);
     const shown = this.columns.filter((column) => !this.hidden.has(column));
     if (range) {
       const top = Math.max(0, ...shown.map((column) => highestOf(this.drawnOf(range, column), range.band[column])));

@@ -39,6 +39,20 @@ export function bandTrace(times, [low, high], trace) {
   };
 }
 
+// Times that lack a node's part are hatched over the whole height, on an axis of their own (hatchAxis).
+export function hatches(spans, fgcolor) {
+  if (!spans?.length) return [];
+  return [{
+    type: "scatter", mode: "none", yaxis: "y2", fill: "toself", fillcolor: "rgba(0, 0, 0, 0)",
+    x: spans.flatMap(([first, last]) => [first, first, last + 1, last + 1, first, null]), y: spans.flatMap(() => [0, 1, 1, 0, 0, null]),
+    fillpattern: { shape: "/", size: 6, solidity: 0.15, fgcolor, bgcolor: "rgba(0, 0, 0, 0)" }, hoverinfo: "skip", showlegend: false, name: "", opacity: 0.4, // it lies over the lines
+  }];
+}
+
+export function hatchAxis(layout, spans) {
+  if (spans?.length) layout.yaxis2 = { overlaying: "y", range: [0, 1], visible: false, fixedrange: true };
+}
+
 // Axes for a range of the past; of durations where the graph is one of these.
 export function pastAxes(layout, { revision: uirevision }, isDuration, top) {
   layout.uirevision = `past ${uirevision}`;

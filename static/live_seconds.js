@@ -20,7 +20,7 @@ export function startSeconds(onChange) {
   return fetchSeconds();
 }
 
-export function addLiveSecond({ second, points, flags }) {
+export function addLiveSecond({ second, points, flags, silence }) {
   if (!series) {
     pending.push([second, points]);
     pending = pending.slice(-PENDING_MAX);
@@ -30,10 +30,10 @@ export function addLiveSecond({ second, points, flags }) {
   // Another channel has grown among the deepest: its past has to be fetched.
   const isNew = Object.keys(points).some((name) => !(name in series.columns));
   if (isNew || second - series.newest > SECONDS) fetchSeconds();
-  else append(second, points, flags.paused);
+  else append(second, points, flags.paused, Boolean(silence));
 }
 
-function append(second, points, isPaused) {
+function append(second, points, isPaused, isPartial) {
   if (series.newest === null) series.newest = second - 1;
   if (second <= series.newest) return;
   const missed = Math.min(second - series.newest - 1, SECONDS);
@@ -44,12 +44,15 @@ function append(second, points, isPaused) {
     values.push(points[name] ?? null);
     values.splice(0, values.length - SECONDS);
   }
-  const last = series.paused.at(-1);
-  if (isPaused) {
-    if (last && last[1] >= series.newest - 1) last[1] = second;
-    else series.paused.push([second, second]);
-  }
+  if (isPaused) extend(series.paused, second);
+  if (isPartial) extend((series.partial ??= []), second);
   series.newest = second;
+}
+
+function extend(spans, second) {
+  const last = spans.at(-1);
+  if (last && last[1] >= series.newest - 1) last[1] = second;
+  else spans.push([second, second]);
 }
 
 function fetchSeconds() {
@@ -71,7 +74,7 @@ async function fetchColumns() {
       if (!values.length) fetched.columns[name] = new Array(SECONDS).fill(null);
     }
     series = fetched;
-    for (const [second, points] of pending) if (second > series.newest) append(second, points, false);
+    for (const [second, points] of pending) if (second > series.newest) append(second, points, false, false);
     pending = [];
     changed();
   } catch {
@@ -99,6 +102,7 @@ export function secondsOf(firstS, endS) {
     graphs: series.graphs,
     labels: series.labels,
     paused: series.paused.filter(([first, last]) => last >= firstS && first < end).map((span) => [...span]),
+    partial: (series.partial ?? []).filter(([first, last]) => last >= firstS && first < end),
     weights: {},
     newest: null,
   };

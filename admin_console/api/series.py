@@ -26,9 +26,12 @@ def channel_series(request: HttpRequest, topic: str, channel: str) -> HttpRespon
     return _answer(live, plans, (topic, channel))
 
 
-def _answer(live: LiveState | None, plans: Sequence[graphs.GraphPlan], paused_key: Key | None) -> HttpResponse:
-    """{"newest": Unix second, "seconds": 900, "columns": {...}, "graphs": {name: [column...]}, "labels", "paused"}."""
-    rings = live.rings.get(paused_key) if live and paused_key else None
+def _answer(live: LiveState | None, plans: Sequence[graphs.GraphPlan], key: Key | None) -> HttpResponse:
+    """{"newest": Unix second, "seconds": 900, "columns": {...}, "graphs": {name: [column...]}, "labels", "paused"}.
+
+    In a cluster it has "partial", too: the spans that lack a node's part. key: None for the overview.
+    """
+    rings = live.rings.get(key) if live and key else None
     newest = live.second if live else None
     body = {
         "newest": newest,
@@ -38,6 +41,8 @@ def _answer(live: LiveState | None, plans: Sequence[graphs.GraphPlan], paused_ke
         "labels": {line.column: line.label for plan in plans for line in plan.lines},
         "paused": spans(rings.series("paused"), newest) if rings and newest is not None else [],
     }
+    if live is not None and live.cluster is not None:
+        body["partial"] = live.silences_of(*(key or ()))
     return HttpResponse(orjson.dumps(body), content_type="application/json")
 
 

@@ -101,6 +101,14 @@ class LiveState:
     def rings_of(self, topic: str, channel: str = "") -> Rings | None:
         return self.rings.get((topic, channel))
 
+    def silences_of(self, topic: str = "", channel: str = "") -> list[tuple[int, int]]:
+        """First and last second of each time in the rings that lacks a node's part of a topic or channel, or of all."""
+        if self.cluster is None or self.node_rings is None:
+            return []
+        if not topic:
+            return self.node_rings.silences([node.name for node in self.cluster.state.nodes])
+        return self.node_rings.silences([place.node for place in self.cluster.places(topic, channel)])
+
     def rings_of_nodes(self, topic: str, channel: str = "") -> dict[str, Rings]:
         """By node; of a topic or channel whose page is open, else empty."""
         return self.node_rings.rings_of(topic, channel) if self.node_rings is not None else {}
@@ -186,7 +194,7 @@ class Hub:
             self._write_second(snapshot, second, birth, self._growth(cluster))
             if cluster is not None:
                 self._mark_partial(cluster)
-                self.node_rings.write(cluster)
+                self.node_rings.write(cluster, second)
         elif cluster is not None:
             self._unwritten.append(cluster.growth)
         last = self.live

@@ -5,14 +5,14 @@ They begin when a page is opened, and go a minute after it was closed: 2 to 20 K
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import add
 from typing import TYPE_CHECKING
 
 from admin_console.cluster.growth import grown
-from admin_console.cluster.merged import NO_GROWTH
+from admin_console.cluster.merged import NO_GROWTH, TOTAL
 from admin_console.rings.depth_jumps import DepthCounts, jump_at_topic, jump_in_channel
-from admin_console.rings.rings import Clock, Layout, Rings
+from admin_console.rings.rings import SECONDS, Clock, Layout, Rings
 
 if TYPE_CHECKING:
     from admin_console.cluster.merged import ClusterSnapshot, TopicPlace
@@ -22,6 +22,7 @@ Key = tuple[str, str]  # as in hub.py
 
 WATCHED_S = 60.0  # how long a call of `watch` lasts
 RINGS_MAX = 1_000
+SILENCE_GAP_S = 3  # a snapshot that came late does not end a silence
 
 
 class NodeRings:
@@ -32,6 +33,7 @@ class NodeRings:
         self._now_s = now_s
         self._watched: dict[Key, float] = {}  # until when
         self._rings: dict[Key, dict[str, _AtNode]] = {}
+        self._silences: dict[str, list[tuple[int, int]]] = {}  # by node
 
     def watch(self, topic: str, channel: str = "") -> None:
         """Have rings of it for the next minute."""
@@ -41,8 +43,32 @@ class NodeRings:
         """By node."""
         return {node: one.rings for node, one in self._rings.get((topic, channel), {}).items()}
 
-    def write(self, cluster: "ClusterSnapshot") -> None:
+    def silences(self, nodes: Collection[str]) -> list[tuple[int, int]]:
+        """First and last Unix second, in the time of the rings, while any of these nodes did not answer."""
+        found: list[tuple[int, int]] = []
+        silences = self._silences
+        for first, last in sorted(span for node in nodes for span in silences.get(node, ())):
+            if found and first <= found[-1][1] + 1:
+                found[-1] = found[-1][0], max(last, found[-1][1])
+            else:
+                found.append((first, last))
+        return found
+
+    def _note_silences(self, silent: Collection[str], second: int) -> None:
+        silences = {
+            node: [span for span in spans if span[1] > second - SECONDS] for node, spans in self._silences.items()
+        }
+        for node in silent:
+            spans = silences.setdefault(node, [])
+            goes_on = bool(spans) and second - spans[-1][1] <= SILENCE_GAP_S
+            first = spans.pop()[0] if goes_on else second
+            spans.append((first, second))
+        self._silences = {node: spans for node, spans in silences.items() if spans}
+
+    def write(self, cluster: "ClusterSnapshot", second: int) -> None:
         """Take in the readings that are new."""
+        if self._silences or TOTAL in cluster.silent:
+            self._note_silences(cluster.silent.get(TOTAL, ()), second)
         now_s = self._now_s()
         for key, until_s in tuple(self._watched.items()):
             if until_s < now_s:
@@ -72,11 +98,15 @@ class _AtNode:
         self.rings = Rings(Clock(), layout)
         self._channel = channel
         self._before: TopicPlace | None = None
+        self._read_at_ms = 0
 
     def write(self, place: "TopicPlace", read_at_ms: int) -> None:
+        if read_at_ms == self._read_at_ms:
+            return  # this reading is in already
+        self._read_at_ms = read_at_ms
         accepted = self.rings.clock.accept(read_at_ms / 1_000)
         if accepted is None:
-            return  # this reading is in already
+            return
         second, missed = accepted
         self.rings.forget(missed)
         topic = place.stats

@@ -122,7 +122,7 @@ class LineCell(BaseCell):
     @property
     def html(self) -> str:
         dot = _element('<span class="dot series-{}"></span>', self.series) if self.series else ""
-        return _element('{}<a href="{}">{}</a>', dot, self.href, breakable(self.text))
+        return _element('{}<a href="{}">{}</a>', dot, self.href, self.text)
 
 
 @dataclass(frozen=True, slots=True)

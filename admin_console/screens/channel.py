@@ -1,9 +1,11 @@
 """A channel: its stats, why it does not drain, its consumers, and the messages in flight."""
 
+import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from admin_console.cluster.client_figures import KEY, client_stats
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.finding import TONES
@@ -15,10 +17,10 @@ from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import Rings
 from admin_console.screens import connections, graphs, latency, partial, quarantine
-from admin_console.screens.cells import AnchorCell, Cell, NameCell
+from admin_console.screens.cells import AnchorCell, BaseCell, Cell, LineCell, NameCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
-from admin_console.screens.links import act_cell, consumer_anchor, message_url
+from admin_console.screens.links import act_cell, client_url, consumer_anchor, message_url
 from admin_console.screens.node_table import node_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.pauses import panel_texts, pause_flag, ramp_text
@@ -94,11 +96,11 @@ def parts(
     diagnosis = diagnosis_of(live, topic, stats)
     places = live.cluster.places(topic_name, name) if live.cluster else None
     own = _at_this_server(places) if places is not None else stats
-    of_nodes = _consumers(places) if places is not None else None
+    of_nodes = _consumers(live, places) if places is not None else None
     clients = partial.least(units.number(stats.client_count), is_partial=bool(silent))
     banner, ramp = channel_banner(live, diagnosis, role), ramp_text(live, stats)
     return common | {
-        "subtitle": _subtitle(stats),
+        "subtitle": partial.least_in(_subtitle(stats)) if silent else _subtitle(stats),
         "chips": chips_of(diagnosis, live),
         "banner": banner,
         "stats": partial.stats(_stats(diagnosis, live.rings_of(topic_name, name)), silent, growing="depth"),
@@ -203,6 +205,8 @@ def _due_note(vitals: Vitals) -> Cell:
     return Cell(f"next due in {units.duration(in_s)}" if in_s > 0 else "due now")
 
 
+# Where it is connected, None on one server; its figures; its messages that timed out, which an nsqd does not count.
+_Consumer = tuple["Place | None", ClientStats, int | None]
 _OWN_ALONE = " at this server, whose messages are listed"
 
 
@@ -212,12 +216,21 @@ def _at_this_server(places: "Sequence[Place]") -> ChannelStats | None:
     return found
 
 
-def _consumers(places: "Sequence[Place]") -> "Sequence[tuple[Place, ClientStats]]":
-    """Those of all nodes that answer."""
-    found = []
+def _consumers(live: LiveState, places: "Sequence[Place]") -> "Sequence[_Consumer]":
+    """Those of all nodes that answer; of another node where it was read with them, which begins with the page."""
+    nodes = {node.name: node for node in live.cluster.state.nodes} if live.cluster else {}
+    found: list[_Consumer] = []
     for place in places:
-        if place.is_answering and not isinstance(place.stats, TopicStats):
-            found += [(place, client) for client in place.stats.clients or ()]
+        stats, node = place.stats, nodes.get(place.node)
+        if not place.is_answering or isinstance(stats, TopicStats):
+            continue
+        if place.is_embedded or node is None or node.stats is None:
+            found += [(place, client, client.timeout_count) for client in stats.clients or ()]
+            continue
+        topic = node.stats.topics.get(stats.topic_name)
+        channel = topic.channels.get(stats.channel_name) if topic else None
+        listed = (channel.clients or ()) if channel else ()
+        found += [(place, client_stats(one), one["timeout_count"]) for one in listed[:CLIENTS_MAX]]
     return found
 
 
@@ -227,7 +240,7 @@ def _client_table(
     topic: str,
     name: str,
     diagnosis: Diagnosis | None = None,
-    of_nodes: "Sequence[tuple[Place, ClientStats]] | None" = None,
+    of_nodes: "Sequence[_Consumer] | None" = None,
 ) -> Table:
     """The consumers that a state names come first: a long list is cut. of_nodes: in a cluster, whose rows have their
     node."""
@@ -238,8 +251,10 @@ def _client_table(
     for state in diagnosis.states if diagnosis else ():
         tones[state.finding.kind, state.finding.client_key] = TONES[state.finding.level]
     named = {key for _, key in tones if key}
-    listed = of_nodes if of_nodes is not None else [(None, client) for client in (stats.clients or ())] if stats else []
-    for place, client in sorted(listed, key=lambda each: each[1].client_key not in named):
+    listed: Sequence[_Consumer] = of_nodes or ()
+    if of_nodes is None and stats:
+        listed = [(None, client, client.timeout_count) for client in stats.clients or ()]
+    for place, client, timeouts in sorted(listed, key=lambda each: each[1].client_key not in named):
         is_here = place is None or place.is_embedded
         key = str(client.client_key) if is_here else f"{place.node} {client.remote_address}" if place else ""
         requeue = (
@@ -257,7 +272,7 @@ def _client_table(
                         f"{client.remote_address} · {client.hostname}",
                     )
                     if is_here
-                    else Cell(_client_name(client), f"{client.remote_address} · {client.hostname}"),
+                    else _remote_name(place, client),
                     *((Cell(place.node),) if place else ()),
                     Cell(client.user_agent or units.UNKNOWN),
                     Cell(connections.agreed(client), connections.title(client)),
@@ -266,8 +281,8 @@ def _client_table(
                     Cell(units.number(client.finish_count), units.exact(client.finish_count)),
                     Cell(units.number(client.requeue_count), tone=tones.get((FAILING, client.client_key), "")),
                     Cell(
-                        units.number(client.timeout_count),
-                        tone=tones.get((TIMING_OUT, client.client_key), "" if client.timeout_count else "muted"),
+                        units.number(timeouts),
+                        tone=tones.get((TIMING_OUT, client.client_key), "" if timeouts else "muted"),
                     ),
                     Cell(units.number(client.message_count), units.exact(client.message_count)),
                     Cell(
@@ -288,6 +303,14 @@ def _client_table(
 def _client_name(client: Any) -> str:
     name = client.client_id or client.hostname
     return f"{name} {client.remote_address}" if name else client.remote_address
+
+
+def _remote_name(place: "Place | None", client: ClientStats) -> BaseCell:
+    """A link to the client's page, but for an address that no page has."""
+    name, title = _client_name(client), f"{client.remote_address} · {client.hostname}"
+    if place is None or not re.fullmatch(KEY, client.remote_address):
+        return Cell(name, title)
+    return LineCell(name, client_url(place.node, client.remote_address), title=title)
 
 
 def _in_flight_table(

@@ -12,6 +12,7 @@ from admin_console.gateway.gateway import why_not
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import ActionCell, BaseCell, LinkCell
 from admin_console.screens.links import act_cell, consumer_url, message_cell, url_of
+from admin_console.screens.partial import listed
 from admin_console.screens.parts import Banner
 from admin_console.screens.pauses import paused_on, still_delivering
 from admin_console.vocabulary import units
@@ -57,10 +58,16 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
         TONES[finding.level],
         title,
         finding.text,
-        note=_note(_when(gravest, diagnosis), also),
+        note=" ".join(filter(None, (_note(_when(gravest, diagnosis), also), _without(live, diagnosis)))),
         acts=_acts(finding, diagnosis, role),
         cause=f"{finding.kind.name} {finding.client_name}{finding.message_id}",
     )
+
+
+def _without(live: LiveState, diagnosis: Diagnosis) -> str:
+    """Whose part the figures lack."""
+    silent = live.silent_of(diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name)
+    return f"The figures are without {listed(silent)}." if silent else ""
 
 
 def _paused_on(live: LiveState, diagnosis: Diagnosis, title: str) -> str:

@@ -11,7 +11,7 @@ from admin_console.rings.rings import Rings
 from admin_console.screens import graphs, latency, partial
 from admin_console.screens.cells import BaseCell, Cell, Chip, LineCell, StateCell
 from admin_console.screens.channel_rows import age_s
-from admin_console.screens.links import url_of
+from admin_console.screens.links import node_url
 from admin_console.screens.parts import Column, Empty, Table
 from admin_console.screens.rates import GROWTH_LABEL
 from admin_console.vocabulary import units
@@ -39,8 +39,7 @@ _TAIL = (
 )
 _TOPIC_COLUMNS = (
     *_HEAD,
-    Column("own", "At the topic", help=TOPIC_HELP["depth"]),
-    Column("places", "Memory + disk"),
+    Column("places", "At the topic, memory + disk", help=TOPIC_HELP["depth"]),
     Column("growth", GROWTH_LABEL),
     Column("published", "Published /s"),
     Column("messages", "Messages", help=TOPIC_HELP["message_count"]),
@@ -109,7 +108,7 @@ def _place_cells(
     where = " · ".join(filter(None, (info.region, info.zone))) if info is not None else ""
     product = info.product if info is not None else _OWN_PRODUCT if place.is_embedded else units.UNKNOWN
     cells: dict[str, BaseCell] = {
-        "name": LineCell(place.node, url_of("nodes"), series.get(place.node, 0) if len(series) > 1 else 0, where),
+        "name": LineCell(place.node, node_url(place.node), series.get(place.node, 0) if len(series) > 1 else 0, where),
         "state": StateCell(_chips(live, place, node)),
         "version": Cell(product),
         "read": Cell(_ago(live, place.read_at_ms)),
@@ -153,7 +152,7 @@ def _chips(live: LiveState, place: "Place", node: "Node | None") -> tuple[Chip, 
     chips = []
     if not place.is_answering:
         since_ms = node.answers.failing_since_ms if node is not None else 0
-        lasts = f" for {_ago(live, since_ms)}" if since_ms else ""
+        lasts = f" {_ago(live, since_ms)}" if since_ms else ""
         chips.append(Chip(f"not answering{lasts}", "danger", node.answers.error if node is not None else ""))
     stats = place.stats
     if stats.paused:
@@ -193,7 +192,6 @@ def _topic_figures(topic: TopicStats, rings: Rings | None) -> dict[str, BaseCell
 
     return {
         "depth": _count(topic.depth + sum([one.depth for one in channels])),
-        "own": _count(topic.depth),
         "published": _quiet(units.bare(units.rate(figures.ARRIVED.rate(rings)))),
         "bytes": Cell(units.byte_count(topic.message_bytes), f"{topic.message_bytes:,} bytes"),
         "in_flight": sum_of("in_flight_count"),

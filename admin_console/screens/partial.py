@@ -4,6 +4,7 @@ A sum of the nodes that answer is the least that it can be: "≥" stands before 
 a growth or the oldest message, is unknown. A figure whose nodes all answer has no mark.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import BaseCell, Cell
-from admin_console.screens.links import url_of
+from admin_console.screens.links import node_url
 from admin_console.screens.parts import Column, Stat
 from admin_console.vocabulary import units
 
@@ -20,16 +21,27 @@ if TYPE_CHECKING:
     from admin_console.gateway.gateway import TopicStats
 
 NAMES_MAX = 3
+NOTE_LENGTH_MAX = 32  # of a card's small words: one line
 _REASON_LENGTH_MAX = 60
 FRESH_S = 3  # readings of nodes that are read every second have no age worth a word
 # Columns and stats that would mislead without a node's part.
 _MISLEADING = frozenset(("growth", "oldest"))
+_COUNTED = re.compile(
+    r"[0-9][0-9,.]*(?: [MGT])?(?=/s|/min|"
+    r" (?:RDY|deferred|consumers?|messages?|finished|dropped|requeued|since|more|in memory|on disk)\b)"
+    r"|(?<=RDY )[0-9][0-9,.]*"
+)
 _WHOLE = frozenset(("nodes",))  # silent ones count
 
 
 def least(text: str, *, is_partial: bool) -> str:
     """A figure in a text."""
     return f"≥ {text}" if is_partial and text != units.UNKNOWN else text
+
+
+def least_in(text: str) -> str:
+    """A note or sentence whose counts and rates lack a part: "≥" before each, and before no time or share."""
+    return _COUNTED.sub(r"≥ \g<0>", text)
 
 
 def marked(cell: BaseCell) -> BaseCell:
@@ -61,11 +73,13 @@ def stats(made: Sequence[Stat], silent: Sequence[str], *, growing: str = "waitin
 
 def _stat(one: Stat, silent: Sequence[str], growing: str) -> Stat:
     if one.name in _MISLEADING:
-        return replace(one, value=Cell(units.UNKNOWN), note=Cell(until(silent)))
+        words = until(silent)
+        short = words if len(words) <= NOTE_LENGTH_MAX else "unknown until all nodes answer"
+        return replace(one, value=Cell(units.UNKNOWN), note=Cell(short, words if short != words else ""))
     value = replace(one.value, is_least=one.value.text != units.UNKNOWN)
     if one.name == growing:
         return replace(one, value=value, note=Cell("growth unknown", until(silent)))
-    return replace(one, value=value)
+    return replace(one, value=value, note=replace(one.note, text=least_in(one.note.text)))
 
 
 def until(silent: Sequence[str]) -> str:
@@ -137,9 +151,10 @@ def _silence(live: LiveState, silent: Sequence[str], count: int) -> str:
     more = f" and {len(nodes) - NAMES_MAX} more" if len(nodes) > NAMES_MAX else ""
     first_ms = min(node.answers.answered_at_ms for node in nodes)
     last = f"; the last full figures are of {units.moment(first_ms)} UTC" if first_ms else ""
+    of_all = f"{len(nodes)} of {units.plural(count, 'node')}"
     return (
-        f'<span class="least">≥</span> {len(nodes)} of {units.plural(count, "node")} not answering {lasts}: '
-        f"{shown}{more}. Figures with ≥ leave {'it' if len(nodes) == 1 else 'them'} out{last}."
+        f'<span class="least">≥</span> {of_all} not answering {lasts}: {shown}{more}. '
+        f'<span class="rest">Figures with ≥ leave {"it" if len(nodes) == 1 else "them"} out{last}.</span>'
     )
 
 
@@ -155,4 +170,4 @@ def _linked(node: "Node") -> str:
     _, _, why = node.answers.error.rpartition(": ")
     reason = f" ({escape(why[:_REASON_LENGTH_MAX].rstrip('.'))})" if why else ""
     title = f' title="{escape(node.answers.error)}"' if node.answers.error else ""
-    return f'<a href="{url_of("nodes")}"{title}>{escape(node.name)}</a>{reason}'
+    return f'<a href="{node_url(node.name)}"{title}>{escape(node.name)}</a>{reason}'

@@ -22,8 +22,7 @@ from admin_console.gateway.fan_out import (
     fan_out,
     summary,
 )
-from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
-from admin_console.gateway.held import has_grown, now_and_then
+from admin_console.gateway.gateway import DONE, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
 from admin_console.gateway.node_requests import why_node_can_not
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.hub.hub import get_hub
@@ -101,11 +100,6 @@ class OnNodes:
         return len(self.chosen) == len(self._holders)
 
     @property
-    def has_lookupds(self) -> bool:
-        """Whether nodes are looked up at any."""
-        return bool(self._cluster.state.lookupds)
-
-    @property
     def has_own(self) -> bool:
         """Whether this server is one of them."""
         return any(holder.place.is_embedded for holder in self.chosen)
@@ -163,27 +157,13 @@ class OnNodes:
     # The act.
 
     def do(self, order: ActOrder, expected: Mapping[str, int]) -> ActResult:
-        """Have all of them do it. expected: by node, the messages that the question counted there; a question that
-        counted those of all together has them in the order."""
-        if not expected and (complaint := self._complaint_about_counts(order)):
-            return ActResult(FAILED, complaint, "COUNTS_CHANGED")
+        """Have all of them do it. expected: by node, the messages that the question counted there."""
         orders = [(holder.node, self._order_of(holder, order, expected)) for holder in self.chosen]
         if order.action in ("delete_topic", "delete_channel"):
             self.results = delete_in_order(self._cluster, orders, is_everywhere=self.is_all)
         else:
             self.results = fan_out(orders)
         return self.results[0].result if len(self.results) == 1 else summary(order, self.results)
-
-    def _complaint_about_counts(self, order: ActOrder) -> str:
-        expected = order.details.get("expected")
-        is_all = order.action == "delete_topic" or order.details.get("channels_too")
-        count = sum(
-            messages_in_all(one.place.stats) if is_all else messages_in(one.stats(self._channel)) for one in self.chosen
-        )
-        if expected is None or not has_grown(count, expected):
-            return ""
-        name = f"{order.topic}/{order.channel}" if order.channel else order.topic
-        return f"Nothing was done to {name}: {now_and_then(count, expected)}."
 
     def _order_of(self, holder: Holder, order: ActOrder, expected: Mapping[str, int]) -> ActOrder:
         details = {name: value for name, value in order.details.items() if name != "expected"}
@@ -266,23 +246,6 @@ def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:
     from admin_console.gateway.node_gateway import NodeGateway
 
     return Holder(place, NodeGateway(node, cluster))
-
-
-def acting_nodes(gateway: Gateway) -> dict[str, ActingNode]:
-    """Every node that acts may go to, by its name; this server first, by each name that it has."""
-    cluster = get_cluster()
-    state = cluster.state if cluster is not None else None
-    found: dict[str, ActingNode] = {}
-    if _has_engine(gateway):
-        own = EmbeddedNode(gateway)
-        found[own.name] = own
-        found.update({member.named.bare: own for member in (state.embedded if state is not None else ())})
-    if cluster is not None and state is not None and state.called:
-        from admin_console.gateway.node_gateway import NodeGateway
-
-        # An nsqlookupd may name this server before that address is read and turns out to be its own.
-        found.update({node.name: NodeGateway(node, cluster) for node in state.called if node.name not in found})
-    return found
 
 
 def with_nodes(url: str, names: Sequence[str]) -> str:

@@ -73,6 +73,19 @@ def test_a_sum_without_a_silent_node_is_marked_and_what_would_mislead_is_unknown
     assert {stat.name: text_of(stat.value.html) for stat in screen_of("channel", live).stats}["depth"] == "≥ 43"
 
 
+def test_the_small_words_of_a_partial_page_are_marked_as_well() -> None:
+    live = HubOfCluster().see(own(in_flight_count=2, ready_count=5), nsqd("nsq-a", orders(timeout_count=4)), silent())
+    notes = {stat.name: text_of(stat.note.html) for stat in screen_of("channel", live).stats}
+    assert notes["in_flight"] == "≥ 2 consumers, RDY ≥ 5"
+    assert notes["timeouts"] == "≥ 4 since start"
+    assert notes["depth"] == "growth unknown"
+    assert notes["oldest"] == "unknown until nsq-b:4151 answers", "one line of 32 characters"
+    subtitle = screen_of("channel", live).subtitle
+    assert subtitle.startswith("≥ 43 in memory, ≥ 0 on disk")
+    assert "≥ 110 messages" in subtitle
+    assert screen_of("overview", live).subtitle == "≥ 2 topics · ≥ 2 channels · ≥ 4 consumers · 3 nodes"
+
+
 def test_a_row_whose_nodes_all_answer_has_no_mark() -> None:
     live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), silent())
     clicks = row(screen_of("overview", live).tables["urgent"], "clicks/all")
@@ -128,7 +141,7 @@ def test_a_topic_of_silent_nodes_alone_is_not_gone() -> None:
     live = HubOfCluster().see(own(), nsqd("nsq-b", fake_nsqd.topic("far", depth=8), silent_since=START_S - 5))
     screen = build_screen(Request("topic", Role.VIEWER, topic="far"), live)
     assert screen.flags["gone"] is False
-    assert row(screen.tables["by_node"], "nsq-b:4151")["own"] == "8", "what it answered last"
+    assert row(screen.tables["by_node"], "nsq-b:4151")["places"] == "8 + 0", "what it answered last"
 
 
 def test_a_channel_by_node_has_a_row_for_each_and_one_for_all() -> None:
@@ -140,7 +153,7 @@ def test_a_channel_by_node_has_a_row_for_each_and_one_for_all() -> None:
     assert (of_a["version"], of_a["places"], of_a["deferred"]) == ("nsqd 1.3.0", "10 + 30", "2")
     assert (of_a["oldest"], of_a["latency"], of_a["read"]) == ("–", "1.2 s", "0 ms")
     of_b = row(table, "nsq-b:4151")
-    assert (of_b["state"], of_b["depth"], of_b["growth"]) == ("not answering for 40 s", "500", "–")
+    assert (of_b["state"], of_b["depth"], of_b["growth"]) == ("not answering 40 s", "500", "–")
     of_all = row(table, "*")
     assert (of_all["name"], of_all["depth"], of_all["messages"]) == ("All 3 nodes", "≥ 43", "≥ 110")
 
@@ -152,6 +165,20 @@ def test_percentiles_of_several_nodes_are_the_worst_of_them() -> None:
     nodes = [nsqd(f"nsq-{ns}", orders(e2e_processing_latency=latency(ns * 10**6))) for ns in (200, 900, 30)]
     table = screen_of("channel", HubOfCluster().see(own(), *nodes)).tables["by_node"]
     assert row(table, "*")["latency"] == "worst of 3: 900 ms"
+
+
+def test_consumers_of_all_nodes_have_their_node() -> None:
+    mail = {"client_id": "mail", "remote_address": "10.0.0.7:5000", "in_flight_count": 3, "ready_count": 5}
+    at_a = fake_nsqd.channel("billing", clients=(mail,))
+    here = snapshots.client(1, client_id="here", in_flight_count=1)
+    live = HubOfCluster().see(own(clients=(here,)), nsqd("nsq-a", fake_nsqd.topic("orders", at_a)))
+    table = screen_of("channel", live).tables["clients"]
+    assert [one.key for one in table.rows] == ["1", "nsq-a:4151 10.0.0.7:5000"]
+    of_a = row(table, "nsq-a:4151 10.0.0.7:5000")
+    assert (of_a["name"], of_a["node"], of_a["ready"]) == ("mail 10.0.0.7:5000", "nsq-a:4151", "5")
+    assert of_a["timeouts"] == "–", "an nsqd counts none of a client"
+    assert of_a["action"] == "", "only this server's engine can requeue what one consumer has"
+    assert row(table, "1")["action"] == "Requeue now…"
 
 
 def watched(seconds: int, *names: str) -> LiveState:
@@ -210,6 +237,19 @@ def test_a_silent_node_s_line_has_a_gap_and_ends() -> None:
     assert graphs.points_of(live, plans)[f"waiting@{OWN}"] == 3
 
 
+def test_times_that_lack_a_node_s_part_stay_marked_when_it_answers_again() -> None:
+    cluster = HubOfCluster()
+    for index in range(12):
+        is_silent = 3 <= index < 6
+        second = START_S + index
+        a = nsqd("nsq-a", orders(), silent_since=START_S + 3) if is_silent else nsqd("nsq-a", orders(), second=second)
+        live = cluster.see(own(second), a)
+    silence = [(START_S + 3, START_S + 5)]
+    assert live.silences_of() == silence
+    assert live.silences_of("orders", "billing") == silence
+    assert live.silences_of("clicks") == []
+
+
 def test_a_node_that_restarts_has_a_rate_of_what_it_did_since() -> None:
     cluster = HubOfCluster()
     cluster.hub.node_rings.watch("orders", "billing")
@@ -219,6 +259,14 @@ def test_a_node_that_restarts_has_a_rate_of_what_it_did_since() -> None:
         live = cluster.see(own(second), nsqd("nsq-a", at_a, second=second, started_s=started_s))
     columns = graphs.columns_of(live, graphs.node_plans(live, "orders", "billing"))
     assert columns["finished@nsq-a:4151"][-3:] == [10, 4, 4]
+
+
+def test_a_reading_counts_once_however_often_it_is_seen() -> None:
+    cluster = HubOfCluster()
+    cluster.hub.node_rings.watch("orders")
+    for index in range(3):
+        live = cluster.see(own(START_S + index), nsqd("nsq-a", orders(), second=START_S + 0.4))
+    assert live.rings_of_nodes("orders")["nsq-a:4151"].clock.newest == START_S
 
 
 def test_rings_of_nodes_go_when_no_page_is_open_any_more() -> None:
