@@ -18,7 +18,9 @@ from admin_console.cluster.node_figures import (
     topic_stats_of,
 )
 from admin_console.cluster.node_stats import NodeTopic
+from admin_console.cluster.node_windows import Latency
 from admin_console.cluster.nodes import ClusterState
+from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 
 Key = tuple[str, str]
@@ -95,7 +97,7 @@ class TopicPlace:
             elif source is None:
                 found = _never_read(self.name)
             else:
-                found = topic_stats_of(source, self.read_at_ms, self.rows)
+                found = topic_stats_of(source, self.read_at_ms, self.rows, self.node)
             self._stats = found
         return found
 
@@ -106,6 +108,12 @@ class TopicPlace:
         if found is None:
             found = self._channels = {channel.channel_name: channel for channel in self.stats.channels}
         return found
+
+    def latency(self, channel: str) -> LatencyWindow | Latency:
+        """Of a channel, "" for the topic, as its node reports it."""
+        if isinstance(self.source, NodeTopic):
+            return self.source.channels[channel].latency if channel else self.source.latency
+        return self.channels[channel].window if channel else self.stats.window
 
     def derives_finished(self, channel: str) -> bool:
         """Whether the finished messages of a channel are worked out, since its node does not count them."""

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from admin_console.cluster.node_clients import client_stats
 from admin_console.cluster.node_stats import Figures, NodeChannel, NodeTopic
+from admin_console.cluster.node_windows import window_of
+from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.clock import NS_PER_MS
@@ -43,6 +46,7 @@ MARKS = (
     "paused",
     "has_words",  # a sentence, a pause, a ramp or a redrive
     "age_is_unknown",  # of the oldest of its messages
+    "has_latencies",
     "ready_count",  # 0 where unknown; of a channel, as all below
     "ready_is_unknown",
     "has_quarantine",
@@ -103,6 +107,7 @@ def topic_row(topic: NodeTopic) -> Row:
         figures["paused"] is True,
         any(_topic_words(figures)),
         counts[0] > 0 and figures["oldest_age_ms"] is None,
+        bool(topic.latency.get("count")),
     )
 
 
@@ -126,6 +131,7 @@ def channel_row(channel: NodeChannel, before: Row | None = None) -> Row:
         figures["paused"] is True,
         any(_channel_words(figures)),
         figures["oldest_age_ms"] is None and any(_unfinished(counts)),
+        bool(channel.latency.get("count")),
         ready or 0,
         ready is None,
         bool(figures["quarantined_count"] or figures["max_attempts"]),
@@ -143,6 +149,7 @@ def row_of_topic(topic: TopicStats) -> Row:
         topic.paused,
         bool(topic.fenced or topic.unreadable or topic.pause is not None or topic.resume_refused),
         topic.depth > 0 and topic.oldest_ns is None,
+        topic.window is not NO_CHANNELS,
     )
 
 
@@ -159,6 +166,7 @@ def row_of_channel(channel: ChannelStats) -> Row:
         channel.paused,
         bool(texts) or documents != _NO_DOCUMENTS,
         channel.oldest_ns is None and any(_unfinished(counts)),
+        channel.window is not NO_LATENCIES,
         ready or 0,
         ready is None,
         channel.quarantine is not NO_QUARANTINE,
@@ -179,8 +187,8 @@ def topic_stats(topic: NodeTopic, read_at_ms: int, before: Mapping[str, ChannelS
     return topic_stats_of(topic, read_at_ms, rows)
 
 
-def topic_stats_of(topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row]) -> TopicStats:
-    """rows: of its channels."""
+def topic_stats_of(topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row], node: str = "") -> TopicStats:
+    """rows: of its channels. node: its name, of which the keys of its clients are made."""
     figures = topic.figures
     counts: dict[str, Any] = {name: figures[name] or 0 for name in TOPIC_COUNTS}
     texts: dict[str, Any] = {name: figures[name] or "" for name in _TOPIC_TEXTS}
@@ -191,16 +199,17 @@ def topic_stats_of(topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row]) -
         disk_bytes=figures["disk_bytes"],
         channels=tuple(
             [
-                _channel_stats(topic.name, topic.channels[name], read_at_ms, rows[name])
+                _channel_stats(topic.name, topic.channels[name], read_at_ms, rows[name], node)
                 for name in sorted(topic.channels)
             ]
         ),
+        window=window_of(topic.latency),
         **counts,
         **texts,
     )
 
 
-def _channel_stats(topic: str, channel: NodeChannel, read_at_ms: int, row: Row) -> ChannelStats:
+def _channel_stats(topic: str, channel: NodeChannel, read_at_ms: int, row: Row, node: str) -> ChannelStats:
     figures = channel.figures
     counts: dict[str, Any] = dict(zip(CHANNEL_COUNTS, row, strict=False))
     texts: dict[str, Any] = {name: figures[name] or "" for name in _CHANNEL_TEXTS}
@@ -213,6 +222,8 @@ def _channel_stats(topic: str, channel: NodeChannel, read_at_ms: int, row: Row) 
         disk_bytes=figures["disk_bytes"],
         ready_count=_ready(channel),
         quarantine=_quarantine(figures),
+        clients=None if channel.clients is None else tuple([client_stats(node, one) for one in channel.clients]),
+        window=window_of(channel.latency),
         latency=_histogram(channel.latency.get("histogram")),
         **counts,
         **texts,

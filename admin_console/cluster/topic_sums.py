@@ -24,6 +24,8 @@ from admin_console.cluster.node_figures import (
     TOPIC_MARKS_COUNT,
     Row,
 )
+from admin_console.cluster.node_windows import merged_window
+from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 
@@ -101,12 +103,13 @@ class TopicSums:
 
     def stats(self) -> TopicStats:
         """The topic over the nodes that answer. A channel that only silent nodes have stays, with zeros."""
-        parts = list(self.parts.values())
+        # This server first: the order in which nodes were read says nothing.
+        parts = sorted(self.parts.values(), key=lambda part: (not part.is_embedded, part.node))
         answering = [part for part in parts if part.is_answering]
         if len(answering) == len(parts) == 1:
             return answering[0].stats
         row = self._row
-        disk_bytes, disk_unknown, paused, words, age_unknown = row[TOPIC_MARKS_AT:]
+        disk_bytes, disk_unknown, paused, words, age_unknown, latencies = row[TOPIC_MARKS_AT:]
         own = self._own
         base = own.stats if own is not None else None
         is_age_known = not age_unknown and len(answering) == len(parts)
@@ -119,6 +122,7 @@ class TopicSums:
             oldest_ns=_oldest_ns(answering, "") if is_age_known else None,
             disk_bytes=None if disk_unknown else disk_bytes,
             channels=tuple([self._channel_stats(name, answering) for name in sorted(self._channels)]),
+            window=merged_window([part.latency("") for part in answering]) if latencies else NO_CHANNELS,
             cursors=base.cursors if base is not None else (),
             number=base.number if base is not None else 0,
             fenced=sentences.text("fenced") if sentences else "",
@@ -138,9 +142,10 @@ class TopicSums:
     def _made(self, name: str, sums: _ChannelSums, answering: Sequence[TopicPlace]) -> ChannelStats:
         row = sums.row
         marks = row[CHANNEL_MARKS_AT:]
-        disk_bytes, disk_unknown, paused, words, age_unknown, ready, ready_unknown, quarantines, clients = marks
+        disk_bytes, disk_unknown, paused, words, age_unknown, latencies = marks[:-4]
+        ready, ready_unknown, quarantines, clients = marks[-4:]
         is_whole = sums.answering == sums.holders
-        needs_parts = words or quarantines or clients or (is_whole and not age_unknown)
+        needs_parts = words or quarantines or clients or latencies or (is_whole and not age_unknown)
         parts = [part for part in answering if name in part.rows] if needs_parts or sums.answering == 1 else []
         if is_whole and len(parts) == 1:
             return parts[0].channels[name]
@@ -168,6 +173,7 @@ class TopicSums:
             paused=paused > 0,
             oldest_ns=_oldest_ns(parts, name) if is_whole and not age_unknown else None,
             disk_bytes=None if disk_unknown else disk_bytes,
+            window=merged_window([part.latency(name) for part in parts]) if latencies else NO_LATENCIES,
             ready_count=None if ready_unknown else ready,
             **values,
         )

@@ -17,15 +17,16 @@ _P99 = 0.99
 def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]:
     """The panel's texts. window: a channel's, or a topic's, which is of all messages of its channels together."""
     window_ms = snapshot.latency_window_ms
-    lately = f"in the last {_span(window_ms)}"
-    total = sum(window.counts().values())
+    # A console without an engine has no window of its own.
+    lately = f"in the last {_span(window_ms)}" if window_ms else "lately"
+    total = window.count
     if not total:
         return {"latency": "unknown: no message was finished", "latency_of": lately}
     quantiles = snapshot.percentiles[::-1] or _QUANTILES
     shown = zip(quantiles, window.percentiles_ns(quantiles), strict=True)
     return {
         "latency": " · ".join(f"{_share(quantile)} within {_duration(ns / 1e9)}" for quantile, ns in shown),
-        "latency_of": f"of {units.plural(total, 'message')} finished {lately}",
+        "latency_of": f"of {units.plural(total, 'message')} finished {lately}{_worst(window)}",
     }
 
 
@@ -72,7 +73,12 @@ def worst(of_nodes: Sequence[Mapping[float, int]]) -> dict[float, int]:
 
 def is_known(window: "LatencyWindow") -> bool:
     """Whether messages were finished lately; without any there is no panel."""
-    return any(window.counts().values())
+    return window.count > 0
+
+
+def _worst(window: "LatencyWindow") -> str:
+    """Percentiles of several nodes do not add up."""
+    return f", each of the worst of {window.worst_of} nodes" if window.worst_of else ""
 
 
 def _span(window_ms: int) -> str:

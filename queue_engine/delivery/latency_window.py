@@ -29,6 +29,16 @@ class LatencyWindow:
             counts = self._counts = self._make()
         return counts
 
+    @property
+    def count(self) -> int:
+        """The messages of that time."""
+        return sum(self.counts().values())
+
+    @property
+    def worst_of(self) -> int:
+        """Of so many servers each percentile is that of the worst, since their counts are unknown; 0: it is exact."""
+        return 0
+
     def percentiles_ns(self, quantiles: tuple[float, ...]) -> list[int]:
         """The latency of each quantile in nanoseconds; 0 for each when no message was finished."""
         if self._quantiles != quantiles:

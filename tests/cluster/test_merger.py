@@ -1,15 +1,18 @@
 """The merged snapshot of the cluster: sums over the nodes that answer, and what each counter has grown."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from random import Random
 from typing import Any
 
 from admin_console.cluster.merged import NO_GROWTH, TOTAL, ClusterSnapshot
 from admin_console.cluster.merger import SPREAD_S_MAX, Merger
+from admin_console.cluster.node_figures import CHANNEL_COUNTS
 from admin_console.cluster.nodes import Node
-from queue_engine.delivery.stats import ChannelStats, EngineSnapshot
+from admin_console.cluster.topic_sums import merged_topic
+from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.cluster_states import node, silent, state, unread
-from tests.support.fake_nsqd import channel, topic
+from tests.support.fake_nsqd import channel, client, topic
 from tests.support.pages import snapshots
 from tests.support.pages.snapshots import START_S
 
@@ -317,3 +320,72 @@ def test_a_clock_that_is_set_costs_no_message() -> None:
         for _ in range(SPREAD_S_MAX):
             seconds.tick(billing_of(seconds, 1_000 + abs(step_s)))
         seconds.tick(billing_of(seconds, 1_000))
+
+
+def test_clients_of_nodes_are_listed_together_and_their_rdy_is_the_channels() -> None:
+    seconds = Seconds()
+    own = snapshots.snapshot(
+        snapshots.topic("orders", snapshots.channel(*BILLING, ready_count=1, clients=(snapshots.client(1),))),
+        second=START_S,
+    )
+    workers = [client(f"worker-{number}", ready_count=5, remote_address=f"10.0.0.{number}:1") for number in (1, 2)]
+    document = topic("orders", channel("billing", clients=tuple(workers)))
+    a = node(A, document, read_at_ms=1, with_clients=True)
+    b = node(B, document, read_at_ms=1)
+    merged = channel_of(seconds.tick(a, own=own), *BILLING)
+    assert merged.clients is not None
+    assert [one.client_id for one in merged.clients] == ["worker-1", "worker-1", "worker-2"]
+    assert (merged.client_count, merged.ready_count) == (2, 11)
+    # Keys of other nodes' connections are none of this process's, and the same at each reading.
+    keys = [one.client_key for one in merged.clients]
+    assert keys[0] == 1
+    assert max(keys[1:]) < 0
+    assert len(set(keys)) == 3
+    again = channel_of(seconds.tick(node(A, document, read_at_ms=2, with_clients=True), own=own), *BILLING)
+    assert [one.client_key for one in again.clients or ()] == keys
+    # Of a node whose clients were not read RDY is unknown.
+    assert channel_of(seconds.tick(a, b, own=own), *BILLING).ready_count is None
+
+
+def test_sums_that_readings_changed_are_those_of_all_readings_anew() -> None:
+    """Whatever nodes report, one after the other: the sums went along with the differences."""
+    chance = Random(35)
+    seconds = Seconds()
+    nodes: dict[str, Node] = {}
+
+    def figures() -> dict[str, Any]:
+        given = {name: chance.randrange(9) for name in CHANNEL_COUNTS if chance.random() < 0.7}
+        given["paused"] = chance.random() < 0.1
+        if chance.random() < 0.5:
+            given |= {"finish_count": 3, "ready_count": 2, "oldest_age_ms": chance.randrange(500), "disk_bytes": 7}
+        if chance.random() < 0.1:
+            given |= {"fenced": "a fault", "max_attempts": 3, "quarantined_count": 1, "quarantine_full": "10 messages"}
+        if chance.random() < 0.2:
+            given["e2e_processing_latency"] = {"count": 2, "percentiles": [{"quantile": 0.5, "value": 7_000}]}
+        return given
+
+    for _ in range(200):
+        name = chance.choice((A, B, C))
+        if chance.random() < 0.2 and name in nodes:
+            nodes[name] = silent(nodes[name])
+        elif chance.random() < 0.1:
+            nodes.pop(name, None)
+        else:
+            names = chance.sample(["billing", "archive", "mails"], chance.randrange(4))
+            documents = [channel(one, **figures()) for one in names]
+            nodes[name] = node(
+                name, topic("orders", *documents, depth=chance.randrange(5)), read_at_ms=seconds.now_ms, started_s=1
+            )
+        found = seconds.tick(*nodes.values())
+        # Counts that are worked out go on from reading to reading: they are compared as they are at the places.
+        anew = [merged_topic("orders", places) for places in found.by_topic.values()]
+        assert [plain(one) for one in found.merged.topics] == [plain(one) for one in anew]
+
+
+def plain(one: TopicStats) -> list[dict[str, Any]]:
+    """All figures of a topic and its channels; windows as what pages show of them."""
+    return [
+        {field.name: getattr(each, field.name) for field in fields(each) if field.name not in ("channels", "window")}
+        | {"latency of": (each.window.count, each.window.worst_of, each.window.percentiles_ns((0.5,)))}
+        for each in (one, *one.channels)
+    ]

@@ -1,0 +1,27 @@
+"""A node's connections as the stats that pages read."""
+
+from typing import Any
+from zlib import crc32
+
+from admin_console.cluster.node_stats import Figures
+from queue_engine.delivery.stats import ClientStats
+from queue_engine.vocabulary.figures import CLIENT, in_stats
+
+_DEFAULTS: dict[type, object] = {int: 0, str: "", bool: False}
+_ATTRIBUTES = {
+    row.name: (row.attribute, _DEFAULTS[row.type])
+    for row in in_stats(CLIENT)
+    # tls_negotiated_protocol_is_mutual has the attribute of tls.
+    if row.type in _DEFAULTS and row.attribute in (row.name, "msg_timeout_ms")
+}
+
+
+def client_stats(node: str, figures: Figures) -> ClientStats:
+    """client_key: negative, which no connection of this process has; the same at each reading."""
+    values: dict[str, Any] = {
+        attribute: default if figures[name] is None else figures[name]
+        for name, (attribute, default) in _ATTRIBUTES.items()
+    }
+    key = -1 - crc32(f"{node} {figures['remote_address']} {figures['client_id']}".encode(errors="replace"))
+    counts = figures.get("pub_counts") or {}
+    return ClientStats(client_key=key, pub_counts=tuple(sorted(counts.items())), **values)
